@@ -65,6 +65,11 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $certs "webhookSecretName" (printf "%s-webhook-server-cert" (include "sluice.fullname" .)) -}}
 {{- end -}}
 {{- $_ := set $config "internalCertManagement" $certs -}}
+{{- if .Values.dashboard.enabled -}}
+{{- $dashboard := $config.dashboard | default dict -}}
+{{- $_ := set $dashboard "port" (.Values.dashboard.port | int) -}}
+{{- $_ := set $config "dashboard" $dashboard -}}
+{{- end -}}
 {{- $gates := $config.featureGates | default dict -}}
 {{- range .Values.controllerManager.featureGates -}}
 {{- $_ := set $gates .name .enabled -}}
@@ -111,6 +116,14 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- $config := fromYaml (include "sluice.config" .) -}}
 {{- if dig "featureGates" "VisibilityOnDemand" true $config -}}
 {{- dig "visibilityServer" "bindPort" 8082 $config -}}
+{{- end -}}
+{{- end }}
+
+{{/* The port of the dashboard; empty while it is off. */}}
+{{- define "sluice.dashboardPort" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- with dig "dashboard" "port" 0 $config -}}
+{{- . -}}
 {{- end -}}
 {{- end }}
 

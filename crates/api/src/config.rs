@@ -3,6 +3,7 @@
 //! Reading is strict: an unknown field is an error, every mistake is reported with its path, and what Sluice has not
 //! built is refused or warned of, never ignored in silence. Source: docs/reference/01-api.md 1.12.
 
+mod dashboard;
 mod declared;
 mod decode;
 mod duration;
@@ -26,6 +27,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use dashboard::Dashboard;
 pub use declared::{
     DeclaredInjection, DeclaredKind, DeclaredPodSet, DeclaredStates, DeclaredSuspend, path_parts,
 };

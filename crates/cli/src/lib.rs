@@ -18,6 +18,7 @@ use sluice_ctl::replay::ReplayArgs;
 use sluice_ctl::simulate::SimulateArgs;
 use sluice_manager::args::ManagerArgs;
 use sluice_manager::controllers::Controller;
+use sluice_manager::dashboard::local::DashboardArgs;
 
 /// Sluice queues jobs on Kubernetes, with Kueue's API.
 #[derive(Debug, Parser)]
@@ -54,6 +55,8 @@ pub enum Command {
     },
     /// Simulate manifests, or a cluster's objects, in a virtual cluster; nothing is written
     Simulate(InCluster<SimulateArgs>),
+    /// Show queues, Workloads and nodes of a cluster in a browser, on this computer only; nothing is written
+    Dashboard(InCluster<DashboardArgs>),
     /// Explain why a job waits, what would let it start, and when it will start
     Explain(InCluster<ExplainArgs>),
     /// Replay a recorded decision log, and compare the decisions

@@ -13,6 +13,8 @@ use sluice_ctl::print::{line, print};
 use sluice_ctl::replay;
 use sluice_ctl::simulate::{self, SimulateArgs};
 use sluice_manager::args::ManagerArgs;
+use sluice_manager::dashboard::local::{self as dashboard, DashboardArgs};
+use sluice_manager::logging::LogFormat;
 use sluice_manager::{logging, run};
 
 #[global_allocator]
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Command::Integration { command } => integration::run(&command),
         Command::Migrate { command } => migrate_command(command),
         Command::Simulate(args) => run_simulation(args),
+        Command::Dashboard(args) => show_dashboard(args),
         Command::Explain(args) => run_explanation(args),
         Command::Replay(args) => replay::run(&args),
         Command::Gates => print(&gates()).map(|()| 0).map_err(Into::into),
@@ -70,6 +73,18 @@ fn run_simulation(command: InCluster<SimulateArgs>) -> anyhow::Result<u8> {
 fn run_explanation(command: InCluster<ExplainArgs>) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(explain::run(command.args, &command.cluster))
+}
+
+fn show_dashboard(command: InCluster<DashboardArgs>) -> anyhow::Result<u8> {
+    logging::init("warn", LogFormat::Text)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let code = runtime.block_on(async {
+        let person = command.cluster.connect().await?;
+        dashboard::run(&command.args, person.client, person.namespace, line).await
+    });
+    // A simulation may still be running.
+    runtime.shutdown_background();
+    code
 }
 
 fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {

@@ -219,6 +219,7 @@ impl From<&file::Configuration> for EngineConfig {
             visibility_server: _,
             // As written; `gates` has what they come to.
             feature_gates: _,
+            dashboard: _,
         } = file;
         let file::Integrations {
             frameworks: _,

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_client::error_chain::Chain;
 use sluice_client::list;
@@ -63,6 +63,9 @@ pub enum Format {
     Text,
     /// For programs.
     Json,
+    /// Both, as `text` and `explanation` of one document.
+    #[serde(skip)]
+    Both,
 }
 
 /// Why there is no explanation: the HTTP status, and what to say.
@@ -269,5 +272,9 @@ fn written(format: Format, text: impl FnOnce() -> String, json: impl FnOnce() ->
     match format {
         Format::Text => text(),
         Format::Json => json(),
+        Format::Both => {
+            let explanation: Value = serde_json::from_str(&json()).unwrap_or_default();
+            json!({"text": text(), "explanation": explanation}).to_string()
+        }
     }
 }

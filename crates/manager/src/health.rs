@@ -134,7 +134,7 @@ async fn explain(
 ) -> Response {
     let media = match asked.output {
         Format::Text => "text/plain; charset=utf-8",
-        Format::Json => "application/json",
+        Format::Json | Format::Both => "application/json",
     };
     match probe.explain(namespace, name, asked).await {
         Ok(text) => ([(header::CONTENT_TYPE, media)], text).into_response(),

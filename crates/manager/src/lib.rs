@@ -16,6 +16,7 @@ pub mod api_call;
 pub mod args;
 pub mod certs;
 pub mod controllers;
+pub mod dashboard;
 mod engine_machine;
 pub mod engine_thread;
 pub mod events;

@@ -1,5 +1,7 @@
 //! Percent-encoded text (RFC 3986), as it stands in paths, queries and header names.
 
+use std::fmt::Write as _;
+
 /// The text that is meant; nothing if an escape is broken, or what is meant is not UTF-8.
 pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -16,6 +18,20 @@ pub fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// A text as a part of a path or query.
+pub fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing into a String does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,6 +40,7 @@ mod tests {
     fn escapes_are_decoded_and_broken_ones_refused() {
         assert_eq!(decoded("a%2Fb%20c").as_deref(), Some("a/b c"));
         assert_eq!(decoded("%C3%BC").as_deref(), Some("ü"));
+        assert_eq!(encoded("a/b c?ü"), "a%2Fb%20c%3F%C3%BC");
         for broken in ["%", "%2", "%zz", "%C3", "%+1"] {
             assert_eq!(decoded(broken), None, "{broken}");
         }

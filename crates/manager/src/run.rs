@@ -29,6 +29,7 @@ use crate::args::ManagerArgs;
 use crate::certs::server::TlsOptions;
 use crate::certs::{CertsState, Keeper, Serving, serve_files};
 use crate::controllers::{Controller, Controllers};
+use crate::dashboard::store::Store;
 use crate::engine_thread::{Handle, start as start_engine};
 use crate::events::{self, EventSink};
 use crate::explain::Explainer;
@@ -186,7 +187,7 @@ impl Parts {
         let config = self.engine_config();
         let recorder = self.recorder(supervisor, &config)?;
         let (engine, engine_thread) =
-            start_engine(supervisor, build(config, self.serves_visibility()), effects, recorder)
+            start_engine(supervisor, build(config, self.follows_positions()), effects, recorder)
                 .context("starting the engine")?;
         // Set once, here.
         let _ = answers_to.set(engine.clone());
@@ -202,9 +203,10 @@ impl Parts {
             elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
             topology: self.configuration.gates.enabled(Gate::TopologyAwareScheduling),
         };
+        let store = self.serves_dashboard().then(Arc::<Store>::default);
         let (takeover, lists) = takeover::pair();
         let shared = Shared {
-            sink: feed(engine.clone(), Arc::clone(&facts)),
+            sink: feed(engine.clone(), Arc::clone(&facts), store.clone()),
             intake,
             sync: Arc::clone(&sync),
             epoch: epochs,
@@ -229,9 +231,11 @@ impl Parts {
         let explainer =
             Arc::new(Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone()));
         let webhooks = self.webhooks(supervisor, &facts, &mut tasks)?;
+        let published = self.positions(supervisor, (engine.clone(), moved), &mut tasks);
         let visibility =
-            self.visibility(supervisor, (engine.clone(), moved), Arc::clone(&explainer), &mut tasks)?;
-        let servers = webhooks.into_iter().chain(visibility).collect();
+            self.visibility(supervisor, Arc::clone(&published), Arc::clone(&explainer), &mut tasks)?;
+        let dashboard = self.dashboard(supervisor, (published, store), Arc::clone(&explainer), &mut tasks)?;
+        let servers = webhooks.into_iter().chain(visibility).chain(dashboard).collect();
         let certs = self.certificates(supervisor, servers, &mut tasks);
         let (release, released) = pair();
         let (loss, losses) = mpsc::unbounded_channel();
@@ -401,15 +405,23 @@ fn poison(engine: Arc<OnceLock<Handle<Engine>>>) -> Poison {
     })
 }
 
-/// Takes what watches deliver to the webhooks' facts and to the engine.
-fn feed(engine: Handle<Engine>, facts: Arc<FactStore>) -> Sink {
+/// Takes what watches deliver to the webhooks' facts, to the dashboard's columns and to the engine.
+fn feed(engine: Handle<Engine>, facts: Arc<FactStore>, store: Option<Arc<Store>>) -> Sink {
     Arc::new(move |feed, place| match feed {
         Feed::Input(input, document) => {
             facts.note(&input);
+            if let Some(store) = &store {
+                store.note(&input);
+            }
             engine.seen(input, document, place);
         }
         Feed::Poison(object, why) => engine.set_aside(object, why, place),
-        Feed::Synced(epoch) => engine.synced(epoch),
+        Feed::Synced(epoch) => {
+            if let Some(store) = &store {
+                store.synced();
+            }
+            engine.synced(epoch);
+        }
     })
 }
 

@@ -59,7 +59,14 @@ const CRATES: [Crate; 14] = [
     Crate { name: "sluice-client", may_use: &["sluice-api", "sluice-jobs"], forbidden: &["axum"] },
     Crate {
         name: "sluice-manager",
-        may_use: &["sluice-engine", "sluice-jobs", "sluice-api", "sluice-sim", "sluice-client"],
+        may_use: &[
+            "sluice-engine",
+            "sluice-jobs",
+            "sluice-api",
+            "sluice-sim",
+            "sluice-client",
+            "sluice-quantity",
+        ],
         forbidden: &[],
     },
     Crate {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod dashboard;
 mod declared;
 mod journal;
 
@@ -402,7 +403,7 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("managerConfig.controllerManagerConfigYaml=kind: Pod", "must be of kind Configuration"),
         ("managerConfig.controllerManagerConfigYaml=a: [", "is not YAML"),
         ("enableCertManager=true", "makes and rotates its own certificates"),
-        ("enableKueueViz=true", "has no dashboard"),
+        ("enableKueueViz=true", "set dashboard.enabled"),
         ("nameOverride=Upper", "nameOverride"),
         ("controllerManager.manager.image.repository=registry.k8s.io/kueue/kueue", "is the image of Kueue"),
         ("controllerManager.manager.image.repository=gcr.io/k8s-staging-kueue/kueue", "Name Sluice's"),

@@ -58,6 +58,7 @@ pub(super) fn configuration(
         hotswap: super::hotswap::hotswap(file.object("hotswap")),
         scheduler: super::scheduler::scheduler(file.object("scheduler")),
         journal: super::journal::journal(file.object("journal")),
+        dashboard: super::dashboard::dashboard(file.object("dashboard")),
         visibility_server: visibility(file, version, warnings),
         namespace,
         managed_jobs_namespace_selector,

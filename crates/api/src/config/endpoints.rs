@@ -67,10 +67,13 @@ fn health(health: &Health, errors: &Errors) {
 /// No two servers can have one port, unless each has an address of its own.
 fn ports(configuration: &Configuration, errors: &Errors) {
     let webhook = format!("{}:{}", configuration.webhook.host, configuration.webhook.port);
+    let pages = &configuration.dashboard;
+    let dashboard = format!("{}:{}", pages.bind_address, pages.port);
     let servers = [
         ("webhook.port", webhook.as_str()),
         ("health.healthProbeBindAddress", configuration.health.health_probe_bind_address.as_str()),
         ("metrics.bindAddress", configuration.metrics.bind_address.as_str()),
+        ("dashboard.port", dashboard.as_str()),
     ];
     let listened: Vec<_> = servers
         .into_iter()

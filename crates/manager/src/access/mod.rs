@@ -130,13 +130,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Access {
     /// Nothing is known yet. Answers are remembered for `remember`.
     pub fn new(client: Client, remember: Duration) -> Self {
+        Self::with_rates(client, remember, USER, USERS)
+    }
+
+    /// The same, with so many questions about the rights of one user, and of all users together.
+    pub fn with_rates(client: Client, remember: Duration, user: Rate, users: Rate) -> Self {
         let now = Instant::now();
         Self {
             client,
             users: Mutex::new(Known::new(remember)),
             rights: Mutex::new(Known::new(remember)),
             strangers: Mutex::new(Turns::new(STRANGERS, now)),
-            askers: Mutex::new(TurnsByUser::new(USER, USERS, now)),
+            askers: Mutex::new(TurnsByUser::new(user, users, now)),
         }
     }
 

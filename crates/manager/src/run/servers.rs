@@ -8,9 +8,14 @@ use super::{
     watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
+use crate::dashboard::callers::Tokens;
+use crate::dashboard::in_manager::{self, InManager};
+use crate::dashboard::server::Dashboard;
+use crate::dashboard::store::Store;
 use crate::journal::Reader;
+use crate::serve;
 use crate::visibility::publish::{Published, publish};
-use crate::visibility::server::{Server, serve};
+use crate::visibility::server::{self, Server};
 
 /// For so long an answer about a caller of the aggregated APIs holds, as in Kubernetes' own.
 const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -51,11 +56,63 @@ impl Parts {
             && self.configuration.visibility_server.bind_port != 0
     }
 
+    /// Whether the order of queues is asked for.
+    pub(super) fn follows_positions(&self) -> bool {
+        self.serves_visibility() || self.serves_dashboard()
+    }
+
+    /// Follows the order of queues for those who ask for it.
+    pub(super) fn positions(
+        &self,
+        supervisor: &Supervisor,
+        (engine, moved): (Handle<Engine>, Arc<Notify>),
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> Arc<Published> {
+        let published = Arc::<Published>::default();
+        if self.follows_positions() {
+            let publishing = publish(engine, moved, Arc::clone(&published), self.stop.clone());
+            tasks.push(supervisor.spawn("places of waiting Workloads", publishing));
+        }
+        published
+    }
+
+    /// Whether the dashboard is served.
+    pub(super) fn serves_dashboard(&self) -> bool {
+        self.configuration.dashboard.port != 0
+    }
+
+    /// Serves the dashboard, on every replica, from what the watches put into the store.
+    pub(super) fn dashboard(
+        &self,
+        supervisor: &Supervisor,
+        (published, store): (Arc<Published>, Option<Arc<Store>>),
+        explainer: Arc<Explainer>,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> anyhow::Result<Option<Serving>> {
+        let Some(store) = store else { return Ok(None) };
+        let section = &self.configuration.dashboard;
+        let host = section.bind_address.trim_start_matches('[').trim_end_matches(']');
+        let listen = format!("{host}:{}", section.port);
+        let Some(listen) = address("dashboard.bindAddress", &listen)? else { return Ok(None) };
+        let listener = bind("dashboard.port", listen)?;
+        let serving = Serving::provisional(self.tls()).context("setting up TLS of the dashboard")?;
+        let callers = Arc::new(Tokens::new(self.client.clone(), Arc::clone(&store)));
+        let (client, configuration) = (self.client.clone(), self.configuration.clone());
+        let source = Arc::new(InManager { published, client, explains: explainer, configuration });
+        let connections = self.shares.dashboard;
+        // The other connections are for answers.
+        let dashboard = Dashboard::new(store, callers, source, connections / 2);
+        let (tls, bounds) = (serving.config.clone(), in_manager::bounds(connections));
+        let pages = serve::serve(listener, Some(tls), dashboard.router(), bounds, self.stop.clone());
+        tasks.push(supervisor.spawn("dashboard", pages));
+        Ok(Some(serving))
+    }
+
     /// Serves the aggregated APIs, on every replica.
     pub(super) fn visibility(
         &self,
         supervisor: &Supervisor,
-        (engine, moved): (Handle<Engine>, Arc<Notify>),
+        published: Arc<Published>,
         explainer: Arc<Explainer>,
         tasks: &mut Vec<JoinHandle<()>>,
     ) -> anyhow::Result<Option<Serving>> {
@@ -71,15 +128,14 @@ impl Parts {
         tasks.push(supervisor.spawn("settings of the API server's proxy", following));
         let serving = Serving::provisional_for(self.tls(), Some(Arc::new(proxy.clone())))
             .context("setting up TLS of the aggregated APIs")?;
-        let published = Arc::<Published>::default();
-        let publishing = publish(engine, moved, Arc::clone(&published), self.stop.clone());
-        tasks.push(supervisor.spawn("places of waiting Workloads", publishing));
         let directory = &self.configuration.journal.directory;
         let journal = (!directory.is_empty()).then(|| Reader::new(directory));
         let access = Access::new(self.client.clone(), REMEMBER);
         let server = Server::new(published, access, proxy, explainer, journal);
         let (tls, bounds) = (serving.config.clone(), bounds(self.shares.visibility));
-        tasks.push(supervisor.spawn("visibility", serve(listener, tls, server, bounds, self.stop.clone())));
+        tasks.push(
+            supervisor.spawn("visibility", server::serve(listener, tls, server, bounds, self.stop.clone())),
+        );
         Ok(Some(serving))
     }
 

@@ -12,6 +12,8 @@ pub struct Shares {
     pub webhooks: usize,
     /// The aggregated APIs: the API servers' proxies keep some connections each.
     pub visibility: usize,
+    /// The dashboard: a browser has some connections, one of which follows the changes.
+    pub dashboard: usize,
     /// Scrapes.
     pub metrics: usize,
     /// Probes and debug pages.
@@ -30,6 +32,7 @@ fn share(descriptors: usize) -> Shares {
     Shares {
         webhooks: (room / 16 * 9).clamp(8, 512),
         visibility: (room / 8).clamp(4, 64),
+        dashboard: (room / 16).clamp(2, 64),
         metrics: (room / 16).clamp(4, 32),
         health: (room / 16).clamp(4, 32),
     }
@@ -62,12 +65,16 @@ mod tests {
 
     #[test]
     fn all_servers_together_leave_room_for_the_rest() {
-        assert_eq!(share(4096), Shares { webhooks: 512, visibility: 64, metrics: 32, health: 32 });
+        assert_eq!(
+            share(4096),
+            Shares { webhooks: 512, visibility: 64, dashboard: 64, metrics: 32, health: 32 }
+        );
         assert_eq!(share(1024).webhooks, 504);
         assert_eq!(share(usize::MAX), share(4096));
         for descriptors in 160..2000 {
-            let Shares { webhooks, visibility, metrics, health } = share(descriptors);
-            assert!(webhooks + visibility + metrics + health + OTHERS <= descriptors, "{descriptors}");
+            let Shares { webhooks, visibility, dashboard, metrics, health } = share(descriptors);
+            let all = webhooks + visibility + dashboard + metrics + health + OTHERS;
+            assert!(all <= descriptors, "{descriptors}");
         }
     }
 }

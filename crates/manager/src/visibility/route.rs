@@ -150,7 +150,7 @@ pub(super) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The first value of a parameter of a query. What is unknown in a query is left alone, as API servers do.
-pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
+pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let value = pairs.into_iter().find(|(key, _)| decoded(key).as_deref() == Some(name))?.1;
     decoded(&value.replace('+', " "))

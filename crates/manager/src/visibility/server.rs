@@ -43,7 +43,7 @@ const TURN: Duration = Duration::from_secs(5);
 const EXPLANATIONS: Rate = Rate { burst: 5, per_second: 1 };
 const ALL_EXPLANATIONS: Rate = Rate { burst: 20, per_second: 5 };
 /// Users of this group may do everything, as the API server has it.
-const MASTERS: &str = "system:masters";
+pub(crate) const MASTERS: &str = "system:masters";
 
 /// What answers are made from.
 pub struct Server {
@@ -232,8 +232,9 @@ impl Server {
         let output = match parameter(query, "output").as_deref() {
             None | Some("" | "json") => Format::Json,
             Some("text") => Format::Text,
+            Some("both") => Format::Both,
             Some(other) => {
-                return Err(Refusal::BadRequest(format!("output: {other:?} is neither json nor text")));
+                return Err(Refusal::BadRequest(format!("output: {other:?} is neither json, text nor both")));
             }
         };
         let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
@@ -253,7 +254,7 @@ impl Server {
         });
         match output {
             Format::Text => document["text"] = json!(text),
-            Format::Json => document[field] = serde_json::from_str(&text).unwrap_or_default(),
+            Format::Json | Format::Both => document[field] = serde_json::from_str(&text).unwrap_or_default(),
         }
         Ok(document)
     }
@@ -302,7 +303,8 @@ fn found(found: Found<Arc<Order>>, resource: &'static str, name: &str) -> Result
     }
 }
 
-fn refused(error: AccessError) -> Refusal {
+/// Why a question about a caller has no answer.
+pub(crate) fn refused(error: AccessError) -> Refusal {
     match error {
         AccessError::TooMany => Refusal::TooMany("too many questions: try again".to_owned()),
         AccessError::Call(error) => {

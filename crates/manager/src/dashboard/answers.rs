@@ -1,0 +1,96 @@
+//! What every answer has in common: its headers, and whose turn it is.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::Value;
+
+use crate::access::{Rate, TurnsByUser};
+use crate::visibility::status::Refusal;
+
+/// No script, style or picture from elsewhere, none inside of the page, no frame around it.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; \
+                          base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(header::HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Adds the headers that every answer has, refusals included.
+pub fn guarded(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A document.
+pub fn document(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// What takes long, for a user one at a time, and not too often.
+#[derive(Debug)]
+pub struct OneEach {
+    what: &'static str,
+    turns: Mutex<TurnsByUser>,
+    busy: Mutex<BTreeSet<String>>,
+}
+
+impl OneEach {
+    /// `what` is the plural of what is asked for; each user, and all together, at these rates.
+    pub fn new(what: &'static str, each: Rate, all: Rate) -> Self {
+        Self { what, turns: Mutex::new(TurnsByUser::new(each, all, Instant::now())), busy: Mutex::default() }
+    }
+
+    /// A user's turn, until it is dropped.
+    pub fn take(&self, user: &str) -> Result<Turn<'_>, Refusal> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if busy.contains(user) || !turns.take(user, Instant::now()) {
+            let what = self.what;
+            return Err(Refusal::TooMany(format!("too many {what} are asked for: wait for the one before")));
+        }
+        busy.insert(user.to_owned());
+        Ok(Turn { of: self, user: user.to_owned() })
+    }
+}
+
+/// A user's turn.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    of: &'a OneEach,
+    user: String,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.of.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.user);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_one_turn_at_a_time_and_others_have_theirs() {
+        let rate = Rate { burst: 2, per_second: 1 };
+        let turns = OneEach::new("simulations", rate, Rate { burst: 100, per_second: 1 });
+        let first = turns.take("bob").unwrap();
+        assert!(matches!(turns.take("bob"), Err(Refusal::TooMany(why)) if why.contains("simulations")));
+        let _alices = turns.take("alice").unwrap();
+        drop(first);
+        drop(turns.take("bob").unwrap());
+        assert!(turns.take("bob").is_err(), "his burst is used up");
+    }
+}

@@ -1,0 +1,182 @@
+//! `/api/changes`: server-sent events that say which views have changed.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::store::Revisions;
+use crate::visibility::status::Refusal;
+
+/// Streams of one user at once: the tabs of his browser.
+const EACH: usize = 8;
+/// Between two events of a stream.
+const APART: Duration = Duration::from_secs(1);
+/// An event waits so long for the answers to be as new as it says.
+const SETTLED: Duration = Duration::from_millis(300);
+/// A comment, if nothing else has been sent for so long.
+const QUIET: Duration = Duration::from_secs(15);
+/// After this a stream ends. The caller comes again, and is checked again.
+pub const LIFE: Duration = Duration::from_mins(5);
+
+/// The streams that are open.
+#[derive(Debug)]
+pub struct Streams {
+    most: usize,
+    by_user: Mutex<BTreeMap<String, usize>>,
+}
+
+/// An open stream.
+#[derive(Debug)]
+struct Open {
+    streams: Arc<Streams>,
+    user: String,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut users = self.streams.by_user.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(&self.user);
+            }
+        }
+    }
+}
+
+struct Progress {
+    revisions: watch::Receiver<Revisions>,
+    /// What was told last; nothing yet.
+    told: Option<Revisions>,
+    last: Instant,
+    end: Instant,
+    _open: Open,
+}
+
+impl Streams {
+    /// At most so many at once.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, by_user: Mutex::default() })
+    }
+
+    fn open(self: &Arc<Self>, user: &str) -> Result<Open, Refusal> {
+        let mut users = self.by_user.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = users.get(user).copied().unwrap_or(0);
+        if own >= EACH || users.values().sum::<usize>() >= self.most {
+            return Err(Refusal::TooMany("too many pages follow the changes: close one".to_owned()));
+        }
+        users.insert(user.to_owned(), own + 1);
+        Ok(Open { streams: Arc::clone(self), user: user.to_owned() })
+    }
+
+    /// A stream for a user.
+    pub fn answer(
+        self: &Arc<Self>,
+        user: &str,
+        revisions: watch::Receiver<Revisions>,
+    ) -> Result<Response, Refusal> {
+        let now = Instant::now();
+        let progress =
+            Progress { revisions, told: None, last: now, end: now + LIFE, _open: self.open(user)? };
+        let events = futures::stream::unfold(progress, |mut progress| async move {
+            let text = progress.next().await?;
+            Some((Ok::<_, Infallible>(text), progress))
+        });
+        Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+    }
+}
+
+impl Progress {
+    /// The next event or comment; nothing at the end.
+    async fn next(&mut self) -> Option<String> {
+        let quiet = self.last + QUIET;
+        if self.told.is_some() {
+            match timeout_at(quiet.min(self.end), self.revisions.changed()).await {
+                // A stream that is told nothing more is of no use.
+                Ok(Err(_)) => return None,
+                Ok(Ok(())) => sleep_until((self.last + APART).max(Instant::now() + SETTLED)).await,
+                Err(_) if Instant::now() >= self.end => return None,
+                Err(_) => {
+                    self.last = Instant::now();
+                    return Some(":\n\n".to_owned());
+                }
+            }
+        }
+        let now = *self.revisions.borrow_and_update();
+        let text = event(self.told.as_ref(), now);
+        (self.told, self.last) = (Some(now), Instant::now());
+        Some(text)
+    }
+}
+
+/// What changed since it was told last.
+fn event(told: Option<&Revisions>, now: Revisions) -> String {
+    let mut views = Vec::new();
+    if told.is_none_or(|told| told.queues != now.queues) {
+        views.extend(["now", "queues", "workloads"]);
+    }
+    if told.is_none_or(|told| told.nodes != now.nodes) {
+        views.push("nodes");
+    }
+    let data = json!({"revision": now.all, "views": views});
+    format!("event: changed\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_names_the_views_that_changed() {
+        let (old, new) =
+            (Revisions { all: 4, queues: 4, nodes: 2 }, Revisions { all: 5, queues: 4, nodes: 5 });
+        assert_eq!(
+            event(Some(&old), new),
+            "event: changed\ndata: {\"revision\":5,\"views\":[\"nodes\"]}\n\n"
+        );
+        assert!(event(None, old).contains(r#"["now","queues","workloads","nodes"]"#));
+    }
+
+    #[test]
+    fn streams_are_bounded_for_each_user_and_for_all() {
+        let streams = Streams::new(10);
+        let bobs: Vec<_> = (0..EACH).map(|_| streams.open("bob").unwrap()).collect();
+        assert!(matches!(streams.open("bob"), Err(Refusal::TooMany(_))));
+        let alices: Vec<_> = (0..2).map(|_| streams.open("alice").unwrap()).collect();
+        assert!(streams.open("carol").is_err());
+        drop(bobs);
+        assert!(streams.open("carol").is_ok());
+        drop(alices);
+        assert!(streams.by_user.lock().unwrap().is_empty(), "nothing is kept of users who are gone");
+    }
+
+    #[tokio::test]
+    async fn a_stream_tells_the_state_at_once_and_then_what_changes() {
+        let revisions = watch::Sender::new(Revisions { all: 1, queues: 1, nodes: 0 });
+        let now = Instant::now();
+        let open = Streams::new(1).open("bob").unwrap();
+        let mut progress = Progress {
+            revisions: revisions.subscribe(),
+            told: None,
+            last: now,
+            end: now + LIFE,
+            _open: open,
+        };
+        assert!(progress.next().await.unwrap().contains("\"revision\":1"));
+        for all in 2..5 {
+            revisions.send_replace(Revisions { all, queues: all, nodes: 0 });
+        }
+        let text = progress.next().await.unwrap();
+        assert!(text.contains("\"revision\":4") && !text.contains("nodes"), "{text}");
+        drop(revisions);
+        assert_eq!(progress.next().await, None);
+    }
+}

@@ -1,0 +1,150 @@
+//! The dashboard that the manager serves: on every replica, from what its watches deliver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use futures::future::BoxFuture;
+use kube::Client;
+use serde_json::Value;
+use sluice_api::config::Configuration;
+use sluice_api::slim;
+use sluice_client::error_chain::Chain;
+use sluice_client::list;
+use sluice_engine::input::Kind;
+use sluice_sim::live::{self, Extent};
+use tracing::warn;
+
+use super::source::{Begin, Found, Source, View};
+use super::viewer::Viewer;
+use super::views::items::Order;
+use crate::api_call::Call;
+use crate::explain::{Asked, Explains, Format};
+use crate::percent::encoded;
+use crate::serve::Bounds;
+use crate::serve::connections::Patience;
+use crate::visibility::board::Page;
+use crate::visibility::publish::{Found as Known, Published};
+use crate::visibility::status::Refusal;
+
+/// Reading one object.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Reading the whole world.
+const READING: Duration = Duration::from_secs(30);
+/// What waits in one ClusterQueue, at most.
+const MOST_WAITING: usize = 100_000;
+/// A manager has half a gigabyte, and an object of a Workload and its job take up to a hundred kilobytes in memory.
+const MOST_SIMULATED: usize = 2_000;
+
+/// The bounds of the server. Streams are being sent for as long as they live.
+pub fn bounds(connections: usize) -> Bounds {
+    let sending = super::changes::LIFE + Duration::from_mins(1);
+    Bounds { connections, patience: Patience { sending, ..Patience::default() } }
+}
+
+/// What the manager has.
+pub struct InManager {
+    /// The order of queues.
+    pub published: Arc<Published>,
+    /// The API server.
+    pub client: Client,
+    /// Who explains.
+    pub explains: Arc<dyn Explains>,
+    /// Its configuration.
+    pub configuration: Configuration,
+}
+
+impl Source for InManager {
+    fn missing(&self, _view: View) -> Option<String> {
+        None
+    }
+
+    fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
+        Box::pin(async move {
+            match self.published.cluster_queue(queue) {
+                Known::Found(order) => {
+                    let all = order.page(Page { offset: 0, limit: MOST_WAITING });
+                    Some(all.map(|place| place.waiting.standing.key().clone()).collect())
+                }
+                Known::Nothing | Known::NotYet => None,
+            }
+        })
+    }
+
+    fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
+        Box::pin(workload(&self.client, namespace, name))
+    }
+
+    fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
+        Box::pin(async move {
+            let kind = Some("workload".to_owned());
+            let asked = Asked { output: Format::Both, all: viewer.all, kind, any_replica: true };
+            let answer = self.explains.explain(namespace.to_owned(), name.to_owned(), asked).await;
+            let text = answer.map_err(|refused| match refused.0 {
+                StatusCode::NOT_FOUND => not_found(name),
+                StatusCode::TOO_MANY_REQUESTS => Refusal::TooMany(refused.1),
+                StatusCode::SERVICE_UNAVAILABLE => Refusal::Unavailable(refused.1),
+                code => Refusal::Other(code, refused.1),
+            })?;
+            let unreadable = |_| {
+                Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the explanation is not JSON".to_owned())
+            };
+            serde_json::from_str(&text).map_err(unreadable)
+        })
+    }
+
+    fn most_simulated(&self) -> usize {
+        MOST_SIMULATED
+    }
+
+    fn begin(&self) -> Found<'_, Begin> {
+        let configuration = self.configuration.clone();
+        Box::pin(begin(&self.client, configuration, false))
+    }
+}
+
+fn not_found(name: &str) -> Refusal {
+    Refusal::NoObject("workloads", "kueue.x-k8s.io", name.to_owned())
+}
+
+/// Reads a Workload.
+pub(super) async fn workload(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<slim::Workload, Refusal> {
+    let collection = Kind::Workload.collection(Kind::Workload.version(), Some(&encoded(namespace)));
+    let read = Call::get(format!("{collection}/{}", encoded(name))).send_as(client, TIMEOUT).await;
+    read.map_err(|error| match error.code() {
+        Some(404 | 400) => not_found(name),
+        Some(403) => Refusal::Forbidden(format!("the Workload {namespace}/{name} cannot be read")),
+        _ => unreachable(&error),
+    })
+}
+
+/// Says in the log what the caller need not know.
+fn unreachable(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    warn!(error = %Chain(error), "the dashboard cannot read from the API server");
+    Refusal::Unavailable("the API server cannot be asked".to_owned())
+}
+
+/// Reads what a simulation begins with. A manager has no right to read objects whose pods are the jobs.
+pub(super) async fn begin(
+    client: &Client,
+    configuration: Configuration,
+    any: bool,
+) -> Result<Begin, Refusal> {
+    let simulated = |kind: &sluice_api::job::JobKind| {
+        (any || !kind.integration().pods_are_jobs) && sluice_jobs::is_simulated(*kind)
+    };
+    let kinds: Vec<_> = configuration.job_kinds().into_iter().filter(simulated).collect();
+    let list = |place: String, query: &'static str| async move { list::objects(client, &place, query).await };
+    match tokio::time::timeout(READING, live::read(Extent::All, &kinds, list)).await {
+        Ok(Ok(live)) => Ok(Begin { live, configuration }),
+        Ok(Err(error)) => Err(unreachable(&error)),
+        Err(_) => {
+            let why = format!("the objects could not be read within {READING:?}");
+            Err(Refusal::Other(StatusCode::GATEWAY_TIMEOUT, why))
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! What is kept of each object: the columns that are shown.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sluice_api::conditions::{ACTIVE, WorkloadCondition, find, is_true};
+use sluice_api::slim;
+use sluice_api::v1beta2::{
+    ClusterQueue, FlavorUsage, ResourceFlavor, StopPolicy, TopologyAssignment, TopologyAssignmentSlice,
+};
+use sluice_engine::{Name, WorkloadKey};
+
+use super::amounts::{self, Amounts};
+
+/// The longest message that is kept, in bytes: conditions may have 32 KiB.
+const LONGEST: usize = 1024;
+/// Nodes of a Workload that are kept at most.
+const MOST_NODES: usize = 256;
+/// The lowest level of most topologies.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// How far a Workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It runs, or may.
+    Admitted,
+    /// It holds quota, and waits for its admission checks.
+    Reserved,
+    /// It waits for quota.
+    Pending,
+    /// It has ended.
+    Finished,
+}
+
+impl State {
+    /// Its name in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Reserved => "reserved",
+            Self::Pending => "pending",
+            Self::Finished => "finished",
+        }
+    }
+
+    /// The state of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Admitted, Self::Reserved, Self::Pending, Self::Finished]
+            .into_iter()
+            .find(|s| s.as_str() == text)
+    }
+
+    /// Whether it holds quota.
+    pub fn holds(self) -> bool {
+        matches!(self, Self::Admitted | Self::Reserved)
+    }
+}
+
+/// A condition that is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// Its type.
+    pub of: WorkloadCondition,
+    /// Since when.
+    pub at: Timestamp,
+    /// The reason.
+    pub reason: Name,
+    /// The message, cut.
+    pub message: Name,
+}
+
+/// A Workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadRow {
+    /// Namespace and name.
+    pub key: WorkloadKey,
+    /// Its LocalQueue, empty for none.
+    pub local_queue: Name,
+    /// The ClusterQueue that holds quota for it.
+    pub holder: Option<Name>,
+    /// Its priority.
+    pub priority: i32,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// What all of its pods ask for, or got.
+    pub requests: Amounts,
+    /// How far it is.
+    pub state: State,
+    /// Why.
+    pub reason: Name,
+    /// The same for people, cut.
+    pub message: Name,
+    /// The quota that it holds: flavor, resource, amount.
+    pub usage: Vec<(Name, Name, i64)>,
+    /// What its pods ask for on each node, as far as a topology says it.
+    pub on_nodes: Vec<(Name, Amounts)>,
+    /// Its conditions that are true.
+    pub facts: Vec<Fact>,
+}
+
+/// A ClusterQueue's quota of one resource in one flavor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// The flavor.
+    pub flavor: Name,
+    /// The resource.
+    pub resource: Name,
+    /// The nominal quota.
+    pub nominal: i64,
+    /// What may be borrowed, if that is limited.
+    pub borrowing_limit: Option<i64>,
+    /// What may be lent, if that is limited.
+    pub lending_limit: Option<i64>,
+}
+
+/// A ClusterQueue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueRow {
+    /// Its cohort.
+    pub cohort: Option<Name>,
+    /// Whether it is stopped on purpose.
+    pub stopped: bool,
+    /// Whether it is active; reason and message of that.
+    pub active: bool,
+    /// The reason of the condition Active.
+    pub reason: Name,
+    /// The message, cut.
+    pub message: Name,
+    /// Its quotas, in the order of its flavors.
+    pub quotas: Vec<Quota>,
+    /// What its status says: pending, reserving, admitted.
+    pub counts: [i32; 3],
+    /// What its status says about the quota that is held: flavor, resource, amount.
+    pub held: Vec<(Name, Name, i64)>,
+}
+
+/// A ResourceFlavor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlavorRow {
+    /// The labels of its nodes.
+    pub labels: BTreeMap<String, String>,
+    /// The Topology of its nodes.
+    pub topology: Option<Name>,
+}
+
+/// A Node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRow {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// What it offers.
+    pub capacity: Amounts,
+    /// Why it takes no pods, if it takes none.
+    pub why: Option<String>,
+}
+
+/// A text that is kept: cut at the end of a character.
+pub fn cut(text: &str) -> Name {
+    let end = (0..=LONGEST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text[..end].into()
+}
+
+fn name(text: &str) -> Option<Name> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+impl WorkloadRow {
+    /// The columns of a Workload.
+    pub fn of(workload: &slim::Workload) -> Self {
+        let (metadata, spec, status) = (&workload.metadata, &workload.spec, &workload.status);
+        let facts = facts(&status.conditions);
+        let state = state(&status.conditions);
+        let (reason, message) = why(&status.conditions, state);
+        let admission = status.admission.as_ref().filter(|_| state.holds());
+        let mut usage = Vec::new();
+        for pod_set in admission.iter().flat_map(|admission| &admission.pod_set_assignments) {
+            for (resource, quantity) in &pod_set.resource_usage {
+                let flavor = pod_set.flavors.get(resource).map(String::as_str).unwrap_or_default();
+                usage.push((
+                    flavor.into(),
+                    Name::from(resource.as_str()),
+                    amounts::amount(resource, quantity),
+                ));
+            }
+        }
+        Self {
+            key: WorkloadKey {
+                namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
+                name: metadata.name.as_deref().unwrap_or_default().into(),
+            },
+            local_queue: spec.queue_name.as_str().into(),
+            holder: admission.and_then(|admission| name(&admission.cluster_queue)),
+            priority: spec.priority.unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            requests: requests(workload, &usage),
+            state,
+            reason: reason.into(),
+            message: cut(message),
+            on_nodes: on_nodes(workload),
+            usage,
+            facts,
+        }
+    }
+}
+
+fn facts(conditions: &[Condition]) -> Vec<Fact> {
+    let of = |condition: &Condition| {
+        Some(Fact {
+            of: WorkloadCondition::parse(&condition.type_).filter(|_| condition.status == "True")?,
+            at: condition.last_transition_time.0,
+            reason: cut(&condition.reason),
+            message: cut(&condition.message),
+        })
+    };
+    conditions.iter().filter_map(of).collect()
+}
+
+/// How far a Workload with these conditions is.
+pub fn state(conditions: &[Condition]) -> State {
+    let is = |of: WorkloadCondition| is_true(conditions, of.as_str());
+    if is(WorkloadCondition::Finished) {
+        State::Finished
+    } else if is(WorkloadCondition::Admitted) {
+        State::Admitted
+    } else if is(WorkloadCondition::QuotaReserved) {
+        State::Reserved
+    } else {
+        State::Pending
+    }
+}
+
+/// Reason and message of the condition that says most about the state.
+fn why(conditions: &[Condition], state: State) -> (&str, &str) {
+    use WorkloadCondition::{Admitted, Evicted, Finished, PodsReady, QuotaReserved};
+    let of = |wanted: WorkloadCondition| find(conditions, wanted.as_str());
+    let evicted = of(Evicted).filter(|condition| condition.status == "True");
+    let condition = match state {
+        State::Finished => of(Finished),
+        State::Admitted => evicted.or_else(|| of(PodsReady)).or_else(|| of(Admitted)),
+        State::Reserved => evicted.or_else(|| of(Admitted)).or_else(|| of(QuotaReserved)),
+        State::Pending => of(QuotaReserved).or(evicted),
+    };
+    condition.map_or(("", ""), |condition| (&condition.reason, &condition.message))
+}
+
+/// What it holds, or else what the manager found that its pods ask for, or else what their templates say.
+fn requests(workload: &slim::Workload, usage: &[(Name, Name, i64)]) -> Amounts {
+    let mut sum = Amounts::new();
+    if !usage.is_empty() {
+        for (_, resource, amount) in usage {
+            add_one(&mut sum, resource, *amount);
+        }
+        return sum;
+    }
+    for request in &workload.status.resource_requests {
+        amounts::add(&mut sum, &amounts::list(&request.resources), 1);
+    }
+    if sum.is_empty() {
+        for pod_set in &workload.spec.pod_sets {
+            amounts::add(&mut sum, &amounts::of_pod(&pod_set.template), i64::from(pod_set.count.max(0)));
+        }
+    }
+    sum
+}
+
+fn add_one(sum: &mut Amounts, resource: &Name, amount: i64) {
+    let entry = sum.entry(Name::clone(resource)).or_default();
+    *entry = entry.saturating_add(amount);
+}
+
+/// The pods of each node, times what each of them asks for.
+fn on_nodes(workload: &slim::Workload) -> Vec<(Name, Amounts)> {
+    let Some(admission) = &workload.status.admission else { return Vec::new() };
+    let mut nodes = Vec::new();
+    for assigned in &admission.pod_set_assignments {
+        let Some(assignment) = &assigned.topology_assignment else { continue };
+        let template = workload.spec.pod_sets.iter().find(|pod_set| pod_set.name == assigned.name);
+        let Some(template) = template.map(|pod_set| &pod_set.template) else { continue };
+        if assignment.levels.last().is_none_or(|level| level != HOSTNAME) {
+            continue;
+        }
+        let each = amounts::of_pod(template);
+        for (node, pods) in lowest(assignment).take(MOST_NODES) {
+            let mut sum = Amounts::new();
+            amounts::add(&mut sum, &each, i64::from(pods.max(0)));
+            nodes.push((node.into(), sum));
+        }
+    }
+    nodes
+}
+
+/// The values of the lowest level, each with its number of pods.
+pub fn lowest(assignment: &TopologyAssignment) -> impl Iterator<Item = (String, i32)> + '_ {
+    assignment.slices.iter().flat_map(|slice| {
+        let count = usize::try_from(slice.domain_count).unwrap_or(0);
+        // What the lists do not have is not there, whatever the number says.
+        (0..count).map_while(|at| Some((value(slice, at)?, pods(slice, at)?)))
+    })
+}
+
+fn value(slice: &TopologyAssignmentSlice, at: usize) -> Option<String> {
+    let values = slice.values_per_level.last()?;
+    if let Some(individual) = &values.individual {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let root = individual.roots.get(at)?;
+        return Some(part(&individual.prefix) + root + &part(&individual.suffix));
+    }
+    // One value for all of them: they are one domain.
+    values.universal.clone().filter(|_| at == 0)
+}
+
+fn pods(slice: &TopologyAssignmentSlice, at: usize) -> Option<i32> {
+    slice.pod_counts.universal.or_else(|| slice.pod_counts.individual.get(at).copied())
+}
+
+impl QueueRow {
+    /// The columns of a ClusterQueue.
+    pub fn of(queue: &ClusterQueue) -> Self {
+        let status = queue.status.clone().unwrap_or_default();
+        let active = find(&status.conditions, ACTIVE);
+        let mut quotas = Vec::new();
+        for flavor in queue.spec.resource_groups.iter().flat_map(|group| &group.flavors) {
+            for quota in &flavor.resources {
+                let amount = |text| amounts::amount(&quota.name, text);
+                quotas.push(Quota {
+                    flavor: flavor.name.as_str().into(),
+                    resource: quota.name.as_str().into(),
+                    nominal: amount(&quota.nominal_quota),
+                    borrowing_limit: quota.borrowing_limit.as_ref().map(amount),
+                    lending_limit: quota.lending_limit.as_ref().map(amount),
+                });
+            }
+        }
+        Self {
+            cohort: queue.spec.cohort_name.as_deref().and_then(name),
+            stopped: queue.spec.stop_policy != StopPolicy::None,
+            // Before its status is written, it is not known to be inactive.
+            active: active.is_none_or(|condition| condition.status == "True"),
+            reason: cut(active.map(|condition| condition.reason.as_str()).unwrap_or_default()),
+            message: cut(active.map(|condition| condition.message.as_str()).unwrap_or_default()),
+            quotas,
+            counts: [status.pending_workloads, status.reserving_workloads, status.admitted_workloads],
+            held: status.flavors_reservation.iter().flat_map(held).collect(),
+        }
+    }
+}
+
+fn held(usage: &FlavorUsage) -> impl Iterator<Item = (Name, Name, i64)> + '_ {
+    usage.resources.iter().map(|resource| {
+        let amount = amounts::amount(&resource.name, &resource.total);
+        (usage.name.as_str().into(), resource.name.as_str().into(), amount)
+    })
+}
+
+impl FlavorRow {
+    /// The columns of a ResourceFlavor.
+    pub fn of(flavor: &ResourceFlavor) -> Self {
+        Self {
+            labels: flavor.spec.node_labels.clone(),
+            topology: flavor.spec.topology_name.as_deref().and_then(name),
+        }
+    }
+
+    /// Whether a node is one of its nodes.
+    pub fn has(&self, node: &NodeRow) -> bool {
+        self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+    }
+}
+
+impl NodeRow {
+    /// The columns of a Node.
+    pub fn of(node: &slim::Node) -> Self {
+        Self {
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            capacity: amounts::list(&node.allocatable),
+            why: not_healthy(node),
+        }
+    }
+}
+
+fn not_healthy(node: &slim::Node) -> Option<String> {
+    // The taints that Kubernetes itself puts on nodes in trouble.
+    let trouble = |taint: &&Taint| {
+        taint.key.starts_with("node.kubernetes.io/")
+            && matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
+    };
+    if node.metadata.deletion_timestamp.is_some() {
+        Some("it is being deleted".to_owned())
+    } else if node.ready == Some(false) {
+        Some("it is not ready".to_owned())
+    } else if node.ready.is_none() {
+        Some("its kubelet has not reported yet".to_owned())
+    } else if node.unschedulable {
+        Some("it is cordoned".to_owned())
+    } else {
+        node.taints.iter().find(trouble).map(|taint| format!("it has the taint {}", taint.key))
+    }
+}

@@ -1,0 +1,304 @@
+//! The HTTP side: who asks, for what, and the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tracing::error;
+
+use super::answers::{OneEach, document, guarded};
+use super::assets::asset;
+use super::changes::Streams;
+use super::query;
+use super::snapshot::Snapshot;
+use super::source::{Callers, Source, View};
+use super::store::Store;
+use super::tomorrow::Tomorrow;
+use super::viewer::Viewer;
+use super::views::{items, nodes, now, workload};
+use crate::access::Rate;
+use crate::percent::decoded;
+use crate::visibility::status::Refusal;
+
+/// Answers that are made at once, and how long the others wait.
+const AT_ONCE: usize = 8;
+const TURN: Duration = Duration::from_secs(5);
+/// The body of a request, in bytes.
+const BODY: usize = 64 << 10;
+/// Explanations, of one user and of all.
+const EXPLANATIONS: Rate = Rate { burst: 5, per_second: 1 };
+const ALL_EXPLANATIONS: Rate = Rate { burst: 20, per_second: 5 };
+/// The group of Workloads, for refusals.
+const GROUP: &str = "kueue.x-k8s.io";
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Route {
+    Who,
+    Now,
+    Queue(String),
+    Workloads,
+    Workload(String, String),
+    Explain(String, String),
+    Nodes,
+    Changes,
+    Tomorrow,
+}
+
+impl Route {
+    fn of(path: &str) -> Option<Self> {
+        let parts: Vec<String> =
+            path.strip_prefix("/api/")?.split('/').map(decoded).collect::<Option<_>>()?;
+        if parts.iter().any(String::is_empty) {
+            return None;
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        match parts[..] {
+            ["who"] => Some(Self::Who),
+            ["now"] => Some(Self::Now),
+            ["queues", name] => Some(Self::Queue(name.to_owned())),
+            ["workloads"] => Some(Self::Workloads),
+            ["workloads", namespace, name] => Some(Self::Workload(namespace.to_owned(), name.to_owned())),
+            ["workloads", namespace, name, "explain"] => {
+                Some(Self::Explain(namespace.to_owned(), name.to_owned()))
+            }
+            ["nodes"] => Some(Self::Nodes),
+            ["changes"] => Some(Self::Changes),
+            ["tomorrow"] => Some(Self::Tomorrow),
+            _ => None,
+        }
+    }
+
+    /// What must be offered for it.
+    fn view(&self) -> Option<View> {
+        match self {
+            Self::Who | Self::Changes | Self::Tomorrow => None,
+            Self::Now | Self::Queue(_) => Some(View::Queues),
+            Self::Workloads | Self::Workload(..) | Self::Explain(..) => Some(View::Workloads),
+            Self::Nodes => Some(View::Nodes),
+        }
+    }
+}
+
+/// What answers are made from.
+pub struct Dashboard {
+    store: Arc<Store>,
+    callers: Arc<dyn Callers>,
+    source: Arc<dyn Source>,
+    /// What the Host header must say, if that matters.
+    hosts: Option<Vec<String>>,
+    making: Arc<Semaphore>,
+    streams: Arc<Streams>,
+    explanations: OneEach,
+    tomorrow: Tomorrow,
+}
+
+impl Dashboard {
+    /// Of what is stored, for these callers, with so many pages at once that follow the changes.
+    pub fn new(
+        store: Arc<Store>,
+        callers: Arc<dyn Callers>,
+        source: Arc<dyn Source>,
+        streams: usize,
+    ) -> Self {
+        Self {
+            tomorrow: Tomorrow::new(Arc::clone(&store), Arc::clone(&source)),
+            store,
+            callers,
+            source,
+            hosts: None,
+            making: Arc::new(Semaphore::new(AT_ONCE)),
+            streams: Streams::new(streams),
+            explanations: OneEach::new("explanations", EXPLANATIONS, ALL_EXPLANATIONS),
+        }
+    }
+
+    /// Only for requests to one of these hosts: a foreign page can have a name of its own resolve to this one.
+    #[must_use]
+    pub fn only_for(mut self, hosts: Vec<String>) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// The routes.
+    pub fn router(self) -> Router {
+        Router::new().fallback(answer).with_state(Arc::new(self))
+    }
+
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        let mut named = headers.get_all(header::HOST).iter();
+        let named = named.next().filter(|_| named.next().is_none()).and_then(|host| host.to_str().ok());
+        if named.is_some_and(|named| hosts.iter().any(|host| host == named)) {
+            return Ok(());
+        }
+        Err(Refusal::Forbidden("the Host header is not that of this server".to_owned()))
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        self.check_host(headers)?;
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        if !uri.path().starts_with("/api/") {
+            let (media, bytes) = asset(uri.path()).ok_or(Refusal::NoPath)?;
+            return if reads {
+                Ok(([(header::CONTENT_TYPE, media)], bytes).into_response())
+            } else {
+                Err(Refusal::Method)
+            };
+        }
+        let viewer = self.callers.viewer(headers).await?;
+        let route = Route::of(uri.path()).ok_or(Refusal::NoPath)?;
+        let wanted = if route == Route::Tomorrow { *method == Method::POST } else { reads };
+        if !wanted {
+            return Err(Refusal::Method);
+        }
+        if route != Route::Who && !viewer.sees_any() {
+            let user = &viewer.user;
+            return Err(Refusal::Forbidden(format!("User {user:?} cannot get Workloads in any namespace")));
+        }
+        if let Some(why) = route.view().and_then(|view| self.source.missing(view)) {
+            return Err(Refusal::Other(StatusCode::NOT_FOUND, why));
+        }
+        self.route(route, viewer, uri.query().unwrap_or_default(), headers, body).await
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        route: Route,
+        viewer: Viewer,
+        query: &str,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        let value = match route {
+            Route::Who => {
+                let Viewer { user, all, namespaces, .. } = &viewer;
+                json!({"user": user, "all": all, "namespaces": namespaces})
+            }
+            Route::Now => {
+                self.make(viewer, |snapshot, viewer| Ok(now::now(snapshot, viewer, Timestamp::now()))).await?
+            }
+            Route::Queue(name) => self.queue(viewer, name, query).await?,
+            Route::Workloads => {
+                let page = query::page(query)?;
+                let search = items::Search {
+                    text: query::text(query, "search")?,
+                    namespace: query::text(query, "namespace")?,
+                    state: query::state(query)?,
+                };
+                self.make(viewer, move |snapshot, viewer| Ok(items::search(snapshot, viewer, &search, page)))
+                    .await?
+            }
+            Route::Workload(namespace, name) => self.workload(viewer, &namespace, &name).await?,
+            Route::Explain(namespace, name) => {
+                seen(&viewer, &namespace)?;
+                let _turn = self.explanations.take(&viewer.user)?;
+                self.source.explain(&viewer, &namespace, &name).await?
+            }
+            Route::Nodes => {
+                let page = query::page(query)?;
+                self.make(viewer, move |snapshot, viewer| Ok(nodes::nodes(snapshot, viewer, page))).await?
+            }
+            Route::Changes => return self.streams.answer(&viewer.user, self.store.revisions()),
+            Route::Tomorrow => {
+                let json = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+                if !json.is_some_and(|media| {
+                    media.split(';').next().is_some_and(|m| m.trim() == "application/json")
+                }) {
+                    let why = "expected a body of the type application/json".to_owned();
+                    return Err(Refusal::Other(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+                }
+                let too_large = |_| {
+                    Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, format!("expected at most {BODY} bytes"))
+                };
+                let body = to_bytes(body, BODY).await.map_err(too_large)?;
+                self.tomorrow.answer(&viewer, &body).await?
+            }
+        };
+        Ok(document(&value))
+    }
+
+    /// Makes an answer from the state, not on the threads that serve.
+    async fn make(
+        &self,
+        viewer: Viewer,
+        make: impl FnOnce(&Snapshot, &Viewer) -> Result<Value, Refusal> + Send + 'static,
+    ) -> Result<Value, Refusal> {
+        let turn = tokio::time::timeout(TURN, Arc::clone(&self.making).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
+        };
+        let store = Arc::clone(&self.store);
+        let making = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let snapshot = store.snapshot();
+            let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
+            make(snapshot.as_deref().ok_or_else(not_yet)?, &viewer)
+        });
+        making.await.unwrap_or_else(|panic| {
+            error!(%panic, "an answer of the dashboard could not be made");
+            Err(Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned()))
+        })
+    }
+
+    async fn queue(&self, viewer: Viewer, name: String, query: &str) -> Result<Value, Refusal> {
+        let wanted = (query::state(query)?, query::page(query)?);
+        let order = self.source.order(&name).await;
+        self.make(viewer, move |snapshot, viewer| {
+            let found = items::queue(snapshot, viewer, &name, &order, wanted);
+            found.ok_or_else(|| Refusal::NoObject("clusterqueues", GROUP, name.clone()))
+        })
+        .await
+    }
+
+    async fn workload(&self, viewer: Viewer, namespace: &str, name: &str) -> Result<Value, Refusal> {
+        seen(&viewer, namespace)?;
+        let object = self.source.workload(namespace, name).await?;
+        let snapshot = self.store.snapshot();
+        let row = super::rows::WorkloadRow::of(&object);
+        let queue = snapshot.as_ref().and_then(|snapshot| snapshot.queue_of(&row)).cloned();
+        let order = match queue.filter(|_| row.state == super::rows::State::Pending) {
+            Some(queue) => self.source.order(&queue).await,
+            None => None,
+        };
+        let position = order.iter().flatten().position(|key| *key == row.key);
+        self.make(viewer, move |snapshot, viewer| Ok(workload::workload(snapshot, viewer, &object, position)))
+            .await
+    }
+}
+
+/// Whether there is such a Workload is nothing that a caller may learn who may not read it.
+fn seen(viewer: &Viewer, namespace: &str) -> Result<(), Refusal> {
+    if viewer.sees(namespace) {
+        return Ok(());
+    }
+    let user = &viewer.user;
+    Err(Refusal::Forbidden(format!("User {user:?} cannot get Workloads in the namespace {namespace:?}")))
+}
+
+async fn answer(
+    Shared(dashboard): Shared<Arc<Dashboard>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answered = dashboard.answer(&method, &uri, &headers, body).await;
+    guarded(answered.unwrap_or_else(axum::response::IntoResponse::into_response))
+}
+
+#[cfg(test)]
+mod tests;

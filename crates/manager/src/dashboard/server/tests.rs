@@ -1,0 +1,295 @@
+use axum::http::Request;
+use futures::future::BoxFuture;
+use kube::Client;
+use kube::client::Body as ClientBody;
+use sluice_api::config::Configuration;
+use sluice_api::slim;
+use sluice_engine::WorkloadKey;
+use sluice_engine::input::Object;
+use sluice_sim::live::Live;
+
+use super::*;
+use crate::dashboard::answers::POLICY;
+use crate::dashboard::callers::Tokens;
+use crate::dashboard::source::{Begin, Found};
+use crate::dashboard::store::tests::{condition, workload as a_workload, world};
+use crate::dashboard::views::items::Order;
+use crate::fake_api::{self, found};
+
+/// An API server that knows tokens of the form `NAME-token`: `alice` may get Workloads in `a`, `root` in all namespaces, `carol` in none.
+fn api_server() -> Client {
+    fake_api::client(move |_: Method, uri: Uri, body: axum::body::Bytes| async move {
+        let review: Value = serde_json::from_slice(&body).unwrap();
+        if uri.path().ends_with("/tokenreviews") {
+            let name = review["spec"]["token"]
+                .as_str()
+                .unwrap()
+                .strip_suffix("-token")
+                .unwrap_or_default()
+                .to_owned();
+            let known = ["alice", "root", "carol"].contains(&name.as_str());
+            return found(&json!({"status": {"authenticated": known, "user": {"username": name}}}));
+        }
+        let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
+        let own = *user == "alice" && object["namespace"] == "a" && object["resource"] == "workloads";
+        found(&json!({"status": {"allowed": own || *user == "root"}}))
+    })
+}
+
+/// Knows the order of `cq`, and the Workloads of the world.
+struct Fixed;
+
+impl Source for Fixed {
+    fn missing(&self, view: View) -> Option<String> {
+        (view == View::Nodes).then(|| "the nodes may not be listed".to_owned())
+    }
+
+    fn order<'a>(&'a self, _queue: &'a str) -> BoxFuture<'a, Order> {
+        let key =
+            |namespace: &str, name: &str| WorkloadKey { namespace: namespace.into(), name: name.into() };
+        let script = "<script>alert(1)</script>";
+        let order = vec![key("secret-ns", &format!("secret-{script}")), key("a", script)];
+        Box::pin(async move { Some(order) })
+    }
+
+    fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
+        Box::pin(async move {
+            let conditions = [
+                condition("QuotaReserved", "True", "QuotaReserved", 1),
+                condition("PodsReady", "True", "Started", 2),
+            ];
+            let Object::Workload(workload) = a_workload(namespace, name, &conditions) else { unreachable!() };
+            Ok(*workload)
+        })
+    }
+
+    fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
+        Box::pin(async move { Ok(json!({"text": format!("{} asks for {namespace}/{name}", viewer.user)})) })
+    }
+
+    fn most_simulated(&self) -> usize {
+        3
+    }
+
+    fn begin(&self) -> Found<'_, Begin> {
+        Box::pin(async {
+            let (configuration, _) =
+                Configuration::parse("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration")
+                    .unwrap();
+            Ok(Begin { live: Live::default(), configuration })
+        })
+    }
+}
+
+fn dashboard() -> Dashboard {
+    let store = Arc::new(world());
+    let callers = Arc::new(Tokens::new(api_server(), Arc::clone(&store)));
+    Dashboard::new(store, callers, Arc::new(Fixed), 2)
+}
+
+struct Said {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}", self.body))
+    }
+}
+
+async fn say(client: &Client, request: axum::http::request::Builder, body: &str) -> Said {
+    let request = request.body(ClientBody::from(body.as_bytes().to_vec())).unwrap();
+    let response = client.send(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let bytes = to_bytes(Body::new(body), 1 << 20).await.unwrap();
+    Said {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: String::from_utf8(bytes.to_vec()).unwrap(),
+    }
+}
+
+/// GET as the owner of a token.
+async fn get(client: &Client, user: &str, path: &str) -> Said {
+    say(client, Request::get(path).header("authorization", format!("Bearer {user}-token")), "").await
+}
+
+fn client() -> Client {
+    Client::new(dashboard().router(), "default")
+}
+
+const VIEWS: [&str; 8] = [
+    "/api/who",
+    "/api/now",
+    "/api/queues/cq",
+    "/api/queues/cq?state=pending",
+    "/api/workloads",
+    "/api/workloads?search=secret",
+    "/api/workloads?namespace=secret-ns",
+    "/api/workloads?search=script&limit=1000",
+];
+
+#[tokio::test]
+async fn without_a_token_that_the_api_server_knows_nothing_is_answered() {
+    let client = client();
+    for path in VIEWS.into_iter().chain(["/api/changes", "/api/nonsense", "/api/workloads/a/runs"]) {
+        assert_eq!(say(&client, Request::get(path), "").await.status, 401, "{path}");
+        let said = get(&client, "stranger", path).await;
+        assert_eq!((said.status, &said.json()["reason"]), (401, &json!("Unauthorized")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_get_no_workloads_anywhere_learns_only_that() {
+    let client = client();
+    let who = get(&client, "carol", "/api/who").await;
+    assert_eq!(who.json(), json!({"user": "carol", "all": false, "namespaces": []}));
+    for path in VIEWS.into_iter().skip(1).chain(["/api/changes", "/api/nodes"]) {
+        let said = get(&client, "carol", path).await;
+        assert_eq!((said.status, &said.json()["reason"]), (403, &json!("Forbidden")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
+    let client = client();
+    assert_eq!(get(&client, "alice", "/api/who").await.json()["namespaces"], json!(["a"]));
+    for path in VIEWS {
+        let said = get(&client, "alice", path).await;
+        assert_eq!(said.status, 200, "{path}: {}", said.body);
+        // His own messages may say it: they are what his objects say.
+        let others = said.body.replace("because of secret-message", "");
+        assert!(!others.contains("secret"), "{path}: {others}");
+    }
+    let now = get(&client, "alice", "/api/now").await.json();
+    let queue = &now["clusterQueues"][0];
+    let counts = [&queue["pending"], &queue["reserving"], &queue["admitted"]];
+    assert_eq!(counts, [&json!(2), &json!(2), &json!(2)]);
+    let cpu = &queue["flavors"][0]["resources"][0];
+    assert_eq!(
+        (&cpu["used"], &cpu["borrowed"], &cpu["shown"]["used"]),
+        (&json!(6.0), &json!(2.0), &json!("6"))
+    );
+    let hidden = now["recent"].as_array().unwrap().iter().filter(|one| one["namespace"].is_null());
+    for one in hidden {
+        assert!(
+            one["workload"].is_null() && one["message"].is_null() && one["clusterQueue"] == "cq",
+            "{one}"
+        );
+    }
+    assert_eq!(now["cohorts"], json!([{"name": "all", "parent": null}]));
+}
+
+#[tokio::test]
+async fn a_queue_is_shown_in_its_order_with_the_names_that_the_caller_may_see() {
+    let client = client();
+    let queue = get(&client, "alice", "/api/queues/cq?state=pending").await.json();
+    let items = queue["items"].as_array().unwrap();
+    assert_eq!((&queue["total"], items.len()), (&json!(2), 2));
+    assert_eq!(
+        (&items[0]["position"], &items[0]["workload"], &items[0]["localQueue"]),
+        (&json!(0), &json!(null), &json!(null))
+    );
+    assert_eq!(items[0]["requests"], json!({"cpu": "3"}));
+    let script = "<script>alert(1)</script>";
+    assert_eq!((&items[1]["position"], &items[1]["workload"]), (&json!(1), &json!(script)));
+    let all = get(&client, "root", "/api/queues/cq?offset=2&limit=1").await.json();
+    assert_eq!((&all["total"], &all["items"][0]["namespace"]), (&json!(4), &json!("secret-ns")));
+    assert_eq!(get(&client, "root", "/api/queues/none").await.status, 404);
+    assert_eq!(get(&client, "root", "/api/queues/cq?limit=-1").await.status, 400);
+}
+
+#[tokio::test]
+async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
+    let client = client();
+    let own = get(&client, "alice", "/api/workloads/a/runs").await.json();
+    assert_eq!((&own["item"]["state"], &own["job"]["name"]), (&json!("reserved"), &json!("job-runs")));
+    let life: Vec<&str> =
+        own["life"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap()).collect();
+    assert_eq!(life, ["queued", "reserved", "admitted", "started"], "also what only the store remembers");
+    assert_eq!(own["podSets"][0]["nodes"], json!(["n1"]));
+    for path in [
+        "/api/workloads/secret-ns/secret-runs",
+        "/api/workloads/secret-ns/none",
+        "/api/workloads/secret-ns/secret-runs/explain",
+        "/api/workloads/secret%2Dns/x",
+    ] {
+        let said = get(&client, "alice", path).await;
+        assert_eq!(said.status, 403, "{path}");
+        assert!(!said.body.contains("runs"), "{}", said.body);
+    }
+    let explained = get(&client, "alice", "/api/workloads/a/runs/explain").await.json();
+    assert_eq!(explained["text"], "alice asks for a/runs");
+}
+
+#[tokio::test]
+async fn every_answer_forbids_frames_scripts_of_others_and_copies() {
+    let client = client();
+    let paths =
+        ["/", "/index.html", "/api/who", "/api/none", "/../etc/passwd", "/none.js", "/api/queues/%zz"];
+    for path in paths {
+        for user in ["root", "stranger"] {
+            let said = get(&client, user, path).await;
+            let header = |name: &str| said.headers[name].to_str().unwrap();
+            assert_eq!(header("content-security-policy"), POLICY, "{path}");
+            assert_eq!(header("x-content-type-options"), "nosniff");
+            assert_eq!(header("referrer-policy"), "no-referrer");
+            assert_eq!(header("cache-control"), "no-store");
+            assert_eq!(header("x-frame-options"), "DENY");
+        }
+    }
+    assert!(POLICY.contains("frame-ancestors 'none'") && !POLICY.contains("unsafe"));
+    let page = say(&client, Request::get("/"), "").await;
+    assert_eq!(
+        (page.status, page.headers["content-type"].to_str().unwrap()),
+        (200, "text/html; charset=utf-8")
+    );
+    assert!(!page.body.contains("<script>"), "scripts are files");
+    assert_eq!(say(&client, Request::get("/../etc/passwd"), "").await.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_not_offered_says_why_and_methods_are_checked() {
+    let client = client();
+    let nodes = get(&client, "root", "/api/nodes").await;
+    assert_eq!((nodes.status, &nodes.json()["message"]), (404, &json!("the nodes may not be listed")));
+    let token = |request: axum::http::request::Builder| request.header("authorization", "Bearer root-token");
+    assert_eq!(say(&client, token(Request::post("/api/now")), "").await.status, 405);
+    assert_eq!(say(&client, token(Request::delete("/")), "").await.status, 405);
+    assert_eq!(say(&client, token(Request::get("/api/tomorrow")), "").await.status, 405);
+    assert_eq!(say(&client, token(Request::post("/api/tomorrow")), "{}").await.status, 415);
+    let json = || token(Request::post("/api/tomorrow")).header("content-type", "application/json");
+    assert_eq!(say(&client, json(), &" ".repeat(BODY + 1)).await.status, 413);
+    let large = say(&client, json(), "{}").await;
+    assert_eq!(large.status, 413, "four Workloads are more than three: {}", large.body);
+}
+
+#[tokio::test]
+async fn a_laptop_answers_only_to_its_own_name() {
+    let only = dashboard().only_for(vec!["127.0.0.1:8001".to_owned()]);
+    let client = Client::new(only.router(), "default");
+    assert_eq!(say(&client, Request::get("/").header("host", "127.0.0.1:8001"), "").await.status, 200);
+    for host in ["evil.example:8001", "127.0.0.1:8002", "127.0.0.1", ""] {
+        assert_eq!(say(&client, Request::get("/").header("host", host), "").await.status, 403, "{host}");
+    }
+    let two = Request::get("/").header("host", "127.0.0.1:8001").header("host", "evil.example");
+    assert_eq!(say(&client, two, "").await.status, 403);
+    assert_eq!(say(&client, Request::get("/"), "").await.status, 403);
+}
+
+#[tokio::test]
+async fn pages_that_follow_the_changes_are_bounded() {
+    let client = client();
+    let open = async || {
+        let request = Request::get("/api/changes").header("authorization", "Bearer root-token");
+        client.send(request.body(ClientBody::empty()).unwrap()).await.unwrap()
+    };
+    let (first, second) = (open().await, open().await);
+    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
+    assert_eq!(first.headers()["content-type"], "text/event-stream");
+    assert_eq!(open().await.status().as_u16(), 429);
+    drop(first);
+    assert_eq!(open().await.status().as_u16(), 200);
+}

@@ -1,0 +1,57 @@
+//! Where the answers come from that the columns do not have. It differs between the manager and a laptop.
+
+use axum::http::HeaderMap;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use sluice_api::config::Configuration;
+use sluice_api::slim;
+use sluice_sim::live::Live;
+
+use super::viewer::Viewer;
+use super::views::items::Order;
+use crate::visibility::status::Refusal;
+
+/// What is offered only if its objects may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// Cohorts and ClusterQueues.
+    Queues,
+    /// Workloads.
+    Workloads,
+    /// Flavors and nodes.
+    Nodes,
+}
+
+/// Everything that a simulation of what comes begins with.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    /// The objects.
+    pub live: Live,
+    /// The manager's configuration.
+    pub configuration: Configuration,
+}
+
+/// An answer, or why there is none.
+pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
+
+/// Who asks.
+pub trait Callers: Send + Sync + 'static {
+    /// The caller, by the headers of his request.
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer>;
+}
+
+/// What the columns do not have.
+pub trait Source: Send + Sync + 'static {
+    /// Why a view is not offered, if it is not.
+    fn missing(&self, view: View) -> Option<String>;
+    /// The Workloads that wait in a ClusterQueue, in its order, if that is known.
+    fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
+    /// A Workload: namespace and name.
+    fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
+    /// Why a Workload waits: `text` and `explanation`.
+    fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value>;
+    /// With more Workloads than this, no simulation is begun: it would take too much memory.
+    fn most_simulated(&self) -> usize;
+    /// What a simulation begins with.
+    fn begin(&self) -> Found<'_, Begin>;
+}

@@ -1,0 +1,208 @@
+use serde_json::{Value, json};
+use sluice_engine::input::Object;
+
+use super::*;
+use crate::dashboard::rows::State;
+
+fn object<T: serde::de::DeserializeOwned>(of: Value) -> Box<T> {
+    Box::new(serde_json::from_value(of).unwrap())
+}
+
+/// A ClusterQueue of the cohort `all`, with four cores of the flavor `spot`.
+pub(crate) fn cluster_queue(name: &str) -> Object {
+    let quota = json!({"name": "cpu", "nominalQuota": "4", "borrowingLimit": "2"});
+    Object::ClusterQueue(object(json!({
+        "metadata": {"name": name},
+        "spec": {"cohortName": "all", "resourceGroups": [
+            {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]},
+        ]},
+        "status": {"pendingWorkloads": 7, "flavorsReservation": [
+            {"name": "spot", "resources": [{"name": "cpu", "total": "3500m", "borrowed": "0"}]},
+        ]},
+    })))
+}
+
+pub(crate) fn local_queue(namespace: &str, name: &str, target: &str) -> Object {
+    Object::LocalQueue(object(json!({
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": target},
+    })))
+}
+
+/// A condition that has had its status since a second of a minute.
+pub(crate) fn condition(of: &str, status: &str, reason: &str, second: u32) -> Value {
+    json!({
+        "type": of, "status": status, "reason": reason, "message": format!("{of} because of secret-message"),
+        "lastTransitionTime": format!("2026-01-01T00:01:{second:02}Z"),
+    })
+}
+
+/// A Workload of three cores in a queue `lq`, with these conditions; with a reservation in `cq`, if it says so.
+pub(crate) fn workload(namespace: &str, name: &str, conditions: &[Value]) -> Object {
+    let reserved = conditions.iter().any(|c| c["type"] == "QuotaReserved" && c["status"] == "True");
+    let domain =
+        json!({"domainCount": 1, "valuesPerLevel": [{"universal": "n1"}], "podCounts": {"universal": 3}});
+    let admission = json!({"clusterQueue": "cq", "podSetAssignments": [{
+        "name": "main", "count": 3, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "3"},
+        "topologyAssignment": {"levels": ["kubernetes.io/hostname"], "slices": [domain]},
+    }]});
+    let mut status = json!({"conditions": conditions});
+    if reserved {
+        status["admission"] = admission;
+    }
+    let requests = json!({"requests": {"cpu": "1"}});
+    Object::Workload(object(json!({
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "creationTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": format!("job-{name}"), "uid": "j", "controller": true}],
+        },
+        "spec": {"queueName": "lq", "priority": 5, "podSets": [{
+            "name": "main", "count": 3, "template": {"spec": {"containers": [{"name": "c", "resources": requests}]}},
+        }]},
+        "status": status,
+    })))
+}
+
+pub(crate) fn node(name: &str, ready: bool) -> Object {
+    Object::Node(object(json!({
+        "metadata": {"name": name, "labels": {"pool": "spot", "rack": "r1"}},
+        "status": {
+            "allocatable": {"cpu": "8"},
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+        },
+    })))
+}
+
+/// Two namespaces that share a ClusterQueue: `a` has a Workload that is admitted and one that waits, `secret-ns` the same.
+pub(crate) fn world() -> Store {
+    let store = Store::default();
+    let labels = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "racks"});
+    let flavor = object(json!({"metadata": {"name": "spot"}, "spec": labels}));
+    let levels = json!({"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]});
+    let topology = object(json!({"metadata": {"name": "racks"}, "spec": levels}));
+    let mut objects = vec![
+        Object::ResourceFlavor(flavor),
+        Object::Topology(topology),
+        cluster_queue("cq"),
+        node("n1", true),
+        node("n2", false),
+    ];
+    for namespace in ["a", "secret-ns"] {
+        let own = |name: &str| if namespace == "a" { name.to_owned() } else { format!("secret-{name}") };
+        let admitted = [
+            condition("QuotaReserved", "True", "QuotaReserved", 1),
+            condition("Admitted", "True", "Admitted", 2),
+        ];
+        objects.extend([
+            local_queue(namespace, "lq", "cq"),
+            workload(namespace, &own("runs"), &admitted),
+            workload(
+                namespace,
+                &own("<script>alert(1)</script>"),
+                &[condition("QuotaReserved", "False", "Pending", 1)],
+            ),
+        ]);
+    }
+    for object in objects {
+        store.note(&Input::Applied(object));
+    }
+    store.synced();
+    store
+}
+
+#[test]
+fn nothing_is_shown_before_everything_was_listed() {
+    let store = Store::default();
+    store.note(&Input::Applied(cluster_queue("cq")));
+    assert!(store.snapshot().is_none());
+    store.synced();
+    assert_eq!(store.snapshot().unwrap().cluster_queues.len(), 1);
+}
+
+#[test]
+fn sums_are_those_of_the_workloads_of_a_queue() {
+    let store = world();
+    let snapshot = store.snapshot().unwrap();
+    let sums = &snapshot.sums()["cq"];
+    assert_eq!((sums.pending, sums.reserving, sums.admitted), (2, 2, 2));
+    assert_eq!(sums.used["spot"]["cpu"], 6000);
+    let states: Vec<_> = sums.members.iter().map(|row| row.state).collect();
+    assert_eq!(states, [State::Admitted, State::Admitted, State::Pending, State::Pending]);
+}
+
+#[test]
+fn what_is_gone_is_not_shown_and_what_is_the_same_is_no_change() {
+    let store = world();
+    let before = store.revisions().borrow().all;
+    store.note(&Input::Applied(node("n1", true)));
+    store.note(&Input::Applied(cluster_queue("cq")));
+    assert_eq!(store.revisions().borrow().all, before);
+    let gone = workload("a", "runs", &[]).object_ref();
+    store.note(&Input::Deleted { object: gone, uid: None });
+    let kept = node("n2", true).object_ref();
+    store.note(&Input::Listed { kind: Kind::Node, present: vec![kept], as_of: None });
+    store.rows().made = None;
+    let snapshot = store.snapshot().unwrap();
+    assert_eq!(snapshot.workloads.len(), 3);
+    assert_eq!(snapshot.nodes.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["n2"]);
+    let revisions = *store.revisions().borrow();
+    assert_eq!((revisions.all, revisions.nodes, revisions.queues), (before + 2, before + 2, before + 1));
+}
+
+#[test]
+fn what_happened_is_told_once_newest_first_and_bounded() {
+    let store = Store::default();
+    store.synced();
+    let told = |store: &Store| {
+        store.rows().made = None;
+        store.snapshot().unwrap().recent.iter().map(|one| one.what).collect::<Vec<_>>()
+    };
+    store.note(&Input::Applied(workload("a", "w", &[])));
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", 1);
+    let evicted = condition("Evicted", "True", "Preempted", 3);
+    store.note(&Input::Applied(workload("a", "w", std::slice::from_ref(&reserved))));
+    store.note(&Input::Applied(workload("a", "w", &[reserved.clone(), evicted.clone()])));
+    store.note(&Input::Applied(workload("a", "w", &[reserved, evicted])));
+    assert_eq!(told(&store), ["preempted", "reserved", "pending"]);
+    for number in 0..500 {
+        store.note(&Input::Applied(workload(
+            "a",
+            &format!("w{number}"),
+            &[condition("Evicted", "True", "NodeFailures", 4)],
+        )));
+    }
+    let told = told(&store);
+    assert_eq!((told.len(), told[0]), (crate::dashboard::happening::MOST, "hotswap"));
+}
+
+#[test]
+fn a_message_is_cut_at_a_character_and_a_wrong_topology_is_harmless() {
+    let mut long = condition("QuotaReserved", "False", "Pending", 1);
+    long["message"] = json!("ü".repeat(20_000));
+    let Object::Workload(mut huge) =
+        workload("a", "w", &[long, condition("Admitted", "True", "Admitted", 1)])
+    else {
+        unreachable!()
+    };
+    let domain = json!({"domainCount": i32::MAX, "valuesPerLevel": [{"universal": "n1"}], "podCounts": {"universal": 1}});
+    huge.status.admission = Some(
+        serde_json::from_value(json!({"clusterQueue": "cq", "podSetAssignments": [{
+            "name": "main", "topologyAssignment": {"levels": ["kubernetes.io/hostname"], "slices": [domain]},
+        }]}))
+        .unwrap(),
+    );
+    let row = WorkloadRow::of(&huge);
+    assert_eq!(row.on_nodes.len(), 1);
+    let Object::Workload(waits) = workload(
+        "a",
+        "w",
+        &[{
+            let mut long = condition("QuotaReserved", "False", "Pending", 1);
+            long["message"] = json!("ü".repeat(20_000));
+            long
+        }],
+    ) else {
+        unreachable!()
+    };
+    let row = WorkloadRow::of(&waits);
+    assert!(row.message.len() <= 1024 && row.message.chars().all(|c| c == 'ü'));
+}

@@ -1,0 +1,171 @@
+//! Changes that a caller wants to see tried: a quota, a priority, more nodes.
+
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_engine::input::Kind;
+use sluice_quantity::Quantity;
+use sluice_sim::Manifest;
+
+use crate::dashboard::viewer::Viewer;
+use crate::visibility::status::Refusal;
+
+/// Nodes that are added at most.
+const MOST_NODES: u32 = 1000;
+/// The longest name, in bytes: more than any object's.
+const LONGEST: usize = 512;
+/// The label by which a job names the class of its priority.
+const CLASS: &str = "kueue.x-k8s.io/priority-class";
+/// The label by which topologies know a node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Change {
+    /// The nominal quota of a ClusterQueue.
+    Quota {
+        /// The ClusterQueue.
+        cluster_queue: String,
+        /// The flavor.
+        flavor: String,
+        /// The resource.
+        resource: String,
+        /// The quota from now on.
+        value: String,
+    },
+    /// The priority of a Workload.
+    Priority {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        workload: String,
+        /// The priority from now on.
+        value: i32,
+    },
+    /// More nodes.
+    Nodes {
+        /// The node that they are like.
+        like: String,
+        /// How many.
+        count: u32,
+    },
+}
+
+impl Change {
+    /// Whether it is within bounds, and about what the viewer may see.
+    pub fn check(&self, viewer: &Viewer) -> Result<(), Refusal> {
+        let wrong = |why: &str| Err(Refusal::BadRequest(why.to_owned()));
+        let names: [&str; 4] = match self {
+            Self::Quota { cluster_queue, flavor, resource, value } => {
+                [cluster_queue, flavor, resource, value]
+            }
+            Self::Priority { namespace, workload, .. } => [namespace, workload, "", ""],
+            Self::Nodes { like, .. } => [like, "", "", ""],
+        };
+        if names.iter().any(|name| name.len() > LONGEST) {
+            return wrong("changes: a name is too long");
+        }
+        match self {
+            Self::Quota { value, .. } => match Quantity::parse(value) {
+                Ok(quantity) if !quantity.is_negative() => Ok(()),
+                _ => wrong("changes: value: expected a quantity that is not negative, such as 10 or 64Gi"),
+            },
+            Self::Priority { namespace, .. } if !viewer.sees(namespace) => {
+                let user = &viewer.user;
+                Err(Refusal::Forbidden(format!(
+                    "User {user:?} cannot get Workloads in the namespace {namespace:?}"
+                )))
+            }
+            Self::Priority { .. } => Ok(()),
+            Self::Nodes { .. } if !viewer.nodes => {
+                let user = &viewer.user;
+                Err(Refusal::Forbidden(format!("User {user:?} cannot list nodes")))
+            }
+            Self::Nodes { count, .. } if !(1..=MOST_NODES).contains(count) => {
+                wrong("changes: count: expected a number from 1 to 1000")
+            }
+            Self::Nodes { .. } => Ok(()),
+        }
+    }
+}
+
+/// Applies changes to the objects of a cluster.
+pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change]) -> Result<(), Refusal> {
+    for (at, change) in changes.iter().enumerate() {
+        let applied = match change {
+            Change::Quota { cluster_queue, flavor, resource, value } => {
+                quota(objects, cluster_queue, (flavor, resource), value)
+            }
+            Change::Priority { namespace, workload, value } => priority(objects, namespace, workload, *value),
+            Change::Nodes { like, count } => nodes(objects, like, (at, *count)),
+        };
+        applied.map_err(|why| Refusal::BadRequest(format!("changes: {why}")))?;
+    }
+    Ok(())
+}
+
+fn is(object: &Value, namespace: Option<&str>, name: &str) -> bool {
+    let metadata = &object["metadata"];
+    metadata["name"] == name && namespace.is_none_or(|namespace| metadata["namespace"] == namespace)
+}
+
+fn quota(
+    objects: &mut [Manifest],
+    queue: &str,
+    (flavor, resource): (&str, &str),
+    value: &str,
+) -> Result<(), String> {
+    let queues = objects.iter_mut().filter(|m| m.kind == Kind::ClusterQueue);
+    let found = queues.map(|m| &mut m.object).find(|object| is(object, None, queue));
+    let object = found.ok_or_else(|| format!("there is no ClusterQueue {queue:?}"))?;
+    let groups = object["spec"]["resourceGroups"].as_array_mut().into_iter().flatten();
+    let flavors = groups.flat_map(|group| group["flavors"].as_array_mut().into_iter().flatten());
+    let mut quotas = flavors
+        .filter(|own| own["name"] == flavor)
+        .flat_map(|own| own["resources"].as_array_mut().into_iter().flatten())
+        .filter(|own| own["name"] == resource);
+    let missing =
+        || format!("the ClusterQueue {queue:?} has no quota of {resource:?} in the flavor {flavor:?}");
+    quotas.next().ok_or_else(missing)?["nominalQuota"] = Value::from(value);
+    Ok(())
+}
+
+/// The Workload and its job name no class any more: a class would set the priority again.
+fn priority(objects: &mut [Manifest], namespace: &str, name: &str, value: i32) -> Result<(), String> {
+    let workloads = objects.iter_mut().filter(|m| m.kind == Kind::Workload);
+    let found = workloads.map(|m| &mut m.object).find(|object| is(object, Some(namespace), name));
+    let workload = found.ok_or_else(|| format!("no Workload {namespace}/{name} waits or runs"))?;
+    workload["spec"]["priority"] = Value::from(value);
+    if let Some(spec) = workload["spec"].as_object_mut() {
+        spec.remove("priorityClassRef");
+    }
+    let owners = workload["metadata"]["ownerReferences"].clone();
+    let owners: Vec<&Value> = owners.as_array().into_iter().flatten().map(|owner| &owner["uid"]).collect();
+    let jobs = objects.iter_mut().filter(|m| matches!(m.kind, Kind::Job(_)));
+    for job in jobs.filter(|m| owners.contains(&&m.object["metadata"]["uid"])) {
+        if let Some(labels) = job.object["metadata"]["labels"].as_object_mut() {
+            labels.remove(CLASS);
+        }
+    }
+    Ok(())
+}
+
+fn nodes(objects: &mut Vec<Manifest>, like: &str, (change, count): (usize, u32)) -> Result<(), String> {
+    let found = objects.iter().find(|m| m.kind == Kind::Node && is(&m.object, None, like));
+    let Some(model) = found.cloned() else { return Err(format!("there is no node {like:?}")) };
+    for number in 1..=count {
+        let mut node = model.clone();
+        let name = format!("{like}-more-{}-{number}", change + 1);
+        let metadata = &mut node.object["metadata"];
+        metadata["name"] = Value::from(name.as_str());
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.remove("uid");
+            metadata.remove("resourceVersion");
+        }
+        if metadata["labels"][HOSTNAME].is_string() {
+            metadata["labels"][HOSTNAME] = Value::from(name);
+        }
+        objects.push(node);
+    }
+    Ok(())
+}

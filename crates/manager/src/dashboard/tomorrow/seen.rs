@@ -1,0 +1,125 @@
+//! What a viewer may see of a simulation: figures of all queues, and the jobs of his namespaces.
+
+use serde_json::{Value, json};
+use sluice_sim::report::Line;
+use sluice_sim::whatif::{Difference, Moved};
+use sluice_sim::{Record, Report, TimelineEvent};
+
+use crate::dashboard::viewer::Viewer;
+
+/// Lines of a timeline at most: the earliest.
+const MOST_LINES: usize = 50_000;
+/// Sentences at most.
+const MOST_WORDS: usize = 50;
+
+/// Whether a job, `namespace/name`, may be named.
+fn sees(viewer: &Viewer, job: &str) -> bool {
+    viewer.all || job.split_once('/').is_some_and(|(namespace, _)| viewer.sees(namespace))
+}
+
+/// The report, and whether lines were left out.
+pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer) -> Value {
+    let mut report = Report::new(record, end, seed, Vec::new());
+    let before = report.timeline.len();
+    report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
+    // What is about no job may name any.
+    if !viewer.all {
+        report.timeline.retain(|line| line.job.is_some());
+    }
+    let hidden = report.timeline.len() != before;
+    let cut = report.timeline.len() > MOST_LINES;
+    report.timeline.truncate(MOST_LINES);
+    for line in &mut report.timeline {
+        without_others(line, viewer);
+    }
+    let mut document = serde_json::to_value(&report).unwrap_or_default();
+    document["hidden"] = json!(hidden);
+    document["cut"] = json!(cut);
+    document
+}
+
+/// A line about a job of the viewer's may name who preempts it.
+fn without_others(line: &mut Line, viewer: &Viewer) {
+    if let TimelineEvent::Preempted { by, message, .. } = &mut line.what
+        && by.as_deref().is_none_or(|by| !sees(viewer, by))
+        && !viewer.all
+    {
+        *by = None;
+        *message = "".into();
+    }
+}
+
+/// A time in seconds, as people say it.
+fn time(seconds: f64) -> String {
+    let round = |value: f64| format!("{value:.0}");
+    match seconds {
+        s if s < 90.0 => format!("{} s", round(s)),
+        s if s < 5_400.0 => format!("{} min", round(s / 60.0)),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}
+
+/// The difference between both, in words.
+pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
+    let mut words = Vec::new();
+    let (before, after) = (&difference.before, &difference.after);
+    let totals = [
+        ("Jobs that start", before.admitted, after.admitted),
+        ("Jobs that end well", before.finished, after.finished),
+        ("Jobs that still wait at the end", before.waiting, after.waiting),
+    ];
+    for (what, before, after) in totals.into_iter().filter(|(_, before, after)| before != after) {
+        words.push(format!("{what}: {after} instead of {before}."));
+    }
+    if before.preemptions != after.preemptions {
+        words.push(format!("Preemptions: {} instead of {}.", after.preemptions, before.preemptions));
+    }
+    for queue in &difference.queues {
+        let (old, new) = queue.wait_p50;
+        if old.total_cmp(&new).is_ne() {
+            let (name, old, new) = (&queue.name, time(old), time(new));
+            words.push(format!(
+                "In the ClusterQueue {name}, half of the jobs wait less than {new} instead of {old}."
+            ));
+        }
+    }
+    for flavor in &difference.flavors {
+        let of = |percent: Option<f64>| percent.map_or("an unknown part".to_owned(), |p| format!("{p:.0} %"));
+        let (name, resource) = (&flavor.flavor, &flavor.resource);
+        words.push(format!(
+            "Of {resource} in {name}, {} is used instead of {}.",
+            of(flavor.after),
+            of(flavor.before)
+        ));
+    }
+    words.extend(difference.moved.iter().filter(|moved| sees(viewer, &moved.job)).map(moved));
+    let lists = [
+        ("is preempted", &difference.newly_preempted),
+        ("is not preempted any more", &difference.no_longer_preempted),
+    ];
+    for (what, jobs) in lists {
+        words.extend(jobs.iter().filter(|job| sees(viewer, job)).map(|job| format!("{job} {what}.")));
+    }
+    let more = words.len().saturating_sub(MOST_WORDS);
+    words.truncate(MOST_WORDS);
+    if more > 0 {
+        words.push(format!("And {more} more."));
+    }
+    if words.is_empty() {
+        words.push("Nothing changes.".to_owned());
+    }
+    words
+}
+
+fn moved(moved: &Moved) -> String {
+    let job = &moved.job;
+    match (moved.before, moved.after) {
+        (Some(before), Some(after)) if after < before => {
+            format!("{job} starts {} sooner.", time(before - after))
+        }
+        (Some(before), Some(after)) => format!("{job} starts {} later.", time(after - before)),
+        (None, Some(after)) => format!("{job} starts after {}, instead of not at all.", time(after)),
+        (_, None) => format!("{job} does not start any more."),
+    }
+}

@@ -1,0 +1,195 @@
+use serde_json::json;
+use sluice_engine::input::Kind;
+use sluice_sim::live::Live;
+use sluice_sim::{Manifest, Source as Place};
+
+use super::*;
+
+fn viewer(namespaces: &[&str]) -> Viewer {
+    Viewer {
+        user: "alice".to_owned(),
+        namespaces: namespaces.iter().map(|n| (*n).into()).collect(),
+        ..Viewer::default()
+    }
+}
+
+fn admin() -> Viewer {
+    Viewer { all: true, nodes: true, ..viewer(&[]) }
+}
+
+fn manifest(kind: Kind, object: Value) -> Manifest {
+    let mut object = object;
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.as_str());
+    Manifest { source: Place { file: kind.plural().to_owned(), document: 1 }, kind, object }
+}
+
+fn job(namespace: &str, name: &str, second: u32) -> Manifest {
+    let kind = Kind::Job(sluice_api::job::JobKind::JOB);
+    manifest(
+        kind,
+        json!({
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": format!("uid-{name}"),
+                "labels": {"kueue.x-k8s.io/queue-name": "lq"}, "annotations": {"sluice.dev/run-seconds": "600"},
+                "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            },
+            "spec": {"suspend": true, "parallelism": 1, "completions": 1, "template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            }}},
+        }),
+    )
+}
+
+/// One core for two teams, and a job of each: the first one runs first.
+fn begin() -> Begin {
+    let quota = json!({"name": "cpu", "nominalQuota": "1"});
+    let mut objects = vec![
+        manifest(Kind::ResourceFlavor, json!({"metadata": {"name": "spot"}})),
+        manifest(
+            Kind::ClusterQueue,
+            json!({"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}, "resourceGroups": [
+                {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]},
+            ]}}),
+        ),
+    ];
+    for (second, (namespace, name)) in [("secret-ns", "secret-job"), ("a", "own-job")].into_iter().enumerate()
+    {
+        objects.push(manifest(Kind::Namespace, json!({"metadata": {"name": namespace}})));
+        let target = json!({"clusterQueue": "cq"});
+        objects.push(manifest(
+            Kind::LocalQueue,
+            json!({"metadata": {"name": "lq", "namespace": namespace}, "spec": target}),
+        ));
+        objects.push(job(namespace, name, u32::try_from(second).unwrap()));
+    }
+    let live = Live { objects, observed: Vec::new() };
+    Begin { live, configuration: Options::default_configuration() }
+}
+
+fn quota_of(value: &str) -> Change {
+    let text = |text: &str| text.to_owned();
+    Change::Quota {
+        cluster_queue: text("cq"),
+        flavor: text("spot"),
+        resource: text("cpu"),
+        value: text(value),
+    }
+}
+
+/// When a job is admitted, in seconds.
+fn start(report: &Value, job: &str) -> Option<f64> {
+    let mut lines = report["timeline"].as_array().unwrap().iter();
+    lines.find(|line| line["job"] == job && line["event"] == "admitted").and_then(|line| line["at"].as_f64())
+}
+
+#[test]
+fn with_more_quota_a_job_starts_sooner_and_the_words_say_so() {
+    let day = SignedDuration::from_hours(24);
+    let answer = simulated(begin(), day, &[quota_of("2")], &admin()).unwrap();
+    // Which of the two is first is a draw.
+    let last = |report: &Value| {
+        let starts = ["a/own-job", "secret-ns/secret-job"].map(|job| start(report, job).unwrap());
+        starts[0].max(starts[1])
+    };
+    let (before, after) = (last(&answer["base"]), last(&answer["changed"]));
+    assert!(before >= 600.0 && after < 60.0, "{before} {after}");
+    let words = answer["difference"].as_array().unwrap();
+    assert!(words.iter().any(|w| w.as_str().unwrap().ends_with("-job starts 10 min sooner.")), "{words:?}");
+    assert_eq!(answer["base"]["hidden"], false);
+    let same = simulated(begin(), day, &[], &admin()).unwrap();
+    assert_eq!((&same["changed"], &same["difference"]), (&Value::Null, &json!([])));
+}
+
+#[test]
+fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
+    let answer =
+        simulated(begin(), SignedDuration::from_hours(24), &[quota_of("2")], &viewer(&["a"])).unwrap();
+    assert!(start(&answer["base"], "a/own-job").is_some());
+    assert!(!answer.to_string().contains("secret"), "{answer}");
+    assert_eq!((&answer["base"]["hidden"], &answer["base"]["totals"]["admitted"]), (&json!(true), &json!(2)));
+}
+
+#[test]
+fn changes_that_cannot_be_made_say_why() {
+    let day = SignedDuration::from_hours(1);
+    let mut wrong = quota_of("2");
+    if let Change::Quota { flavor, .. } = &mut wrong {
+        *flavor = "other".to_owned();
+    }
+    let refused = simulated(begin(), day, &[wrong], &admin()).unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::BadRequest(why) if why.contains("no quota of \"cpu\" in the flavor \"other\"")),
+        "{refused:?}"
+    );
+    let node = Change::Nodes { like: "none".to_owned(), count: 1 };
+    assert!(matches!(simulated(begin(), day, &[node], &admin()), Err(Refusal::BadRequest(_))));
+}
+
+#[test]
+fn a_priority_and_nodes_are_changed_in_the_objects() {
+    let mut objects = begin().live.objects;
+    let owner = json!([{"uid": "uid-own-job", "controller": true}]);
+    let class = json!({"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "low"});
+    objects.push(manifest(
+        Kind::Workload,
+        json!({"metadata": {"name": "w", "namespace": "a", "ownerReferences": owner}, "spec": {"priority": 1, "priorityClassRef": class}}),
+    ));
+    let job = objects.iter().position(|m| m.object["metadata"]["name"] == "own-job").unwrap();
+    objects[job].object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
+    objects.push(manifest(
+        Kind::Node,
+        json!({"metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/hostname": "n", "rack": "r1"}}}),
+    ));
+    let before = objects.len();
+    let priority = Change::Priority { namespace: "a".to_owned(), workload: "w".to_owned(), value: 9 };
+    let nodes = Change::Nodes { like: "n".to_owned(), count: 2 };
+    changed::apply(&mut objects, &[priority, nodes]).unwrap();
+    let workload = objects.iter().find(|m| m.kind == Kind::Workload).unwrap();
+    assert_eq!(workload.object["spec"], json!({"priority": 9}));
+    assert!(objects[job].object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"].is_null());
+    assert_eq!(objects.len(), before + 2);
+    let last = &objects.last().unwrap().object["metadata"];
+    assert_eq!(
+        (&last["name"], &last["labels"]["kubernetes.io/hostname"]),
+        (&json!("n-more-2-2"), &json!("n-more-2-2"))
+    );
+    assert_eq!((&last["labels"]["rack"], last.get("uid")), (&json!("r1"), None));
+}
+
+#[test]
+fn what_is_asked_has_bounds() {
+    let asked = |body: Value| read(&viewer(&["a"]), body.to_string().as_bytes());
+    assert_eq!(asked(json!({})).unwrap().0, USUAL);
+    assert_eq!(read(&admin(), b"").unwrap().0, USUAL);
+    let quota = |value: &str| json!({"kind": "quota", "clusterQueue": "cq", "flavor": "f", "resource": "cpu", "value": value});
+    for body in [
+        json!({"for": "169h"}),
+        json!({"for": "0s"}),
+        json!({"for": "-1h"}),
+        json!({"for": "nonsense"}),
+        json!({"unknown": 1}),
+        json!({"changes": [{"kind": "nonsense"}]}),
+        json!({"changes": vec![quota("1"); MOST_CHANGES + 1]}),
+        json!({"changes": [quota("-1")]}),
+        json!({"changes": [quota("much")]}),
+        json!({"changes": [quota(&"1".repeat(1000))]}),
+    ] {
+        assert!(matches!(asked(body.clone()), Err(Refusal::BadRequest(_))), "{body}");
+    }
+    let other = json!({"changes": [{"kind": "priority", "namespace": "b", "workload": "w", "value": 5}]});
+    assert!(matches!(asked(other), Err(Refusal::Forbidden(_))));
+    let nodes = |count: u32| json!({"changes": [{"kind": "nodes", "like": "n", "count": count}]});
+    assert!(matches!(asked(nodes(1)), Err(Refusal::Forbidden(_))), "he may not list nodes");
+    let asked = |body: Value| read(&admin(), body.to_string().as_bytes());
+    assert!(asked(nodes(1000)).is_ok() && asked(nodes(1001)).is_err() && asked(nodes(0)).is_err());
+}
+
+#[test]
+fn a_simulation_ends_when_its_time_is_over() {
+    let Begin { live, configuration } = begin();
+    let manifests = Manifests { objects: live.objects, ..Manifests::default() };
+    let past = Instant::now();
+    let ended = play(&manifests, Options::new(configuration), past);
+    assert!(matches!(ended, Err(Refusal::Other(StatusCode::GATEWAY_TIMEOUT, _))));
+}

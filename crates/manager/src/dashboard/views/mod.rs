@@ -1,0 +1,6 @@
+//! What is shown of a snapshot to a viewer. Pure.
+
+pub mod items;
+pub mod nodes;
+pub mod now;
+pub mod workload;

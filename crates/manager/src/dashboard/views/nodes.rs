@@ -1,0 +1,70 @@
+//! The view Nodes: flavors, and the nodes that belong to them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sluice_engine::Name;
+
+use crate::dashboard::amounts::{Amounts, add, all_shown};
+use crate::dashboard::query::Page;
+use crate::dashboard::rows::NodeRow;
+use crate::dashboard::snapshot::Snapshot;
+use crate::dashboard::viewer::Viewer;
+
+/// The answer. Nodes by name are for those who may list them.
+pub fn nodes(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
+    let flavors: Vec<Value> = snapshot.flavors.keys().map(|name| flavor(snapshot, name)).collect();
+    if !viewer.nodes {
+        return json!({"flavors": flavors, "nodes": [], "total": 0, "hidden": true});
+    }
+    let used = used(snapshot);
+    let shown = snapshot.nodes.iter().skip(page.offset).take(page.limit);
+    let nodes: Vec<Value> = shown.map(|(name, row)| node(snapshot, name, row, used.get(name))).collect();
+    json!({"flavors": flavors, "nodes": nodes, "total": snapshot.nodes.len()})
+}
+
+fn flavor(snapshot: &Snapshot, name: &Name) -> Value {
+    let Some(row) = snapshot.flavors.get(name) else { return Value::Null };
+    let nodes = || snapshot.nodes.values().filter(|node| row.has(node));
+    json!({
+        "name": name,
+        "labels": row.labels,
+        "nodes": nodes().count(),
+        "healthy": nodes().filter(|node| node.why.is_none()).count(),
+        "topology": row.topology,
+    })
+}
+
+/// What the Workloads that have places in a topology use of each node; nothing where none has.
+fn used(snapshot: &Snapshot) -> BTreeMap<Name, Amounts> {
+    let mut all = BTreeMap::<Name, Amounts>::new();
+    for row in snapshot.workloads.values().filter(|row| row.state.holds()) {
+        for (node, amounts) in &row.on_nodes {
+            add(all.entry(Name::clone(node)).or_default(), amounts, 1);
+        }
+    }
+    all
+}
+
+fn node(snapshot: &Snapshot, name: &Name, row: &NodeRow, used: Option<&Amounts>) -> Value {
+    let own = snapshot.flavors.iter().filter(|(_, flavor)| flavor.has(row));
+    let (mut flavors, mut levels) = (Vec::new(), BTreeMap::new());
+    for (flavor, of) in own {
+        flavors.push(flavor);
+        let topology = of.topology.as_ref().and_then(|topology| snapshot.topologies.get(topology));
+        for level in topology.iter().flat_map(|levels| levels.iter()) {
+            if let Some(value) = row.labels.get(level) {
+                levels.insert(level, value);
+            }
+        }
+    }
+    json!({
+        "name": name,
+        "flavors": flavors,
+        "healthy": row.why.is_none(),
+        "why": row.why,
+        "levels": levels,
+        "used": used.map(all_shown),
+        "capacity": all_shown(&row.capacity),
+    })
+}

@@ -1,0 +1,110 @@
+//! The view of one Workload: its whole life, as the object says it.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::slim;
+use sluice_api::v1beta2::PodSetAssignment;
+use sluice_engine::WorkloadKey;
+
+use super::items::item;
+use crate::dashboard::happening::{Happening, word};
+use crate::dashboard::rows::{Fact, WorkloadRow, lowest};
+use crate::dashboard::snapshot::Snapshot;
+use crate::dashboard::viewer::Viewer;
+
+/// Nodes of a pod set that are shown at most.
+const MOST_NODES: usize = 1000;
+
+/// The answer, for a viewer who may see the Workload.
+pub fn workload(
+    snapshot: &Snapshot,
+    viewer: &Viewer,
+    workload: &slim::Workload,
+    position: Option<usize>,
+) -> Value {
+    let row = WorkloadRow::of(workload);
+    let mut item = item(&row, position, viewer);
+    item["clusterQueue"] = json!(snapshot.queue_of(&row));
+    json!({
+        "item": item,
+        "job": job(workload),
+        "life": life(snapshot, &row, workload),
+        "podSets": pod_sets(workload),
+        "checks": checks(workload),
+    })
+}
+
+fn job(workload: &slim::Workload) -> Value {
+    let owners = workload.metadata.owner_references.iter().flatten();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+    controllers.next().map_or(Value::Null, |owner| json!({"kind": owner.kind, "name": owner.name}))
+}
+
+/// One entry of a life.
+type Entry = (Timestamp, String, String, String);
+
+fn life(snapshot: &Snapshot, row: &WorkloadRow, workload: &slim::Workload) -> Vec<Value> {
+    let mut entries: Vec<Entry> = Vec::new();
+    if let Some(created) = row.created {
+        entries.push((created, "queued".to_owned(), String::new(), String::new()));
+    }
+    for condition in &workload.status.conditions {
+        let at = condition.last_transition_time.0;
+        let fact = row.facts.iter().find(|fact| fact.of.as_str() == condition.type_);
+        let what = match fact {
+            Some(fact) => of_fact(fact),
+            None if condition.type_ == "QuotaReserved" => "waiting".to_owned(),
+            None if condition.type_ == "PodsReady" => "podsNotReady".to_owned(),
+            // What was true and is not any more is told by what came instead.
+            None => continue,
+        };
+        entries.push((at, what, condition.reason.clone(), condition.message.clone()));
+    }
+    for check in &workload.status.admission_checks {
+        let what = format!("check{:?}", check.state);
+        entries.push((check.last_transition_time.0, what, check.name.clone(), check.message.clone()));
+    }
+    // What its conditions do not say any more, as far as it is remembered.
+    for past in snapshot.recent.iter().filter(|one| is_of(one, &row.key) && one.what != "pending") {
+        let same = |entry: &Entry| entry.0 == past.at && entry.1 == past.what;
+        if !entries.iter().any(same) {
+            entries.push((past.at, past.what.to_owned(), past.reason.to_string(), past.message.to_string()));
+        }
+    }
+    entries.sort();
+    let shown = |(at, what, reason, message): Entry| json!({"at": at.to_string(), "what": what, "reason": reason, "message": message});
+    entries.into_iter().map(shown).collect()
+}
+
+fn is_of(happening: &Happening, key: &WorkloadKey) -> bool {
+    happening.key == *key
+}
+
+fn of_fact(fact: &Fact) -> String {
+    word(fact).map_or_else(|| fact.of.as_str().to_owned(), str::to_owned)
+}
+
+fn pod_sets(workload: &slim::Workload) -> Vec<Value> {
+    let admission = workload.status.admission.as_ref();
+    let assigned = |name: &str| -> Option<&PodSetAssignment> {
+        admission?.pod_set_assignments.iter().find(|assigned| assigned.name == name)
+    };
+    let shown = |pod_set: &slim::PodSet| {
+        let assigned = assigned(&pod_set.name);
+        let topology = assigned.and_then(|assigned| assigned.topology_assignment.as_ref());
+        let nodes = topology
+            .map(|topology| lowest(topology).take(MOST_NODES).map(|(node, _)| node).collect::<Vec<_>>());
+        json!({
+            "name": pod_set.name,
+            "count": assigned.and_then(|assigned| assigned.count).unwrap_or(pod_set.count),
+            "flavors": assigned.map(|assigned| &assigned.flavors),
+            "nodes": nodes,
+        })
+    };
+    workload.spec.pod_sets.iter().map(shown).collect()
+}
+
+fn checks(workload: &slim::Workload) -> Vec<Value> {
+    let shown = |check: &sluice_api::v1beta2::AdmissionCheckState| json!({"name": check.name, "state": check.state, "message": check.message});
+    workload.status.admission_checks.iter().map(shown).collect()
+}
