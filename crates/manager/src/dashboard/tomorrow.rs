@@ -139,7 +139,7 @@ fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), R
 fn simulated(
     begin: Begin,
     lasts: SignedDuration,
-    changes: &[Change],
+    wanted: &[Change],
     viewer: &Viewer,
 ) -> Result<Value, Refusal> {
     let Begin { live, configuration } = begin;
@@ -147,11 +147,11 @@ fn simulated(
     let options = Options { start, until: Some(lasts), ..Options::new(configuration) };
     let manifests = Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() };
     let deadline = Instant::now() + SIMULATING;
-    let with_changes = if changes.is_empty() {
+    let with_changes = if wanted.is_empty() {
         None
     } else {
         let mut changed = manifests.clone();
-        changed::apply(&mut changed.objects, changes)?;
+        changed::apply(&mut changed.objects, wanted)?;
         Some(changed)
     };
     let base = play(&manifests, options.clone(), deadline)?;
