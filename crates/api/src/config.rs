@@ -21,6 +21,7 @@ mod selector;
 mod types;
 mod validate;
 mod warning;
+mod written;
 
 use std::collections::BTreeSet;
 

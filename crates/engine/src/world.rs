@@ -21,13 +21,13 @@ use crate::ingest::requests::Surroundings;
 use crate::ingest::topology;
 use crate::input::{Kind, ObjectRef};
 pub(crate) use crate::keys::{JobKey, job_key};
-pub(crate) use owners::{controller, is_of_group};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
 use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
+pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
 pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {

@@ -432,7 +432,7 @@ pub struct Transformation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiply_by: Option<String>,
     /// Quantities per unit of the input, canonical.
-    #[serde(serialize_with = "quantities")]
+    #[serde(serialize_with = "super::written::quantities")]
     pub outputs: BTreeMap<String, sluice_quantity::Quantity>,
 }
 
@@ -492,11 +492,4 @@ pub struct VisibilityServer {
     pub bind_address: String,
     /// Port.
     pub bind_port: u16,
-}
-
-fn quantities<S: serde::Serializer>(
-    map: &BTreeMap<String, sluice_quantity::Quantity>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(map.iter().map(|(name, quantity)| (name, quantity.to_string())))
 }

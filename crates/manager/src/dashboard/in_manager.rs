@@ -78,7 +78,8 @@ impl Source for InManager {
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
         Box::pin(async move {
             let kind = Some("workload".to_owned());
-            let asked = Asked { output: Format::Both, all: viewer.all, kind, any_replica: true };
+            let asked =
+                Asked { output: Format::Both, all: viewer.all, kind, change: None, any_replica: true };
             let answer = self.explains.explain(namespace.to_owned(), name.to_owned(), asked).await;
             let text = answer.map_err(|refused| match refused.0 {
                 StatusCode::NOT_FOUND => not_found(name),
