@@ -68,8 +68,9 @@ fn a_job_of_every_kind_is_deleted_for_its_workload() {
 
 #[test]
 fn a_job_of_every_kind_is_explained_and_completed() {
+    let kinds = every_kind();
     let words: Vec<String> = job_kinds().collect();
-    for kind in every_kind() {
+    for kind in kinds {
         // A Deployment is none: each of its pods is a job.
         let is_job = !kind.integration().pods_are_jobs;
         let word = kind.kind().to_ascii_lowercase();
