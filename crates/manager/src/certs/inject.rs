@@ -110,6 +110,11 @@ pub fn visibility_service(webhooks: &str) -> String {
     format!("{}-visibility-server", prefix_of(webhooks))
 }
 
+/// The Service of the dashboard.
+pub fn dashboard_service(webhooks: &str) -> String {
+    format!("{}-dashboard", prefix_of(webhooks))
+}
+
 /// Which objects are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {

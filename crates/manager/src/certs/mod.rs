@@ -136,6 +136,13 @@ impl Keeper {
         }
     }
 
+    /// Also for the Service of the dashboard, whose name has the same prefix as that of the webhooks.
+    #[must_use]
+    pub fn with_dashboard(mut self, webhooks: &str) -> Self {
+        self.names.extend(in_cluster(&inject::dashboard_service(webhooks), &self.namespace));
+        self
+    }
+
     /// Runs until stopped.
     pub async fn run(mut self, state: watch::Sender<CertsState>, mut stop: Stop) {
         loop {
@@ -263,12 +270,17 @@ fn publish(state: &watch::Sender<CertsState>, next: CertsState) {
 fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     for service in [service, &inject::visibility_service(service)] {
-        names.extend(["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}")));
+        names.extend(in_cluster(service, namespace));
     }
     if !host.is_empty() && host != "0.0.0.0" && host != "::" {
         names.insert(host.to_owned());
     }
     names
+}
+
+/// The names that a Service has in the cluster.
+fn in_cluster(service: &str, namespace: &str) -> [String; 2] {
+    ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"))
 }
 
 const KEYS: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
@@ -305,6 +317,8 @@ mod tests {
         assert!(names.contains("svc.ns.svc"));
         assert!(service_names("ns", "kueue-webhook-service", "").contains("kueue-visibility-server.ns.svc"));
         assert!(names.contains("10.1.2.3"));
+        let dashboard = in_cluster(&inject::dashboard_service("kueue-webhook-service"), "ns");
+        assert_eq!(dashboard[0], "kueue-dashboard.ns.svc");
         assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
     }
 

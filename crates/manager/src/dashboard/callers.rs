@@ -82,28 +82,24 @@ impl Tokens {
         if let Some(viewer) = self.known(&key) {
             return Ok(viewer);
         }
-        let (viewer, whole) = self.ask(user).await?;
-        if whole {
-            self.remember(key, &viewer);
-        }
+        let viewer = self.ask(user).await?;
+        self.remember(key, &viewer);
         Ok(viewer)
     }
 
-    /// What a user may see, and whether all namespaces were known to ask about.
-    async fn ask(&self, user: &User) -> Result<(Viewer, bool), Refusal> {
+    /// What a user may see.
+    async fn ask(&self, user: &User) -> Result<Viewer, Refusal> {
         let mut viewer = Viewer { user: user.username.clone(), ..Viewer::default() };
         let master = user.groups.iter().any(|group| group == MASTERS);
         viewer.all = master || self.may(user, &workloads("")).await?;
         viewer.nodes = master || self.may(user, &nodes()).await?;
-        let snapshot = self.store.snapshot();
         if viewer.all {
-            return Ok((viewer, true));
+            return Ok(viewer);
         }
-        let namespaces: BTreeSet<Name> = snapshot
-            .iter()
-            .flat_map(|snapshot| snapshot.local_queues.keys().map(|(namespace, _)| Name::clone(namespace)))
-            .take(MOST_NAMESPACES)
-            .collect();
+        let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
+        let snapshot = self.store.snapshot().ok_or_else(not_yet)?;
+        let all: BTreeSet<&Name> = snapshot.local_queues.keys().map(|(namespace, _)| namespace).collect();
+        let namespaces: Vec<Name> = all.into_iter().take(MOST_NAMESPACES).cloned().collect();
         let asked = futures::stream::iter(namespaces).map(|namespace| async move {
             let may = self.may(user, &workloads(&namespace)).await?;
             Ok::<_, Refusal>(may.then_some(namespace))
@@ -112,7 +108,7 @@ impl Tokens {
         while let Some(answer) = asked.next().await {
             viewer.namespaces.extend(answer?);
         }
-        Ok((viewer, snapshot.is_some()))
+        Ok(viewer)
     }
 
     async fn may(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {

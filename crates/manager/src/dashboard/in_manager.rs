@@ -10,7 +10,7 @@ use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_api::slim;
 use sluice_client::error_chain::Chain;
-use sluice_client::list;
+use sluice_client::list::{self, ListError};
 use sluice_engine::input::Kind;
 use sluice_sim::live::{self, Extent};
 use tracing::warn;
@@ -129,6 +129,10 @@ fn unreachable(error: &(dyn std::error::Error + 'static)) -> Refusal {
     Refusal::Unavailable("the API server cannot be asked".to_owned())
 }
 
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
 /// Reads what a simulation begins with. A manager has no right to read objects whose pods are the jobs.
 pub(super) async fn begin(
     client: &Client,
@@ -142,6 +146,9 @@ pub(super) async fn begin(
     let list = |place: String, query: &'static str| async move { list::objects(client, &place, query).await };
     match tokio::time::timeout(READING, live::read(Extent::All, &kinds, list)).await {
         Ok(Ok(live)) => Ok(Begin { live, configuration }),
+        Ok(Err(ListError::Read { path, source })) if is_forbidden(&source) => {
+            Err(Refusal::Forbidden(format!("a simulation takes the right to list {path}")))
+        }
         Ok(Err(error)) => Err(unreachable(&error)),
         Err(_) => {
             let why = format!("the objects could not be read within {READING:?}");

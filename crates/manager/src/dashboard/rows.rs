@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use sluice_api::conditions::{ACTIVE, WorkloadCondition, find, is_true};
 use sluice_api::slim;
 use sluice_api::v1beta2::{
@@ -76,6 +76,8 @@ pub struct Fact {
 pub struct WorkloadRow {
     /// Namespace and name.
     pub key: WorkloadKey,
+    /// The name of its job, if it has one.
+    pub job: Option<Name>,
     /// Its LocalQueue, empty for none.
     pub local_queue: Name,
     /// The ClusterQueue that holds quota for it.
@@ -190,6 +192,7 @@ impl WorkloadRow {
                 namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
                 name: metadata.name.as_deref().unwrap_or_default().into(),
             },
+            job: controller(metadata.owner_references.as_deref()).and_then(|owner| name(&owner.name)),
             local_queue: spec.queue_name.as_str().into(),
             holder: admission.and_then(|admission| name(&admission.cluster_queue)),
             priority: spec.priority.unwrap_or_default(),
@@ -203,6 +206,11 @@ impl WorkloadRow {
             facts,
         }
     }
+}
+
+/// The owner that controls an object.
+pub fn controller(owners: Option<&[OwnerReference]>) -> Option<&OwnerReference> {
+    owners?.iter().find(|owner| owner.controller == Some(true))
 }
 
 fn facts(conditions: &[Condition]) -> Vec<Fact> {

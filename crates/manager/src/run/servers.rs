@@ -161,6 +161,11 @@ impl Parts {
                 &section.host,
                 servers,
             );
+            let keeper = if self.serves_dashboard() {
+                keeper.with_dashboard(&certs.webhook_service_name)
+            } else {
+                keeper
+            };
             tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
         } else {
             let folder = section.cert_dir.clone().into();

@@ -153,6 +153,19 @@ async fn who_may_get_no_workloads_anywhere_learns_only_that() {
 }
 
 #[tokio::test]
+async fn before_everything_was_listed_it_is_not_said_what_a_caller_may_not_see() {
+    let store = Arc::<Store>::default();
+    let callers = Arc::new(Tokens::new(api_server(), Arc::clone(&store)));
+    let dashboard = Dashboard::new(Arc::clone(&store), callers, Arc::new(Fixed), 2);
+    let client = Client::new(dashboard.router(), "default");
+    for user in ["alice", "root"] {
+        assert_eq!(get(&client, user, "/api/now").await.status, 503, "{user}");
+    }
+    store.synced();
+    assert_eq!(get(&client, "root", "/api/now").await.status, 200);
+}
+
+#[tokio::test]
 async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
     let client = client();
     assert_eq!(get(&client, "alice", "/api/who").await.json()["namespaces"], json!(["a"]));
@@ -192,9 +205,10 @@ async fn a_queue_is_shown_in_its_order_with_the_names_that_the_caller_may_see() 
         (&items[0]["position"], &items[0]["workload"], &items[0]["localQueue"]),
         (&json!(0), &json!(null), &json!(null))
     );
-    assert_eq!(items[0]["requests"], json!({"cpu": "3"}));
+    assert_eq!((&items[0]["requests"], &items[0]["job"]), (&json!({"cpu": "3"}), &json!(null)));
     let script = "<script>alert(1)</script>";
     assert_eq!((&items[1]["position"], &items[1]["workload"]), (&json!(1), &json!(script)));
+    assert_eq!(items[1]["job"], json!(format!("job-{script}")));
     let all = get(&client, "root", "/api/queues/cq?offset=2&limit=1").await.json();
     assert_eq!((&all["total"], &all["items"][0]["namespace"]), (&json!(4), &json!("secret-ns")));
     assert_eq!(get(&client, "root", "/api/queues/none").await.status, 404);

@@ -22,6 +22,7 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
         "position": position,
         "namespace": seen.then_some(&row.key.namespace),
         "workload": seen.then_some(&row.key.name),
+        "job": seen.then_some(row.job.as_ref()).flatten(),
         "localQueue": seen.then_some(&row.local_queue),
         "priority": row.priority,
         "created": row.created.map(|created| created.to_string()),
@@ -58,7 +59,7 @@ pub fn queue(
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// A part of the name, of the LocalQueue's or of the ClusterQueue's.
+    /// A part of the name, of its job's, of its LocalQueue's or of its ClusterQueue's.
     pub text: Option<String>,
     /// The namespace.
     pub namespace: Option<String>,
@@ -76,6 +77,7 @@ pub fn search(snapshot: &Snapshot, viewer: &Viewer, search: &Search, page: Page)
             && search.state.is_none_or(|state| row.state == state)
             && text.as_deref().is_none_or(|text| {
                 has(&row.key.name, text)
+                    || row.job.as_ref().is_some_and(|job| has(job, text))
                     || has(&row.local_queue, text)
                     || snapshot.queue_of(row).is_some_and(|queue| has(queue, text))
             })

@@ -8,7 +8,7 @@ use sluice_engine::WorkloadKey;
 
 use super::items::item;
 use crate::dashboard::happening::{Happening, word};
-use crate::dashboard::rows::{Fact, WorkloadRow, lowest};
+use crate::dashboard::rows::{Fact, WorkloadRow, controller, lowest};
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
@@ -35,9 +35,8 @@ pub fn workload(
 }
 
 fn job(workload: &slim::Workload) -> Value {
-    let owners = workload.metadata.owner_references.iter().flatten();
-    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
-    controllers.next().map_or(Value::Null, |owner| json!({"kind": owner.kind, "name": owner.name}))
+    let owner = controller(workload.metadata.owner_references.as_deref());
+    owner.map_or(Value::Null, |owner| json!({"kind": owner.kind, "name": owner.name}))
 }
 
 /// One entry of a life.
