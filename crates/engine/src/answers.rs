@@ -89,6 +89,7 @@ impl Engine {
         }
         match open.object.kind {
             Kind::Workload => Some(&mut self.world.workloads.get_mut(&workload_key(&open.object))?.retry),
+            Kind::JobPod => self.retry_of_job_pod(open),
             _ => Some(&mut self.statuses.get_mut(&open.object)?.retry),
         }
     }

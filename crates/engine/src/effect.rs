@@ -132,7 +132,7 @@ pub enum Purpose {
     RemovePod,
     /// Whether pods of a group are missing.
     Replacement,
-    /// Read an object again.
+    /// Read an object again. It stays the last one: tests count by it.
     Read,
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sluice_api::status_apply::TOPOLOGY_MANAGER;
+
 use crate::effect::Purpose;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef, WriteError};
@@ -19,9 +21,13 @@ impl Engine {
         }
         let (reason, verb) = match open.purpose {
             _ if creates => ("FailedCreate", "creating"),
-            Purpose::DeleteWorkload | Purpose::DeleteJob | Purpose::DeleteRequest | Purpose::DeletePod => {
-                ("FailedDelete", "deleting")
-            }
+            Purpose::DeleteWorkload
+            | Purpose::DeleteJob
+            | Purpose::DeleteChild
+            | Purpose::ReplacePart
+            | Purpose::DeleteRequest
+            | Purpose::DeletePod
+            | Purpose::RemovePod => ("FailedDelete", "deleting"),
             Purpose::Read => return,
             _ => ("FailedUpdate", "updating"),
         };
@@ -58,6 +64,12 @@ impl Engine {
                 let key = self.made.owners.get(object)?;
                 let entry = self.world.workloads.get(key)?;
                 Some((workload_ref(key), entry.uid(), provisioning::REPORTER))
+            }
+            Kind::JobPod => {
+                let known = self.world.job_pods.get(&(Arc::clone(&object.namespace), Arc::clone(&object.name)))?;
+                let uid = Arc::from(&*known.uid);
+                let reporter = if known.place.is_some() { TOPOLOGY_MANAGER } else { REPORTER_WORKLOAD };
+                Some((object.clone(), uid, reporter))
             }
             Kind::Pod => {
                 let uid = self.terminating_uid(object)?;

@@ -206,7 +206,12 @@ impl Engine {
     pub(crate) fn replace_part(&mut self, key: &JobKey, part: &JobKey) -> bool {
         let now = self.now;
         let suspended = self.world.jobs.get(part).filter(|entry| entry.view.suspended);
-        let Some(uid) = suspended.map(|entry| Arc::clone(&entry.view.job.uid)) else { return true };
+        let Some(made) = suspended else { return true };
+        if let Some(until) = made.retry.until.filter(|until| *until > now) {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return true;
+        }
+        let uid = Arc::clone(&made.view.job.uid);
         let Some(entry) = self.world.jobs.get_mut(key) else { return true };
         let until = if let Some(until) = entry.held_until(now) {
             until

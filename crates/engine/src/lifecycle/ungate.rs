@@ -21,6 +21,7 @@ use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::job_pod::JobPod;
 use crate::outbox::Open;
+use crate::retry::Retry;
 use crate::version::{Seen, compare};
 use crate::world::JobKey;
 
@@ -188,11 +189,17 @@ impl Engine {
                         ("error", &error),
                     ],
                 ));
+                self.report_failure(open, &error);
             }
         }
         if let Some(job) = job {
             self.mark_elastic(&job);
         }
+    }
+
+    /// How writes on such a pod fare.
+    pub(crate) fn retry_of_job_pod(&mut self, open: &Open) -> Option<&mut Retry> {
+        Some(&mut self.world.job_pods.get_mut(&pod_key(&open.object))?.retry)
     }
 }
 

@@ -1,7 +1,10 @@
 //! A write that is answered with an error again and again is never repeated without end, whatever it is for, and its object says why.
 
-#[path = "model/mod.rs"]
+#[path = "../model/mod.rs"]
 mod model;
+mod rare;
+
+use std::collections::BTreeSet;
 
 use serde_json::json;
 use sluice_api::gates::Gate;
@@ -185,19 +188,43 @@ fn play(purpose: Purpose, c: &mut Cluster) {
             c.lost = Some(Purpose::ReserveQuota);
             queue_job(c, 1);
         }
-        _ => queue_job(c, 1),
+        Purpose::Bypassed => {
+            queue_job(c, 9);
+            c.api.add_job(job("team-a", "b", "lq", 9, "1"));
+        }
+        Purpose::ReleaseFinished => {
+            queue_job(c, 1);
+            c.api.finish_job("a", true);
+        }
+        Purpose::CreateWorkload
+        | Purpose::ReserveQuota
+        | Purpose::StartJob
+        | Purpose::QueueStatus
+        | Purpose::CreateTemplate
+        | Purpose::CreateRequest => queue_job(c, 1),
+        Purpose::UnhealthyNodes
+        | Purpose::Place
+        | Purpose::DeleteChild
+        | Purpose::UpdateChild
+        | Purpose::ReplacePart
+        | Purpose::UngatePod
+        | Purpose::ResizeSlice
+        | Purpose::ReleasePod
+        | Purpose::RemovePod
+        | Purpose::Replacement => rare::play(purpose, c),
     }
     c.settle();
 }
 
-/// All but [`Purpose::UnhealthyNodes`], which the tests of Hotswap play.
-const PURPOSES: [Purpose; 28] = [
+/// All of them: with one more, neither this nor [`play`] compiles.
+const PURPOSES: [Purpose; Purpose::Read as usize + 1] = [
     Purpose::CreateWorkload,
     Purpose::UpdateWorkload,
     Purpose::DeleteWorkload,
     Purpose::ReserveQuota,
     Purpose::Admit,
     Purpose::Pend,
+    Purpose::Bypassed,
     Purpose::Evict,
     Purpose::ReleaseQuota,
     Purpose::Requeue,
@@ -206,19 +233,30 @@ const PURPOSES: [Purpose; 28] = [
     Purpose::Finish,
     Purpose::PodsReady,
     Purpose::Reclaim,
+    Purpose::UnhealthyNodes,
+    Purpose::Place,
     Purpose::StartJob,
     Purpose::StopJob,
     Purpose::SuspendJob,
     Purpose::AskController,
     Purpose::DeleteJob,
+    Purpose::DeleteChild,
+    Purpose::UpdateChild,
+    Purpose::ReplacePart,
     Purpose::QueueStatus,
     Purpose::Finalizer,
+    Purpose::ReleaseFinished,
     Purpose::CreateTemplate,
     Purpose::CreateRequest,
     Purpose::MoveTemplate,
     Purpose::DeleteRequest,
     Purpose::FailPod,
     Purpose::DeletePod,
+    Purpose::UngatePod,
+    Purpose::ResizeSlice,
+    Purpose::ReleasePod,
+    Purpose::RemovePod,
+    Purpose::Replacement,
     Purpose::Read,
 ];
 
@@ -229,7 +267,7 @@ fn begin(purpose: Purpose) -> Cluster {
         | Purpose::CreateRequest
         | Purpose::MoveTemplate
         | Purpose::DeleteRequest => checked(),
-        _ => cluster(),
+        _ => rare::begin(purpose).unwrap_or_else(cluster),
     }
 }
 
@@ -237,9 +275,22 @@ fn creates(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::CreateWorkload | Purpose::CreateTemplate | Purpose::CreateRequest)
 }
 
-/// Plays into a write, answers it and all that follow of its kind with `error` for an hour, and says how many there were.
+/// Plays into a write, and answers it and all that follow of its kind with `error` for an hour.
 fn refuse(purpose: Purpose, error: &WriteError) -> Cluster {
-    let mut c = begin(purpose);
+    refuse_in(begin(purpose), play, purpose, error)
+}
+
+/// The same for a write on another kind of object.
+fn refuse_elsewhere(purpose: Purpose, error: &WriteError) -> Cluster {
+    refuse_in(rare::begin_elsewhere(purpose), rare::play_elsewhere, purpose, error)
+}
+
+fn refuse_in(
+    mut c: Cluster,
+    play: fn(Purpose, &mut Cluster),
+    purpose: Purpose,
+    error: &WriteError,
+) -> Cluster {
     c.refuse = Some((purpose, error.clone()));
     play(purpose, &mut c);
     c.advance(3600);
@@ -248,6 +299,15 @@ fn refuse(purpose: Purpose, error: &WriteError) -> Cluster {
 
 /// Refuses each of these purposes so; `most` writes in an hour and so many events are right.
 fn table(
+    purposes: impl IntoIterator<Item = Purpose>,
+    error: &WriteError,
+    right: impl Fn(Purpose) -> (usize, usize),
+) {
+    table_of(refuse, purposes, error, right);
+}
+
+fn table_of(
+    refuse: fn(Purpose, &WriteError) -> Cluster,
     purposes: impl IntoIterator<Item = Purpose>,
     error: &WriteError,
     right: impl Fn(Purpose) -> (usize, usize),
@@ -286,6 +346,24 @@ fn each(purpose: Purpose, most: usize) -> (usize, usize) {
 fn told(c: &Cluster) -> Vec<&str> {
     let events = ["FailedCreate", "FailedUpdate", "FailedDelete"];
     events.iter().flat_map(|reason| c.notes(reason)).filter(|note| note.contains("no such luck")).collect()
+}
+
+#[test]
+fn each_purpose_is_played() {
+    assert_eq!(BTreeSet::from(PURPOSES).len(), PURPOSES.len());
+}
+
+#[test]
+fn writes_on_pods_are_repeated_ever_more_seldom_and_the_pod_says_why() {
+    let no = "no such luck".to_owned();
+    for (error, most, events) in [
+        (WriteError::Refused(no.clone()), 20, 1),
+        (WriteError::Transient(no.clone()), 80, 1),
+        (WriteError::Conflict(no.clone()), 90, 1),
+        (WriteError::NotFound(no), 5, 0),
+    ] {
+        table_of(refuse_elsewhere, rare::ELSEWHERE, &error, |_| (most, events));
+    }
 }
 
 #[test]
