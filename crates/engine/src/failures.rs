@@ -66,7 +66,8 @@ impl Engine {
                 Some((workload_ref(key), entry.uid(), provisioning::REPORTER))
             }
             Kind::JobPod => {
-                let known = self.world.job_pods.get(&(Arc::clone(&object.namespace), Arc::clone(&object.name)))?;
+                let known =
+                    self.world.job_pods.get(&(Arc::clone(&object.namespace), Arc::clone(&object.name)))?;
                 let uid = Arc::from(&*known.uid);
                 let reporter = if known.place.is_some() { TOPOLOGY_MANAGER } else { REPORTER_WORKLOAD };
                 Some((object.clone(), uid, reporter))

@@ -8,9 +8,9 @@ use sluice_api::job::{ControllerRef, JobKind, JobView, TemplateKind};
 use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
+use crate::model::Cluster;
 use crate::model::build::{job, pod_set};
 use crate::model::pods::{member, pod};
-use crate::model::{Api, Cluster};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -255,8 +255,8 @@ pub fn play(purpose: Purpose, c: &mut Cluster) {
 }
 
 /// Writes for these purposes that are made on another kind of object than [`play`] comes to.
-pub const ELSEWHERE: [Purpose; 5] =
-    [Purpose::UngatePod, Purpose::FailPod, Purpose::StartJob, Purpose::StopJob, Purpose::DeleteJob];
+pub const ELSEWHERE: [Purpose; 4] =
+    [Purpose::UngatePod, Purpose::FailPod, Purpose::StartJob, Purpose::StopJob];
 
 /// A cluster in which what comes before such a write has happened.
 pub fn begin_elsewhere(purpose: Purpose) -> Cluster {
@@ -278,12 +278,6 @@ pub fn play_elsewhere(purpose: Purpose, c: &mut Cluster) {
         Purpose::FailPod => {
             c.api.delete(&ObjectRef::cluster(Kind::Node, "n1"));
             c.advance(5);
-        }
-        Purpose::DeleteJob => {
-            c.api.add_pod(member("p", "g", 1, "main"));
-            c.settle();
-            let workload = c.api.workloads().first().map(Api::workload_ref);
-            c.api.delete(&workload.expect("the group has a Workload"));
         }
         _ => {
             c.api.add_pod(pod("p", "lq", "1"));
