@@ -74,13 +74,19 @@ pub struct Accounting {
     /// The Workloads that wait in the same ClusterQueue.
     waiting: Vec<Standing>,
     account: Option<Account>,
+    largest: usize,
 }
 
 impl Accounting {
     /// Of a Workload, or of a job's Workload. `kind` says what the name is one of; without it a Workload of that name comes first.
     pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
-        Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None }
+        Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None, largest: 0 }
+    }
+
+    /// The most Workloads that were looked at for one page.
+    pub fn largest_page(&self) -> usize {
+        self.largest
     }
 
     /// The account, with at most `most` of those ahead of it; nothing if there is no such Workload. The queue is put in order here.
@@ -115,6 +121,7 @@ impl Engine {
                 if at == most.max(1) {
                     return false;
                 }
+                accounting.largest = accounting.largest.max(at + 1);
                 accounting.waiting.extend(self.scheduler.standing(other, Some(queue)));
                 accounting.last = Some(other.clone());
             }

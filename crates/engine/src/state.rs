@@ -27,6 +27,7 @@ pub struct State {
     writes: Vec<Value>,
     waiting: BTreeMap<Name, Vec<Standing>>,
     queues: Vec<(Name, Value)>,
+    largest: usize,
 }
 
 impl Default for State {
@@ -37,11 +38,17 @@ impl Default for State {
             writes: Vec::new(),
             waiting: BTreeMap::new(),
             queues: Vec::new(),
+            largest: 0,
         }
     }
 }
 
 impl State {
+    /// The most objects that were looked at for one page.
+    pub fn largest_page(&self) -> usize {
+        self.largest
+    }
+
     /// The state. What waits is put in order here.
     pub fn into_value(self) -> Value {
         let Self { mut head, writes, mut waiting, queues, .. } = self;
@@ -68,7 +75,8 @@ impl Engine {
 
     /// Looks at the next `most` objects for a state; whether that were the last.
     pub fn state_page(&self, state: &mut State, most: usize) -> bool {
-        for _ in 0..most.max(1) {
+        for looks in 1..=most.max(1) {
+            state.largest = state.largest.max(looks);
             state.at = match std::mem::replace(&mut state.at, StatePosition::End) {
                 StatePosition::Start => {
                     state.head = self.head();

@@ -125,6 +125,7 @@ fn the_state_and_an_account_come_in_pages_too() {
     }
     let looks = 800 + 40 + engine.open_writes();
     assert!((looks / PAGE..=looks / PAGE + 1).contains(&pages), "{pages} pages for {looks} objects");
+    assert_eq!(state.largest_page(), PAGE);
     let state = state.into_value();
     assert_eq!(state, engine.state());
     assert_eq!(state["clusterQueues"].as_array().map(Vec::len), Some(40));
@@ -135,7 +136,7 @@ fn the_state_and_an_account_come_in_pages_too() {
     while !engine.account_page(&mut accounting, PAGE) {
         pages += 1;
     }
-    assert_eq!(pages, 800 / PAGE);
+    assert_eq!((pages, accounting.largest_page()), (800 / PAGE, PAGE));
     let account = accounting.into_account(3).expect("it is there");
     assert_eq!(Some(&account), engine.account(None, &waits.namespace, &waits.name, 3).as_ref());
     let place = account.position.expect("it waits");

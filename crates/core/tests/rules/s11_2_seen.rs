@@ -350,6 +350,79 @@ fn s11_2_10_a_head_that_borrows_a_pod_may_reclaim_its_cpu() {
 }
 
 #[test]
+fn s11_2_10_a_queue_above_its_borrowing_limit_reserves_nothing() {
+    let mut w = World::new();
+    let borrow = sluice_core::BorrowWithinCohort { max_priority_threshold: None };
+    let a = |limit| {
+        cq("a")
+            .cohort("co")
+            .quota(q(2).borrow(limit))
+            .reclaim(LowerPriority)
+            .with(|spec| spec.preemption.borrow_within_cohort = Some(borrow))
+    };
+    w.cq(a(3));
+    w.cq(cq("b").cohort("co").quota(q(7)));
+    for late in ["late1", "late2"] {
+        w.cq(cq(late).cohort("co").quota(q(0)));
+    }
+    w.running(job("own", "a").gpu(4), "default");
+    w.running(job("other", "b").gpu(3), "default");
+    w.cq(a(1));
+    w.submit_all([job("ja", "a").gpu(1), job("j1", "late1").gpu(2), job("j2", "late2").gpu(1)]);
+    assert_eq!(
+        w.cycle(),
+        ["ja WaitingForQuota".to_owned(), "j1 admitted default".to_owned(), format!("j2 {NO_LONGER_FITS}")],
+        "2 are free, and no more"
+    );
+}
+
+#[test]
+fn s11_2_10_flavors_that_go_during_a_scan_are_neither_looked_at_nor_given() {
+    for (left, gone) in [("x", "y"), ("y", "x")] {
+        let mut w = scanning();
+        let queue = cq("a").cohort("co").flavor(left, &[("gpu", q(5))]).within(LowerPriority);
+        w.cq(queue.with(|spec| spec.fungibility.when_can_preempt = WhenCanPreempt::MayStopSearch));
+        assert_eq!(w.cycle(), [format!("first admitted {left}")]);
+        assert!(w.cycle().contains(&"j gated".to_owned()));
+        let message = w.message("j");
+        assert!(message.contains(&format!("flavor {left}")) && !message.contains(&format!("flavor {gone}")));
+        for over in ["vx", "vy", "own", "other"] {
+            w.finished(over);
+        }
+        assert_eq!(w.cycle(), [format!("j admitted {left}")]);
+    }
+}
+
+#[test]
+fn s11_2_10_a_flavor_that_a_queue_does_not_list_any_more_is_in_its_share() {
+    let mut w = World::fair(&[]);
+    w.cq(cq("a").cohort("co").flavor("x", &[("gpu", q(0))]).flavor("y", &[("gpu", q(1))]));
+    w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(4))]));
+    w.running(job("own", "a").gpu(2), "x");
+    let before = w.share("a");
+    assert!(before > 0);
+    w.cq(cq("a").cohort("co").flavor("y", &[("gpu", q(1))]));
+    assert_eq!(w.share("a"), before);
+}
+
+#[test]
+fn s11_2_10_of_sibling_cohorts_with_equal_shares_the_first_by_name_is_taken_from() {
+    let mut w = World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]);
+    w.cohort(cohort("root").quota(q(8)));
+    // The names of their queues, and who came first, say the opposite.
+    for (of, queue) in [("right", "b"), ("left", "c")] {
+        w.cohort(cohort(of).parent("root"));
+        w.cq(cq(queue).cohort(of).quota(q(0)));
+        for at in 1..=2 {
+            w.running(job(&format!("{of}{at}"), queue).gpu(2), "default");
+        }
+    }
+    w.cq(cq("a").cohort("root").quota(q(0)).reclaim(Any));
+    w.submit(job("j", "a").gpu(2));
+    assert_eq!(w.cycle(), ["j preempts left2:InCohortFairSharing"]);
+}
+
+#[test]
 fn s11_2_11_a_class_that_failed_is_remembered_without_a_member() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(1)));

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
 
+use crate::model::Cluster;
 use crate::model::build::job;
-use crate::model::pods::member;
+use crate::model::pods::{member, pod};
 use crate::plain_pods::bed;
 
 const LARGE: usize = 1 << 20;
@@ -96,4 +97,54 @@ fn a_group_whose_first_pod_goes_before_the_rest_comes_is_admitted_all_the_same()
     assert!((1..4).all(|at| c.api.is_free(&format!("p{at}"))), "{:?}", c.api.workloads());
     let template = json!(c.api.workloads()[0].spec.pod_sets[0].template);
     assert_eq!(template["spec"]["containers"][0]["env"][0]["name"], "LARGE");
+}
+
+/// The writer's channel has no bound of its own: this is what bounds it.
+#[test]
+fn open_writes_are_never_more_than_the_objects_however_much_happens_while_no_write_is_answered() {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.frameworks.insert(JobKind::POD);
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    c.api.local_queue("team-a", "other", "cq");
+    for name in ["runs", "waits"] {
+        c.api.add_job(job("team-a", name, "lq", 2, "1"));
+        c.settle();
+    }
+    c.api.add_pod(pod("gated", "lq", "9"));
+    c.settle();
+    c.silent = true;
+    c.api.add_job(job("team-a", "late", "lq", 1, "1"));
+    let workloads = c.api.names(Kind::Workload);
+    let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    let mut most = 0;
+    for round in 0..300 {
+        let workload = &workloads[round % workloads.len()];
+        match round % 6 {
+            0 => c.api.edit(workload, &json!({"spec": {"active": round % 12 == 0}})),
+            1 => c.api.edit_job("waits", |job| {
+                job.view.queue_name = Some(if round % 12 == 1 { "other" } else { "lq" }.to_owned());
+            }),
+            2 => {
+                c.api.cluster_queue("cq", "default", &(round % 5).to_string(), &json!({}));
+            }
+            3 => {
+                let policy = ["None", "Hold", "HoldAndDrain"][round % 9 / 3];
+                c.api.edit(&cq, &json!({"spec": {"stopPolicy": policy}}));
+            }
+            4 => c.api.edit_job("runs", |job| job.view.pods_ready = round % 12 == 4),
+            _ => c.api.edit_pod("gated", &json!({"metadata": {"labels": {"round": round.to_string()}}})),
+        }
+        c.advance(7);
+        // The Workload of one job is yet to be made.
+        let objects = c.api.everything().len() + 1;
+        let open = c.engine.open_writes();
+        assert!(open <= objects, "round {round}: {open} writes for {objects} objects");
+        most = most.max(open);
+    }
+    assert!(most >= 4, "{most}: nothing was written");
+    c.release();
+    c.advance(60);
+    assert_eq!(c.engine.open_writes(), 0);
 }

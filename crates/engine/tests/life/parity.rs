@@ -140,19 +140,20 @@ fn a_deactivated_workload_of_a_job_holds_its_quota_until_the_pods_are_gone() {
 }
 
 #[test]
-fn a_reservation_by_others_is_respected_although_it_exceeds_the_quota_or_its_queue_is_unknown() {
+fn a_reservation_by_others_is_respected_although_room_queue_or_flavor_is_missing() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));
     submit(&mut c, "runs", "lq", 1, |_| {});
     submit(&mut c, "a", "lq", 1, |_| {});
     let conditions = json!([says("QuotaReserved", "True", "QuotaReserved")]);
-    for (name, queue) in [("a", "cq"), ("b", "nowhere")] {
-        if name == "b" {
-            submit(&mut c, "b", "lq", 1, |_| {});
+    for (name, queue, flavor) in [("a", "cq", "default"), ("b", "nowhere", "default"), ("g", "cq", "ghost")] {
+        if name != "a" {
+            submit(&mut c, name, "lq", 1, |_| {});
         }
         c.advance(5);
         let workload = Api::workload_ref(&c.workload(name));
-        let given = admission(queue, "main", "1");
+        let mut given = admission(queue, "main", "1");
+        given["podSetAssignments"][0]["flavors"]["cpu"] = json!(flavor);
         let mut conditions = conditions.clone();
         conditions[0]["lastTransitionTime"] = json!(c.now.to_string());
         c.api.edit_status(&workload, |s| *s = json!({"admission": given, "conditions": conditions}));

@@ -97,8 +97,10 @@ fn shares_are_exact_and_those_without_end_are_no_number() {
     let strategies = vec![FairStrategy::LessThanOrEqualToFinalShare];
     let mut c = cluster(|config| config.fair_sharing = Some(FairSharing { strategies }));
     c.api.flavor("default", &[]);
+    c.api.put(Kind::Cohort, json!({"metadata": {"name": "lower"}, "spec": {"parentName": "team"}}));
     c.api.cluster_queue("lends", "default", "3", &json!({"cohortName": "team"}));
     c.api.cluster_queue("borrows", "default", "0", &json!({"cohortName": "team"}));
+    c.api.cluster_queue("below", "default", "0", &json!({"cohortName": "lower"}));
     c.api.local_queue("team-a", "lq", "borrows");
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
@@ -106,6 +108,19 @@ fn shares_are_exact_and_those_without_end_are_no_number() {
     assert!((share(&c) - 1000.0 / 3.0).abs() < 1e-9, "{}", share(&c));
     let status = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "borrows")).unwrap();
     assert_eq!(status["status"]["fairSharing"]["weightedShare"], 334);
+    // A Cohort of a Cohort borrows, too: with the weight of 1 it has a third, and with that of 0.7 more.
+    c.api.local_queue("team-a", "below", "below");
+    c.api.add_job(job("team-a", "b", "below", 1, "1"));
+    c.settle();
+    let lower = ObjectRef::cluster(Kind::Cohort, "lower");
+    for (weight, exact, rounded_up) in [("1", 1000.0 / 3.0, 334), ("700m", 1000.0 / 2.1, 477)] {
+        c.api.edit(&lower, &json!({"spec": {"fairSharing": {"weight": weight}}}));
+        c.settle();
+        let shares = gauges(&c, "kueue_cohort_weighted_share");
+        assert!((shares["lower"] - exact).abs() < 1e-9, "{shares:?}");
+        let status = &c.api.json(&lower).unwrap()["status"];
+        assert_eq!(status["fairSharing"]["weightedShare"], rounded_up);
+    }
     let borrows = ObjectRef::cluster(Kind::ClusterQueue, "borrows");
     c.api.edit(&borrows, &json!({"spec": {"fairSharing": {"weight": "0"}}}));
     c.settle();

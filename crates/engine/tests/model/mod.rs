@@ -89,6 +89,8 @@ pub struct Cluster {
     pub lost: Option<Purpose>,
     /// Hold back the writes of this purpose, as a slow API server does, until [`Cluster::release`].
     pub slow: Option<Purpose>,
+    /// Hold back all writes.
+    pub silent: bool,
     held: Vec<WriteRequest>,
     /// How many of them the engine took back.
     pub withdrawn: usize,
@@ -145,6 +147,7 @@ impl Cluster {
             warnings: Vec::new(),
             lost: None,
             slow: None,
+            silent: false,
             held: Vec::new(),
             withdrawn: 0,
             late: None,
@@ -273,7 +276,7 @@ impl Cluster {
                     let types = conditions.map(|c| c["type"].as_str().unwrap().to_owned());
                     self.applied.push((field_manager, types.collect()));
                 }
-                if self.slow == Some(request.purpose) {
+                if self.silent || self.slow == Some(request.purpose) {
                     self.held.push(request);
                     return true;
                 }
@@ -318,7 +321,7 @@ impl Cluster {
 
     /// Carries out and answers what was held back.
     pub fn release(&mut self) {
-        (self.slow, self.late) = (None, None);
+        (self.slow, self.late, self.silent) = (None, None, false);
         for answer in std::mem::take(&mut self.unanswered) {
             self.engine.apply(self.now, answer);
         }
