@@ -15,6 +15,7 @@ use sluice_api::gates::Gate;
 use sluice_api::{labels, slim};
 use sluice_core::Name;
 
+use crate::config::Part;
 use crate::effect::{Effect, Event, EventType, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::PodKey;
@@ -72,7 +73,7 @@ fn pod_ref((namespace, name): &PodKey) -> ObjectRef {
 impl Engine {
     /// Takes in a pod that is bound, or was.
     pub(crate) fn observe_terminating(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
-        if !self.config.on(Gate::FailureRecoveryPolicy) {
+        if !self.config.on(Gate::FailureRecoveryPolicy) || !self.config.runs(Part::PodTermination) {
             return;
         }
         self.forget_terminating(reference);

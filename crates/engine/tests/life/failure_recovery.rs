@@ -3,7 +3,7 @@
 use json_patch::merge;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
-use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Part, Purpose, WriteError};
 
 use crate::model::Cluster;
 
@@ -168,4 +168,17 @@ fn a_manager_that_starts_between_the_two_writes_goes_on_with_the_second() {
     c.settle();
     assert!(c.api.json(&stuck).is_none());
     assert_eq!(c.written(Purpose::FailPod), 1);
+}
+
+#[test]
+fn without_its_part_no_pod_of_a_lost_node_is_touched() {
+    for (without, wanted) in [(None, [1, 1]), (Some(Part::PodTermination), [0, 0])] {
+        let mut c = cluster();
+        c.config.without = without.into_iter().collect();
+        c.restart();
+        node(&mut c, "n", true);
+        pod(&mut c, "p", &json!({"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}));
+        c.advance(3600);
+        assert_eq!(forced(&c), wanted, "without {without:?}");
+    }
 }
