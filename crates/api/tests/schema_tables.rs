@@ -349,3 +349,20 @@ fn kubectl_explain_shows_nothing_internal() {
         }
     }
 }
+
+/// The rule that taints have known effects is one of flavors; what a status of the older version repeats of them has none.
+#[test]
+fn taints_in_the_status_of_an_older_local_queue_have_no_rule() {
+    let schema = |kind: &str, version: &str| {
+        let all = documents();
+        let definition = all.iter().find(|definition| definition["spec"]["names"]["kind"] == kind).unwrap();
+        let of = versions(definition).iter().find(|one| one["name"] == version).unwrap();
+        of["schema"]["openAPIV3Schema"]["properties"].clone()
+    };
+    let flavor = &schema("ResourceFlavor", "v1beta1")["spec"]["properties"]["nodeTaints"];
+    assert!(flavor["x-kubernetes-validations"].is_array(), "{flavor}");
+    let flavors = &schema("LocalQueue", "v1beta1")["status"]["properties"]["flavors"];
+    let taints = &flavors["items"]["properties"]["nodeTaints"];
+    assert_eq!(taints["type"], "array", "{taints}");
+    assert!(!taints.to_string().contains("x-kubernetes-validations"), "{taints}");
+}

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Command::Integration { command } => integration::run(&command),
         Command::Migrate { command } => migrate_command(command),
         Command::Simulate(args) => run_simulation(args),
-        Command::Dashboard(args) => show_dashboard(args),
+        Command::Dashboard(args) => show_dashboard(&args),
         Command::Explain(args) => run_explanation(args),
         Command::Replay(args) => replay::run(&args),
         Command::Gates => print(&gates()).map(|()| 0).map_err(Into::into),
@@ -75,7 +75,7 @@ fn run_explanation(command: InCluster<ExplainArgs>) -> anyhow::Result<u8> {
     runtime.block_on(explain::run(command.args, &command.cluster))
 }
 
-fn show_dashboard(command: InCluster<DashboardArgs>) -> anyhow::Result<u8> {
+fn show_dashboard(command: &InCluster<DashboardArgs>) -> anyhow::Result<u8> {
     logging::init("warn", LogFormat::Text)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let code = runtime.block_on(async {

@@ -167,7 +167,12 @@ fn names_this_host(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
     use super::*;
+    use crate::serve::connections::Patience;
+    use crate::shutdown::pair;
 
     #[test]
     fn readiness_names_what_is_missing() {
@@ -201,6 +206,66 @@ mod tests {
             "a b",
         ] {
             assert!(!names_this_host(host), "{host}");
+        }
+    }
+
+    /// A probe that has something to say on every page.
+    struct Talks;
+
+    impl Probe for Talks {
+        fn checks(&self) -> Vec<Check> {
+            Vec::new()
+        }
+        fn alive(&self) -> BoxFuture<'_, bool> {
+            Box::pin(async { true })
+        }
+        fn state(&self) -> BoxFuture<'_, Option<String>> {
+            Box::pin(async { Some("secret".to_owned()) })
+        }
+        fn audit(&self, _: bool) -> BoxFuture<'_, Option<String>> {
+            Box::pin(async { Some("secret".to_owned()) })
+        }
+        fn explain(&self, _: String, _: String, _: Asked) -> BoxFuture<'_, Answer> {
+            Box::pin(async { Ok("secret".to_owned()) })
+        }
+    }
+
+    /// The answer to a GET of a path by this host's name.
+    async fn get(address: SocketAddr, path: &str, host: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn debug_pages_are_refused_to_foreign_pages_and_health_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_stopper, stop) = pair();
+        let bounds = Bounds { connections: 8, patience: Patience::default() };
+        let served = serve(listener, "readyz", "healthz", Arc::new(Talks), bounds, stop);
+        let asked = async {
+            for path in ["/debug/state", "/debug/audit", "/debug/audit?pause=true", "/debug/explain/ns/w"] {
+                let answer = get(address, path, "evil.example").await;
+                assert!(answer.starts_with("HTTP/1.1 403 "), "{path}: {answer}");
+                assert!(!answer.contains("secret"), "{path}: {answer}");
+                let answer = get(address, path, &format!("localhost:{}", address.port())).await;
+                assert!(
+                    answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("secret"),
+                    "{path}: {answer}"
+                );
+            }
+            for path in ["/healthz", "/readyz"] {
+                let answer = get(address, path, "10.0.0.1").await;
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+            }
+        };
+        tokio::select! {
+            () = served => panic!("it serves until it is stopped"),
+            () = asked => {}
         }
     }
 

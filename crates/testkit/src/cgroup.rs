@@ -27,7 +27,8 @@ impl MemoryCgroup {
         if !root.join("cgroup.procs").exists() {
             return None;
         }
-        fs::create_dir(&folder).ok()?;
+        // The one of a process of the same name that was killed a moment ago is taken over.
+        fs::create_dir(&folder).or_else(|_| if folder.is_dir() { Ok(()) } else { Err(()) }).ok()?;
         let made = Self { folder };
         fs::write(made.folder.join(file), limit.to_string()).ok()?;
         Some(made)

@@ -32,7 +32,7 @@ pub struct Manager {
     setup: Setup,
     config: PathBuf,
     /// Removed after the program has ended.
-    _cgroup: Option<MemoryCgroup>,
+    cgroup: Option<MemoryCgroup>,
 }
 
 impl Manager {
@@ -73,7 +73,7 @@ impl Manager {
             .args(&setup.args);
         command.env_remove("KUBECONFIG").env("RUST_BACKTRACE", "1");
         let program = plane.spawn(&name, command)?;
-        Ok(Self { program, setup, config, _cgroup: cgroup })
+        Ok(Self { program, setup, config, cgroup })
     }
 
     /// Waits until /readyz says so; ends at once if the process does.
@@ -99,6 +99,15 @@ impl Manager {
     /// share, and none stops.
     pub fn must_not_end(&self) {
         VITALS.add(self.program.id(), self.program.name(), self.program.log());
+    }
+
+    /// What holds its memory down, in words: a cgroup as a container's, `ulimit` alone, or nothing.
+    pub fn limited_by(&self) -> &'static str {
+        match (&self.cgroup, self.setup.limits) {
+            (Some(_), _) => "a cgroup",
+            (None, Some(_)) => "ulimit alone: no cgroup can be made here",
+            (None, None) => "nothing",
+        }
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.

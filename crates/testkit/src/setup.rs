@@ -39,6 +39,11 @@ pub struct Limits {
     pub files: u32,
 }
 
+impl Limits {
+    /// The memory limit of the chart, and no more descriptors than many systems give.
+    pub const CHART: Self = Self { memory: 512 << 20, files: 1024 };
+}
+
 impl Setup {
     /// A manager with the administrator's rights and free ports, for tests that do without the chart. Its leases last 3 s, so that
     /// a test of a takeover need not wait for 15.

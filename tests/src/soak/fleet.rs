@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use sluice_testkit::wait::{Progress, eventually, progress};
-use sluice_testkit::{Balancer, ControlPlane, FaultProxy, Manager, Setup, chart, crds};
+use sluice_testkit::{Balancer, ControlPlane, FaultProxy, Limits, Manager, Setup, chart, crds};
 use tokio::task::JoinHandle;
 
 use super::plan::Whom;
@@ -64,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fleet {
     /// Installs the chart and starts both replicas.
     pub async fn start(plane: Arc<ControlPlane>) -> Result<Self> {
-        let first = Setup::new(&plane)?;
+        let first = Setup::new(&plane)?.limited(Limits::CHART);
         let second = first.replica()?;
         let balancer = Balancer::start(&[first.webhook, second.webhook]).await?;
         let values = json!({"webhooks": {"urlBase": balancer.url()}});
@@ -76,6 +76,7 @@ impl Fleet {
             let kubeconfig = plane.kubeconfig_through(&proxy.url(), account.0, account.1).await?;
             let setup = setup.acting_as(kubeconfig);
             let manager = Manager::start(&plane, setup.clone()).await?;
+            println!("the memory of a replica is limited by {}", manager.limited_by());
             replicas.push(Mutex::new(Replica { manager: Some(manager), setup }));
         }
         crds::wait_until_converting(&plane.client().await?).await?;

@@ -1,4 +1,5 @@
-//! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers. The
+//! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers; then
+//! the metrics port, with made-up tokens. The
 //! manager's memory stays near what it was, its health is told at once, its lease is kept, and honest reviews are answered. Then it starts
 //! in a cluster that is full of large Jobs which are none of its business.
 //!
@@ -35,9 +36,6 @@ const PERIOD: Duration = Duration::from_secs(4);
 const START: u64 = 64 << 20;
 /// Jobs without a queue.
 const STRANGE_JOBS: usize = 98;
-/// The memory limit of the chart, and no more descriptors than many systems give.
-const LIMITS: Limits = Limits { memory: 512 << 20, files: 1024 };
-
 fn bomb() -> Vec<u8> {
     let slices = json!([{"domainCount": 8_000_000, "valuesPerLevel": [{"universal": "x"}], "podCounts": {"universal": 1}}]);
     let set = json!({"topologyAssignment": {"levels": ["a"], "slices": slices}});
@@ -83,6 +81,14 @@ async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
     // The whole answer: what is not read is not sent.
     drop(answer.into_body().collect_bytes().await);
     Some(status)
+}
+
+/// Asks for the metrics with a token that is asked with once.
+async fn scrape(client: &Client, worker: usize, turn: usize) -> Option<u16> {
+    let token = format!("Bearer made-up-{worker}-{turn}");
+    let request = Request::get("/metrics").header("authorization", token).body(Body::empty()).unwrap();
+    let answer = client.send(request).await.ok()?;
+    Some(answer.status().as_u16())
 }
 
 /// What was seen of the manager during a flood.
@@ -142,6 +148,8 @@ enum Flood {
     Bombs,
     /// Many small values.
     Dense,
+    /// Scrapes of the metrics port, each with another made-up token.
+    Tokens,
 }
 
 /// Floods the port for a while. How many requests or connections there were.
@@ -161,6 +169,27 @@ async fn flood(kind: Flood, port: u16) -> usize {
                 held.push(stream);
             }
             tokio::time::sleep_until(until.into()).await;
+        }
+        Flood::Tokens => {
+            let until = Instant::now() + PERIOD;
+            let tasks: Vec<_> = (0..16)
+                .map(|worker| {
+                    let count = Arc::clone(&count);
+                    tokio::spawn(async move {
+                        let client = stranger(port);
+                        for turn in 0.. {
+                            let left = until.saturating_duration_since(Instant::now());
+                            let asked = tokio::time::timeout(left, scrape(&client, worker, turn)).await;
+                            let Ok(status) = asked else { return };
+                            assert_ne!(status, Some(200), "a made-up token reads metrics");
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
         }
         Flood::Large | Flood::Bombs | Flood::Dense => {
             let bodies: Vec<Vec<u8>> = match kind {
@@ -201,18 +230,20 @@ async fn flood(kind: Flood, port: u16) -> usize {
 async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let client = plane.client().await.unwrap();
-    let setup = Setup::new(&plane).unwrap().limited(LIMITS);
+    let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let mut manager = Manager::start(&plane, setup).await.unwrap();
+    println!("the manager's memory is limited by {}", manager.limited_by());
     crds::wait_until_converting(&client).await.unwrap();
     let here = Place::new(&plane, "honest", 100_000).await.unwrap();
     honest(&here, "before").await;
     here.wait_until("before", true).await.unwrap();
     let idle = manager.anonymous_memory().unwrap();
     let (leader, _) = lease(&client).await;
-    let port = manager.setup().webhook;
+    let (port, metrics) = (manager.setup().webhook, manager.setup().metrics);
 
-    for kind in [Flood::HalfOpen, Flood::Large, Flood::Bombs, Flood::Dense] {
+    for kind in [Flood::HalfOpen, Flood::Large, Flood::Bombs, Flood::Dense, Flood::Tokens] {
+        let port = if matches!(kind, Flood::Tokens) { metrics } else { port };
         let over = AtomicBool::new(false);
         let (_, renewed) = lease(&client).await;
         let attack = async {

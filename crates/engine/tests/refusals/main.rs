@@ -133,7 +133,7 @@ fn play(purpose: Purpose, c: &mut Cluster) {
             queue_job(c, 1);
             c.advance(1100);
         }
-        Purpose::Finish | Purpose::DeleteWorkload => {
+        Purpose::Finish | Purpose::DeleteWorkload | Purpose::ReleaseFinished => {
             queue_job(c, 1);
             c.api.finish_job("a", true);
         }
@@ -191,10 +191,6 @@ fn play(purpose: Purpose, c: &mut Cluster) {
         Purpose::Bypassed => {
             queue_job(c, 9);
             c.api.add_job(job("team-a", "b", "lq", 9, "1"));
-        }
-        Purpose::ReleaseFinished => {
-            queue_job(c, 1);
-            c.api.finish_job("a", true);
         }
         Purpose::CreateWorkload
         | Purpose::ReserveQuota

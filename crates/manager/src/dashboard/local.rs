@@ -39,7 +39,7 @@ const CONNECTIONS: usize = 64;
 const STREAMS: usize = 16;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
-const EXPLAINING: Duration = Duration::from_secs(60);
+const EXPLAINING: Duration = Duration::from_mins(1);
 /// More would need gigabytes.
 const MOST_SIMULATED: usize = 20_000;
 /// After a round that failed.
@@ -162,13 +162,11 @@ pub async fn run(
 /// A browser that cannot be opened is no reason to end.
 fn open(url: &str, say: &impl Fn(&str) -> io::Result<()>) -> io::Result<Option<Way>> {
     let way = Way::to(url, &std::env::temp_dir()).and_then(|way| way.open().map(|()| way));
-    match way {
-        Ok(way) => Ok(Some(way)),
-        Err(_) => {
-            say("No browser could be opened: open the address yourself.")?;
-            Ok(None)
-        }
+    if let Ok(way) = way {
+        return Ok(Some(way));
     }
+    say("No browser could be opened: open the address yourself.")?;
+    Ok(None)
 }
 
 /// Reads again and again. What was read last is shown while the API server does not answer.

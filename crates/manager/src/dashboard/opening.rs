@@ -16,7 +16,12 @@ pub fn key() -> io::Result<String> {
     let mut bytes = [0_u8; KEY];
     let random = ring::default_provider().secure_random.fill(&mut bytes);
     random.map_err(|_| io::Error::other("the system has no random numbers"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing into a String does not fail.
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+    }
+    Ok(text)
 }
 
 /// Whether a key is the right one, in the same time for every wrong one of its length.
@@ -38,9 +43,9 @@ impl Way {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&path)?;
         let way = Self(path);
-        write!(
+        writeln!(
             file,
-            "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\"><title>Sluice</title>\n"
+            "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\"><title>Sluice</title>"
         )?;
         Ok(way)
     }

@@ -33,7 +33,7 @@ const ALL: Rate = Rate { burst: 10, per_second: 1 };
 /// Waiting for the one before.
 const TURN: Duration = Duration::from_secs(5);
 /// Both simulations together.
-const SIMULATING: Duration = Duration::from_secs(60);
+const SIMULATING: Duration = Duration::from_mins(1);
 /// A step that is being taken when time is over may take this much longer.
 const GRACE: Duration = Duration::from_secs(10);
 /// Days that are looked ahead, usually and at most.

@@ -366,6 +366,27 @@ mod tests {
     }
 
     #[test]
+    fn events_that_differ_in_their_note_alone_are_one_series() {
+        let object = || ObjectRef::namespaced(Kind::Workload, "ns", "w");
+        let one = || event(object(), "Preempted workload a");
+        let first = key(&one());
+        assert_eq!(key(&event(object(), "Preempted workload b")), first);
+        let differs: [fn(&mut Event); 6] = [
+            |event| event.object = ObjectRef::namespaced(Kind::Workload, "ns", "other"),
+            |event| event.uid = "other".into(),
+            |event| event.reporter = "other",
+            |event| event.type_ = EventType::Warning,
+            |event| event.reason = "Other".to_owned(),
+            |event| event.action = "Other".to_owned(),
+        ];
+        for (at, change) in differs.into_iter().enumerate() {
+            let mut other = one();
+            change(&mut other);
+            assert_ne!(key(&other), first, "{at}");
+        }
+    }
+
+    #[test]
     fn long_notes_are_cut_at_a_character() {
         let cut_text = cut(&"ä".repeat(600), NOTE_BYTES);
         assert!(cut_text.len() <= NOTE_BYTES && cut_text.ends_with('…'));

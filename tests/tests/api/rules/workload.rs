@@ -101,6 +101,12 @@ async fn spec(t: &mut Table<'_>) {
     )
     .await;
     t.create(
+        "and the other way round",
+        with(pod_class("high")),
+        with(class("scheduling.k8s.io", "WorkloadPriorityClass", "high")),
+    )
+    .await;
+    t.create(
         "the group of the class is known",
         with(pod_class("high")),
         with(class("example.com", "PriorityClass", "high")),

@@ -12,7 +12,9 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads};
+use sluice_testkit::{
+    ControlPlane, Limits, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads,
+};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 use tokio::sync::OnceCell;
 
@@ -39,8 +41,10 @@ pub async fn bed() -> &'static Bed {
         let client = plane.client().await.unwrap();
         let jobsets = jobset::Controller::start(&plane).await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+        let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
+        let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(&plane, setup).await.unwrap();
+        println!("the manager's memory is limited by {}", manager.limited_by());
         crds::wait_until_converting(&client).await.unwrap();
         let bystander = Place::new(&plane, "victim", 2).await.unwrap();
         bystander.make_job(&job("precious", OWN, 1, 2, 36_000)).await.unwrap();

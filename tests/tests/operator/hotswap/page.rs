@@ -50,6 +50,22 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     assert_eq!(world.evictions(LOW).await, [("Preempted".to_owned(), 1)]);
 }
 
+/// The nodes of a pool are deleted, and a spare one is free.
+#[tokio::test]
+async fn a_pool_whose_nodes_are_deleted_is_left_for_the_spare_one() {
+    let _turn = TURN.lock().await;
+    let world = World::new("page-gone", 64, 5).await;
+    let (before, low) = world.both_run().await;
+    let lost = before.first().unwrap().clone();
+    let selector = format!("{POOL}={lost}");
+    world.kubectl(&["delete", "nodes", "-l", &selector, "--wait=false"]).await;
+    let after = world.runs(HIGH, Some(&lost)).await;
+    assert!(after.len() == 2 && after.is_disjoint(&low), "{before:?} {low:?} {after:?}");
+    assert_eq!(world.evictions(HIGH).await, [("NodeFailures".to_owned(), 1)]);
+    assert!(world.evictions(LOW).await.is_empty(), "a pool was free");
+    assert_eq!(world.pools(LOW).await, Ok(low));
+}
+
 /// What if that pool goes? The simulator begins with the cluster's objects, its bound pods among them, and says what will happen here.
 async fn the_simulator_foresees_it(world: &World, lost: &str) {
     let folder = tempfile::tempdir().unwrap();

@@ -105,4 +105,31 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
     })
     .await
     .unwrap();
+
+    // It starts again while no maintenance is announced: nothing is left of the wish, in no child Job and no pod.
+    for pool in ["announced-1", "announced-2"] {
+        let selector = format!("{POOL}={pool}");
+        world.kubectl(&["label", "nodes", "-l", &selector, &format!("{TIME}-")]).await;
+    }
+    world
+        .kubectl(&["patch", "workload", &workload, "--type=merge", "-p", "{\"spec\":{\"active\":true}}"])
+        .await;
+    world.runs(LOW, None).await;
+    let jobs = world.list("Job", &ListParams::default()).await;
+    assert_eq!(jobs.len(), 2, "the two Jobs of the JobSet");
+    for job in &jobs {
+        assert!(!wishes(&job["spec"]["template"]), "{job}");
+    }
+    let pods = world.pods(LOW).await;
+    let alive: Vec<_> = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
+    assert_eq!(alive.len(), 8);
+    for pod in alive {
+        assert!(!wishes(pod), "{pod}");
+    }
+}
+
+/// Whether a pod, or what makes pods, would keep off nodes.
+fn wishes(pod: &Value) -> bool {
+    let annotation = &pod["metadata"]["annotations"]["sluice.dev/node-affinity"];
+    annotation.as_str().is_some_and(|wish| !wish.is_empty()) || pod.to_string().contains(TIME)
 }

@@ -4,8 +4,8 @@ use sluice_engine::input::Object;
 use super::*;
 use crate::dashboard::rows::State;
 
-fn object<T: serde::de::DeserializeOwned>(of: Value) -> Box<T> {
-    Box::new(serde_json::from_value(of).unwrap())
+fn object<T: serde::de::DeserializeOwned>(of: Value) -> T {
+    serde_json::from_value(of).unwrap()
 }
 
 /// A ClusterQueue of the cohort `all`, with four cores of the flavor `spot`.

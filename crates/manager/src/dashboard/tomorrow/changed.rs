@@ -76,7 +76,6 @@ impl Change {
                     "User {user:?} cannot get Workloads in the namespace {namespace:?}"
                 )))
             }
-            Self::Priority { .. } => Ok(()),
             Self::Nodes { .. } if !viewer.nodes => {
                 let user = &viewer.user;
                 Err(Refusal::Forbidden(format!("User {user:?} cannot list nodes")))
@@ -84,7 +83,7 @@ impl Change {
             Self::Nodes { count, .. } if !(1..=MOST_NODES).contains(count) => {
                 wrong("changes: count: expected a number from 1 to 1000")
             }
-            Self::Nodes { .. } => Ok(()),
+            Self::Priority { .. } | Self::Nodes { .. } => Ok(()),
         }
     }
 }

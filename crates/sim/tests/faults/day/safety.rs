@@ -275,3 +275,109 @@ fn jobs(simulation: &Simulation, patience: SignedDuration, wrong: &mut Vec<Strin
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_sim::faults::PerFault;
+
+    use super::super::oracle::world::{
+        Admitted, Fr, Fungibility, Group, PreemptionPolicies, Queue, Quota, name,
+    };
+    use super::*;
+
+    /// Two queues of a Cohort with one processor each: `a` may reclaim from `b`.
+    fn world() -> World {
+        let quota = Quota { nominal: Amount(1), ..Quota::default() };
+        let group = Group {
+            covered: vec![name("cpu")],
+            flavors: vec![(name("default"), BTreeMap::from([(name("cpu"), quota)]))],
+        };
+        let queue = Queue {
+            cohort: Some(name("co")),
+            groups: vec![group],
+            strategy: Strategy::BestEffortFifo,
+            preemption: PreemptionPolicies {
+                within_cluster_queue: Policy::Never,
+                reclaim_within_cohort: Policy::Any,
+                borrow_within_cohort: None,
+            },
+            fungibility: Fungibility::default(),
+            weight: 1.0,
+            active: true,
+        };
+        let queues = [(name("a"), queue.clone()), (name("b"), queue)];
+        World { queues: BTreeMap::from(queues), ..World::default() }
+    }
+
+    /// A Workload that waits in a queue.
+    fn waiting(own: &str, queue: &str) -> Seen {
+        let plain = Workload {
+            key: name(own),
+            uid: name(&format!("uid-{own}")),
+            queue: name(queue),
+            priority: 0,
+            created: 0,
+            pod_sets: Vec::new(),
+            gated: false,
+            replaces: None,
+        };
+        Seen {
+            plain,
+            held: None,
+            late: false,
+            finished: false,
+            decided: None,
+            may_run: true,
+            preempted: None,
+            waits_for: None,
+        }
+    }
+
+    /// One that holds a processor, and is preempted.
+    fn victim(own: &str, queue: &str, reason: &str, by: &str) -> Seen {
+        let mut seen = waiting(own, queue);
+        let cpu = Fr { flavor: name("default"), resource: name("cpu") };
+        seen.held = Some(Reservation {
+            workload: seen.plain.clone(),
+            admitted: Admitted { pod_sets: Vec::new() },
+            usage: Usage::from([(cpu, Amount(1))]),
+            reserved_at: 0,
+            evicted: true,
+        });
+        seen.preempted = Some((reason.to_owned(), format!("uid-{by}")));
+        seen
+    }
+
+    /// What the auditor says of a step in which `a`'s Workload takes the only processor that `b` uses, its own, beside these.
+    fn told(others: impl IntoIterator<Item = Seen>) -> Vec<String> {
+        let mut safety = Safety::new(None, PerFault::BAD);
+        safety.world = world();
+        let taken = victim("taken", "b", "InCohortReclamation", "reclaimer");
+        let all = [taken, waiting("reclaimer", "a")].into_iter().chain(others);
+        let seen = all.map(|one| (one.plain.key.clone(), one)).collect();
+        let mut wrong = Vec::new();
+        safety.note_borrowers(&seen, Timestamp::UNIX_EPOCH);
+        safety.victims(&seen, Timestamp::UNIX_EPOCH, &mut wrong);
+        wrong
+    }
+
+    /// The day on which a victim's queue was back at its share when it was told so: what was to come there had made it borrow.
+    #[test]
+    fn who_waits_for_its_own_victims_counts_as_if_it_had_come() {
+        let wrong =
+            "reclaimer preempted taken for InCohortReclamation, but its queue used no more than its own";
+        assert_eq!(told([]), [wrong]);
+        assert_eq!(told([waiting("next", "b")]), [wrong], "one that merely waits does not count");
+        let mut says_so = waiting("next", "b");
+        let message = "couldn't assign flavors. Pending the preemption of 1 workload(s)";
+        says_so.waits_for = Some(("Preempting".to_owned(), message.to_owned()));
+        assert_eq!(told([says_so]), [""; 0]);
+        // Its own message may not have been written yet; its victim names it.
+        let its_victim = victim("older", "a", "InCohortReclamation", "next");
+        let named = told([waiting("next", "b"), its_victim]);
+        assert!(!named.iter().any(|line| line.contains("taken")), "{named:?}");
+        let mut decided = waiting("next", "b");
+        decided.decided = Some(Timestamp::UNIX_EPOCH);
+        assert_eq!(told([decided]), [""; 0], "nor may what it was given");
+    }
+}
