@@ -101,7 +101,12 @@ async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
         let over = ["Done", "Broken"].iter().any(|phase| errand.data["status"]["phase"] == *phase);
         let goes =
             errand.data["spec"]["state"] != "Paused" && !over && errand.metadata.deletion_timestamp.is_none();
-        for pod in own.iter().filter(|pod| !goes && pod.metadata.deletion_timestamp.is_none()) {
+        // Also those that were made of what was read before it was held, and let go with other pods.
+        let selector = &errand.data["spec"]["pod"]["spec"]["nodeSelector"];
+        let is_stale =
+            |pod: &Pod| json!(pod.spec.as_ref().and_then(|s| s.node_selector.as_ref())) != *selector;
+        let wrong = own.iter().filter(|pod| !goes || is_stale(pod));
+        for pod in wrong.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
             let _ = pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await;
         }
         let wanted = errand.data["spec"]["workers"].as_u64().unwrap_or(1);

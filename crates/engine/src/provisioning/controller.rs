@@ -209,6 +209,12 @@ impl Engine {
                 grace_period_seconds: None,
                 foreground: false,
             };
+            // Templates that are not its own yet would stay behind.
+            let templates = templates_of(request, &request_key.0);
+            self.hand_over_templates(key, &request_key);
+            if !templates.iter().all(|template| self.is_handed_over(template)) {
+                continue;
+            }
             let object = request_ref(&request_key);
             let then = vec![self.log(
                 Level::Info,
@@ -322,16 +328,19 @@ impl Engine {
             "controller": true,
             "blockOwnerDeletion": true,
         });
-        let names: Vec<_> = request.spec.pod_sets.iter().map(|s| s.pod_template_ref.name.clone()).collect();
-        for name in names.into_iter().filter(|name| !name.is_empty()) {
-            let template =
-                ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(&request_key.0), name.as_str());
+        for template in templates_of(request, &request_key.0) {
             if !self.made.moved.contains(&template) {
                 let body = json!({"metadata": {"ownerReferences": [owner.clone()]}});
                 let write = Write::MergePatch { subresource: None, body };
                 self.write_for(key, &template, Purpose::MoveTemplate, write, Vec::new());
             }
         }
+    }
+
+    /// Whether a template belongs to its request, or cannot be made to: that must not keep what the request holds.
+    fn is_handed_over(&self, template: &ObjectRef) -> bool {
+        let failed = || self.statuses.get(template).is_some_and(|entry| entry.retry.until.is_some());
+        self.made.moved.contains(template) || failed()
     }
 
     /// Something that was made for a Workload was written.
@@ -355,4 +364,11 @@ impl Engine {
             self.made.moved.insert(open.object.clone());
         }
     }
+}
+
+/// The templates that a request names.
+fn templates_of(request: &slim::ProvisioningRequest, namespace: &Name) -> Vec<ObjectRef> {
+    let names = request.spec.pod_sets.iter().map(|set| set.pod_template_ref.name.as_str());
+    let names = names.filter(|name| !name.is_empty());
+    names.map(|name| ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(namespace), name)).collect()
 }

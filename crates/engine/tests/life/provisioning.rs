@@ -407,3 +407,26 @@ fn with_the_controller_off_somebody_else_answers() {
     let check = c.api.json(&ObjectRef::cluster(Kind::AdmissionCheck, "dws-prov")).unwrap();
     assert!(check.get("status").is_none());
 }
+
+/// A process that ends between the request and the hand-over of its templates leaves them as the Workload's; so the next one hands them over
+/// before it deletes the request.
+#[test]
+fn templates_that_were_not_handed_over_go_with_their_request_all_the_same() {
+    for refused in [false, true] {
+        let mut c = cluster(config(), &json!({}));
+        c.slow = Some(Purpose::MoveTemplate);
+        c.settle();
+        let first = request(&c);
+        provider(&mut c, "Failed", "True", "Failed", "no machines");
+        assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
+        // What was held back is never sent.
+        c.slow = None;
+        c.refuse = refused.then(|| (Purpose::MoveTemplate, WriteError::Refused("no".to_owned())));
+        c.restart();
+        c.advance(30);
+        assert!(!c.api.names(Kind::ProvisioningRequest).contains(&first), "what it holds is given back");
+        let templates = c.api.names(Kind::PodTemplate);
+        let of_first = templates.iter().filter(|template| template.name.contains(&*first.name)).count();
+        assert_eq!(of_first, usize::from(refused), "{templates:?}");
+    }
+}

@@ -375,7 +375,7 @@ mod tests {
             |event| event.object = ObjectRef::namespaced(Kind::Workload, "ns", "other"),
             |event| event.uid = "other".into(),
             |event| event.reporter = "other",
-            |event| event.type_ = EventType::Warning,
+            |event| event.type_ = EventType::Normal,
             |event| event.reason = "Other".to_owned(),
             |event| event.action = "Other".to_owned(),
         ];
