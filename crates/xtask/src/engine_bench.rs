@@ -28,6 +28,7 @@ pub struct InstructionBudget {
 
 #[path = "../../engine/tests/big/mod.rs"]
 mod big;
+mod events;
 
 /// Measure the whole engine on a world of so many ClusterQueues, as JSON.
 #[derive(clap::Args)]
@@ -224,15 +225,18 @@ impl Bench {
         if let Some((key, _)) = engine.workloads().last() {
             let accounting =
                 accounting.insert(Accounting::new(Some(Kind::Workload), &key.namespace, &key.name));
-            let step = turn(|| engine.account_page(accounting, PAGE));
+            let mut step = turn(|| engine.account_page(accounting, PAGE));
+            step.largest_page = wide(accounting.largest_page());
             self.steps.insert("page explain".to_owned(), step);
         }
         let mut state = State::default();
-        self.steps.insert("page /debug/state".to_owned(), turn(|| engine.state_page(&mut state, PAGE)));
+        let mut step = turn(|| engine.state_page(&mut state, PAGE));
+        step.largest_page = wide(state.largest_page());
+        self.steps.insert("page /debug/state".to_owned(), step);
         let mut scrape = Scrape::default();
         let mut step = turn(|| engine.scrape(&mut scrape, PAGE));
-        step.largest_page = u64::try_from(scrape.largest_page()).unwrap_or(u64::MAX);
-        step.effects = u64::try_from(scrape.into_values().count()).unwrap_or(u64::MAX);
+        step.largest_page = wide(scrape.largest_page());
+        step.effects = wide(scrape.into_values().count());
         self.steps.insert("page gauges".to_owned(), step);
     }
 }
@@ -254,7 +258,11 @@ fn turn(mut page: impl FnMut() -> bool) -> Step {
 }
 
 fn count(effects: &[Effect]) -> u64 {
-    u64::try_from(effects.len()).unwrap_or(u64::MAX)
+    wide(effects.len())
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures")]
@@ -298,6 +306,9 @@ fn measure(queues: usize) -> Figures {
         bench.step(name, vec![input]);
     }
     bench.pages();
+    for (name, input) in events::of_other_kinds(middle) {
+        bench.step(name, vec![input]);
+    }
     Figures {
         objects: number,
         bytes_per_object: held.bytes_current as f64 / number as f64,
