@@ -280,7 +280,7 @@ impl Dashboard {
     }
 }
 
-/// Whether there is such a Workload is nothing that a caller may learn who may not read it.
+/// Refuses a viewer who may not read Workloads of the namespace, in the same words whether the Workload exists or not.
 fn seen(viewer: &Viewer, namespace: &str) -> Result<(), Refusal> {
     if viewer.sees(namespace) {
         return Ok(());
