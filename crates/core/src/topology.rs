@@ -20,6 +20,7 @@ mod domain_fits;
 mod events;
 mod filter;
 mod hosts;
+mod kept;
 mod largest_fit;
 mod layout;
 mod ledger;

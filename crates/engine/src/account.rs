@@ -8,7 +8,7 @@ use sluice_core::{Detail, LevelFits, Name, PendingPosition, Refusal, Standing, U
 use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
-use crate::world::{WorkloadEntry, after, workload_ref};
+use crate::world::{WorkloadEntry, workload_ref};
 
 /// How far a workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Engine {
         let Some(key) = self.accounted(accounting) else { return true };
         if let Some((queue, _)) = self.scheduler.waits_in(&key) {
             let from = accounting.last.take();
-            for (at, (other, _)) in after(&self.world.workloads, from.as_ref()).enumerate() {
+            for (at, (other, _)) in self.world.workloads.after(from.as_ref()).enumerate() {
                 if at == most.max(1) {
                     return false;
                 }

@@ -24,7 +24,7 @@ impl Engine {
     pub fn audit(&self) -> Result<(), Vec<String>> {
         let mut differences = self.scheduler.audit().err().unwrap_or_default();
         let mut fresh = World::default();
-        for (key, entry) in &self.world.workloads {
+        for (key, entry) in self.world.workloads.iter() {
             fresh.put_workload(key, entry.object.clone());
         }
         for entry in self.world.jobs.values() {
@@ -53,7 +53,7 @@ impl Engine {
         compare("pods with a place", self.world.placed_again() == self.world.placed);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
-        for (key, entry) in &self.world.workloads {
+        for (key, entry) in self.world.workloads.iter() {
             if entry.open.is_some_and(|id| !self.outbox.open().any(|(known, _)| known == id)) {
                 differences.push(format!("workload {key} waits for an answer that cannot come"));
             }

@@ -431,7 +431,7 @@ impl Engine {
         if !self.decides() {
             return;
         }
-        for (key, entry) in &mut self.world.workloads {
+        for (key, entry) in self.world.workloads.iter_mut() {
             entry.inherited = is(&entry.object.status, Type::Admitted);
             entry.message_at = Some(self.now);
             self.dirty.workloads.insert(key.clone());

@@ -13,6 +13,7 @@
 mod account;
 mod answers;
 mod backoff;
+mod boxed_map;
 mod changes;
 pub mod config;
 mod debug;

@@ -92,7 +92,7 @@ impl Engine {
                     }
                     None => StatePosition::Workload(None),
                 },
-                StatePosition::Workload(last) => match after(&self.world.workloads, last.as_ref()).next() {
+                StatePosition::Workload(last) => match self.world.workloads.after(last.as_ref()).next() {
                     Some((key, _)) => {
                         if let Some(standing) = self.scheduler.standing(key, None) {
                             let queue = Name::clone(standing.cluster_queue());

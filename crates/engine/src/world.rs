@@ -12,6 +12,7 @@ use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{slim, v1beta2};
 use sluice_core::{Admission, Name, SharedAssignment, Unadmitted, WorkloadKey};
 
+use crate::boxed_map::BoxedMap;
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
 use crate::hotswap::asks::Asks;
@@ -68,7 +69,7 @@ pub(crate) struct WorkloadEntry {
     /// What is wrong with them, if they cannot be read.
     pub wrong_nodes: Option<String>,
     /// The status in the write that has not been answered.
-    pub assumed: Option<v1beta2::WorkloadStatus>,
+    pub assumed: Option<Box<v1beta2::WorkloadStatus>>,
     /// The write that has not been answered.
     pub open: Option<EffectId>,
     /// What is to be written as soon as that is possible.
@@ -113,7 +114,7 @@ pub(crate) struct Unreported {
 impl WorkloadEntry {
     /// The status that decisions are made on: as seen, or as the open write will make it.
     pub fn status(&self) -> &v1beta2::WorkloadStatus {
-        self.assumed.as_ref().unwrap_or(&self.object.status)
+        self.assumed.as_deref().unwrap_or(&self.object.status)
     }
 
     /// Its UID.
@@ -187,7 +188,7 @@ pub(crate) struct World {
     pub provisioning_requests: BTreeMap<(Name, Name), Box<slim::ProvisioningRequest>>,
     /// Requests by the UID of the controlling Workload.
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
-    pub workloads: BTreeMap<WorkloadKey, WorkloadEntry>,
+    pub workloads: BoxedMap<WorkloadKey, WorkloadEntry>,
     pub jobs: BTreeMap<JobKey, JobEntry>,
     /// Objects above jobs that others manage.
     pub external: ExternalParents,

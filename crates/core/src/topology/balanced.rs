@@ -34,7 +34,7 @@ pub(crate) fn balanced(search: &mut Search<'_>) -> Option<Vec<usize>> {
     let saved = search.counts.clone();
     let placed = attempt(search, &saved);
     if placed.is_none() {
-        *search.counts = saved;
+        search.counts.revert();
     }
     placed
 }

@@ -20,42 +20,80 @@ pub(crate) struct Counts {
     pub(crate) leaders: i64,
 }
 
-/// The counts of all domains, level by level, each level in the order of the layout.
+/// The counts of all domains, level by level, each level in the order of the layout. What a search changes can be reverted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AllCounts(Vec<Vec<Counts>>);
+pub(crate) struct AllCounts {
+    levels: Vec<Vec<Counts>>,
+    /// (level, position, counts before a search changed them).
+    undo: Vec<(usize, usize, Counts)>,
+}
 
 impl AllCounts {
     /// Makes room for a layout, all zero but for the leaves, which the caller fills.
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
-        self.0.resize_with(depth, Vec::new);
-        for (level, counts) in self.0.iter_mut().enumerate() {
+        self.undo.clear();
+        self.levels.resize_with(depth, Vec::new);
+        for (level, counts) in self.levels.iter_mut().enumerate() {
             counts.clear();
             counts.reserve(layout.len(level));
         }
-        &mut self.0[depth - 1]
+        &mut self.levels[depth - 1]
     }
 
     /// The counts of a level.
     pub(crate) fn level(&self, level: usize) -> &[Counts] {
-        &self.0[level]
+        &self.levels[level]
     }
 
-    /// The counts of a level, to change them.
-    pub(crate) fn level_mut(&mut self, level: usize) -> &mut [Counts] {
-        &mut self.0[level]
+    /// The counts of a domain, for a search to change them.
+    pub(crate) fn at_mut(&mut self, level: usize, at: usize) -> &mut Counts {
+        let counts = &mut self.levels[level][at];
+        self.undo.push((level, at, *counts));
+        counts
+    }
+
+    /// Takes back what searches changed.
+    pub(crate) fn revert(&mut self) {
+        while let Some((level, at, counts)) = self.undo.pop() {
+            self.levels[level][at] = counts;
+        }
+    }
+
+    /// What fits into a leaf has changed; [`AllCounts::sum_up_above`] follows.
+    pub(crate) fn set_leaf(&mut self, leaf: usize, mut counts: Counts, ask: &Ask) {
+        let lowest = self.levels.len() - 1;
+        if ask.slice_level == lowest {
+            count_slices(&mut counts, ask.size);
+        }
+        self.levels[lowest][leaf] = counts;
+    }
+
+    /// Sums up anew above some leaves, which come in order.
+    pub(crate) fn sum_up_above(&mut self, layout: &Layout, ask: &Ask, leaves: &mut Vec<usize>) {
+        for level in (0..layout.depth() - 1).rev() {
+            for at in leaves.iter_mut() {
+                *at = layout.ancestor_from(level + 1, *at, level);
+            }
+            leaves.dedup();
+            let (above, below) = self.levels.split_at_mut(level + 1);
+            for &at in &*leaves {
+                above[level][at] =
+                    sum(&below[0][layout.children(level, at)], ask, level, ask.portions[level + 1]);
+            }
+        }
     }
 
     /// Sums up from the leaves to the highest level.
     pub(crate) fn sum_up(&mut self, layout: &Layout, ask: &Ask) {
         let lowest = layout.depth() - 1;
         if ask.slice_level == lowest {
-            for counts in &mut self.0[lowest] {
+            for counts in &mut self.levels[lowest] {
                 count_slices(counts, ask.size);
             }
         }
         for level in (0..lowest).rev() {
-            let (above, below) = self.0.split_at_mut(level + 1);
+            let (above, below) = self.levels.split_at_mut(level + 1);
             let of = |at| sum(&below[0][layout.children(level, at)], ask, level, ask.portions[level + 1]);
             above[level].extend((0..layout.len(level)).map(of));
         }
@@ -68,15 +106,16 @@ impl AllCounts {
         }
         if level + 1 < layout.depth() {
             let children = layout.children(level, at);
-            self.0[level][at] = sum(&self.0[level + 1][children], ask, level, 1);
+            let summed = sum(&self.levels[level + 1][children], ask, level, 1);
+            *self.at_mut(level, at) = summed;
         } else if ask.slice_level == level {
-            count_slices(&mut self.0[level][at], ask.size);
+            count_slices(self.at_mut(level, at), ask.size);
         }
     }
 
     /// Applies a change to a domain and to all below it.
     pub(crate) fn change(&mut self, layout: &Layout, level: usize, at: usize, change: fn(&mut Counts)) {
-        change(&mut self.0[level][at]);
+        change(self.at_mut(level, at));
         for child in layout.children(level, at) {
             self.change(layout, level + 1, child, change);
         }
@@ -84,7 +123,9 @@ impl AllCounts {
 
     /// Copies the counts of some domains, and of all below them, from `saved`.
     pub(crate) fn restore(&mut self, layout: &Layout, saved: &AllCounts, level: usize, range: Range<usize>) {
-        self.0[level][range.clone()].copy_from_slice(&saved.0[level][range.clone()]);
+        for at in range.clone() {
+            *self.at_mut(level, at) = saved.levels[level][at];
+        }
         if level + 1 < layout.depth() && !range.is_empty() {
             let first = layout.children(level, range.start);
             let last = layout.children(level, range.end - 1);

@@ -43,6 +43,7 @@ impl Topologies {
 
     /// Makes the tree of a flavor anew, or takes it away.
     fn plant(&mut self, flavor: FlavorId) {
+        self.generation += 1;
         if let Some(tree) = self.trees.get(&flavor) {
             let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
             for host in hosts {
@@ -64,6 +65,7 @@ impl Topologies {
         let host = self.hosts.get(id);
         let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
         let Some(mut path) = tree.path(node) else { return };
+        self.generation += 1;
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
             // Nodes with the same hostname are one domain, wherever else their labels say that they are.
@@ -84,6 +86,7 @@ impl Topologies {
 
     /// A node leaves some of the trees that it is in.
     fn leave(&mut self, id: HostId, which: impl Fn(&Home) -> bool) {
+        self.generation += 1;
         let host = self.hosts.get_mut(id);
         let (gone, stay): (Vec<Home>, Vec<Home>) =
             std::mem::take(&mut host.homes).into_iter().partition(which);
@@ -124,6 +127,12 @@ impl Topologies {
         } else {
             self.leave(id, |_| true);
             self.hosts.get_mut(id).offered = offered;
+        }
+        let same = |known: &NodeSpec| {
+            (&known.labels, &known.taints, known.usable) == (&node.labels, &node.taints, node.usable)
+        };
+        if !self.hosts.get(id).spec.as_ref().is_some_and(same) {
+            self.generation += 1;
         }
         let taints = self.taints.take(&node.taints);
         let before = self.hosts.set_taints(id, taints);

@@ -45,16 +45,50 @@ enum Verdict {
     Not,
 }
 
-/// Why leaves were left out, counted while they are looked through.
-#[derive(Debug, Default)]
-pub(crate) struct Excluded {
-    affinity: u32,
-    node_selector: u32,
-    domain: u32,
-    /// For each need, the leaves into which not one pod fits for its sake.
-    needs: Vec<u32>,
-    /// For each number of taints that are not tolerated, the leaves that have it.
-    taints: BTreeMap<usize, u32>,
+/// Why a leaf is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// The taints of this number are not tolerated.
+    Taints(usize),
+    /// The node selector.
+    NodeSelector,
+    /// The node affinity.
+    Affinity,
+    /// The leaf may not be used.
+    Domain,
+    /// Not one pod fits, for the sake of this need.
+    Need(usize),
+    /// Nothing at all is free, so that no resource is blamed.
+    Nothing,
+}
+
+impl Why {
+    /// Not one pod fits into a leaf for the sake of a need. Kueue blames no resource if nothing at all is free.
+    pub(crate) fn full(need: usize, row: &[i64]) -> Why {
+        if row.iter().any(|&free| free != 0) { Why::Need(need) } else { Why::Nothing }
+    }
+}
+
+/// For how many leaves each reason holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Excluded(BTreeMap<Why, u32>);
+
+impl Excluded {
+    /// A leaf is left out.
+    pub(crate) fn add(&mut self, why: Why) {
+        *self.0.entry(why).or_default() += 1;
+    }
+
+    /// A leaf is not left out any more.
+    pub(crate) fn remove(&mut self, why: Why) {
+        if let Some(count) = self.0.get_mut(&why) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn of(&self, why: Why) -> u32 {
+        self.0.get(&why).copied().unwrap_or(0)
+    }
 }
 
 /// Looks leaves through one after the other.
@@ -63,7 +97,6 @@ pub(crate) struct Sieve<'a> {
     filter: Filter<'a>,
     verdicts: Vec<Verdict>,
     labels_count: bool,
-    excluded: Excluded,
 }
 
 impl<'a> Sieve<'a> {
@@ -73,13 +106,7 @@ impl<'a> Sieve<'a> {
         let labels_count =
             filter.by_host && !(pod_set.node_selector.is_empty() && pod_set.affinity.is_empty());
         let tainted = if filter.by_host { filter.taints.len() } else { 0 };
-        let needs = vec![0; filter.needs.iter().count()];
-        Sieve {
-            filter,
-            verdicts: vec![Verdict::Unknown; tainted],
-            labels_count,
-            excluded: Excluded { needs, ..Excluded::default() },
-        }
+        Sieve { filter, verdicts: vec![Verdict::Unknown; tainted], labels_count }
     }
 
     /// Whether every leaf may be used, so that none need be asked about.
@@ -90,63 +117,47 @@ impl<'a> Sieve<'a> {
             && self.filter.lost.is_empty()
     }
 
-    /// Whether a leaf may be used; counts why not.
-    pub(crate) fn passes(&mut self, layout: &Layout, leaf: usize) -> bool {
+    /// Why a leaf may not be used, whatever is free.
+    pub(crate) fn keeps_out(&mut self, layout: &Layout, leaf: usize) -> Option<Why> {
         let host = layout.hosts[leaf];
-        self.taints_pass(host)
-            && (!self.labels_count || self.labels_pass(host))
-            && self.domain_passes(layout, leaf, host)
+        let by_labels = |sieve: &Self| if sieve.labels_count { sieve.by_labels(host) } else { None };
+        let by_taints = self.by_taints(host);
+        by_taints.or_else(|| by_labels(self)).or_else(|| self.by_domain(layout, leaf, host))
     }
 
-    fn taints_pass(&mut self, host: HostId) -> bool {
+    fn by_taints(&mut self, host: HostId) -> Option<Why> {
         let at = self.filter.hosts.taints(host);
         if !self.filter.by_host || at == NO_TAINTS {
-            return true;
+            return None;
         }
         if self.verdicts[at] == Verdict::Unknown {
             let bad = self.filter.untolerated(at);
             self.verdicts[at] = if bad.is_some() { Verdict::Not } else { Verdict::Tolerated };
         }
-        let passes = self.verdicts[at] == Verdict::Tolerated;
-        if !passes {
-            *self.excluded.taints.entry(at).or_default() += 1;
-        }
-        passes
+        (self.verdicts[at] == Verdict::Not).then_some(Why::Taints(at))
     }
 
-    fn labels_pass(&mut self, host: HostId) -> bool {
+    fn by_labels(&self, host: HostId) -> Option<Why> {
         let node = self.filter.hosts.get(host).spec.as_ref();
         let labels = node.map_or(&[][..], |node| &node.labels);
         if !selects_node(self.filter.pod_set, labels) {
-            self.excluded.node_selector += 1;
-            return false;
+            return Some(Why::NodeSelector);
         }
         let name = node.map(|node| &*node.name);
-        let passes = affinity_holds(self.filter.pod_set, name, labels);
-        self.excluded.affinity += u32::from(!passes);
-        passes
+        (!affinity_holds(self.filter.pod_set, name, labels)).then_some(Why::Affinity)
     }
 
-    fn domain_passes(&mut self, layout: &Layout, leaf: usize, host: HostId) -> bool {
+    fn by_domain(&self, layout: &Layout, leaf: usize, host: HostId) -> Option<Why> {
         let outside = self.filter.within.as_ref().is_some_and(|within| !within.contains(&leaf));
-        let passes = !outside && !self.filter.is_lost(layout, leaf, host);
-        self.excluded.domain += u32::from(!passes);
-        passes
-    }
-
-    /// Not one pod fits into a leaf for the sake of a need. Kueue blames no resource if nothing at all is free.
-    pub(crate) fn full(&mut self, need: usize, row: &[i64]) {
-        if row.iter().any(|&free| free != 0) {
-            self.excluded.needs[need] += 1;
-        }
+        (outside || self.filter.is_lost(layout, leaf, host)).then_some(Why::Domain)
     }
 
     /// Why leaves were left out, of so many.
-    pub(crate) fn exclusions(&self, leaves: usize) -> Exclusions {
-        let excluded = &self.excluded;
-        let needs = self.filter.needs.iter().zip(&excluded.needs);
+    pub(crate) fn exclusions(&self, excluded: &Excluded, leaves: usize) -> Exclusions {
+        let needs = self.filter.needs.iter().enumerate().map(|(at, need)| (need, excluded.of(Why::Need(at))));
         let mut taints: BTreeMap<String, u32> = BTreeMap::new();
-        for (&at, &count) in &excluded.taints {
+        for (&why, &count) in excluded.0.iter().filter(|(_, count)| **count > 0) {
+            let Why::Taints(at) = why else { continue };
             let bad = self.filter.untolerated(at);
             if let Some(taint) = bad {
                 *taints.entry(text(taint)).or_default() += count;
@@ -154,11 +165,11 @@ impl<'a> Sieve<'a> {
         }
         Exclusions {
             nodes: u32::try_from(leaves).unwrap_or(u32::MAX),
-            affinity: excluded.affinity,
-            node_selector: excluded.node_selector,
-            resources: needs.filter(|(_, n)| **n > 0).map(|(need, n)| (need.name.clone(), *n)).collect(),
+            affinity: excluded.of(Why::Affinity),
+            node_selector: excluded.of(Why::NodeSelector),
+            resources: needs.filter(|(_, n)| *n > 0).map(|(need, n)| (need.name.clone(), n)).collect(),
             taints: taints.into_iter().collect(),
-            domain: excluded.domain,
+            domain: excluded.of(Why::Domain),
         }
     }
 }

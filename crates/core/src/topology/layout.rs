@@ -36,6 +36,8 @@ pub(crate) struct Layout {
     pub(crate) hosts: Vec<HostId>,
     /// For each leaf, the values of all levels.
     pub(crate) paths: Vec<Path>,
+    /// The leaves in the order of their places.
+    by_place: Vec<(PlaceId, usize)>,
 }
 
 impl Layout {
@@ -49,7 +51,15 @@ impl Layout {
             let end = layout.levels[at].parents.len();
             layout.levels[at - 1].children.push(end);
         }
+        layout.by_place = layout.places.iter().copied().zip(0..).collect();
+        layout.by_place.sort_unstable();
         layout
+    }
+
+    /// The leaf at a place.
+    pub(crate) fn leaf(&self, place: PlaceId) -> Option<usize> {
+        let at = self.by_place.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        Some(self.by_place[at].1)
     }
 
     fn push(&mut self, depth: usize, leaf: &LeafRow<'_>) {

@@ -28,7 +28,26 @@ pub(crate) struct Ledger {
     /// (place, column, what was used before).
     journal: Vec<(PlaceId, usize, i128)>,
     trying: usize,
+    changes: Changes,
 }
+
+/// Places whose free amounts have changed, in order. The oldest are forgotten.
+#[derive(Clone, Default)]
+struct Changes {
+    places: Vec<PlaceId>,
+    /// How many were forgotten.
+    forgotten: usize,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What is free is the same, however it came about.
+        f.write_str("Changes")
+    }
+}
+
+/// So many changed places are kept at least.
+const LEAST_CHANGED: usize = 4_096;
 
 /// Values that [`Ledger::assume`] replaced: (position, free, empty).
 #[must_use]
@@ -91,6 +110,28 @@ impl Ledger {
             self.bare[at] += i128::from(amount) * sign;
             self.derive(at);
         }
+        self.note(place);
+    }
+
+    /// A place has changed.
+    fn note(&mut self, place: PlaceId) {
+        let places = self.free.len().checked_div(self.stride).unwrap_or(0);
+        let changes = &mut self.changes;
+        if changes.places.len() >= LEAST_CHANGED.max(places) {
+            changes.forgotten += changes.places.len();
+            changes.places.clear();
+        }
+        changes.places.push(place);
+    }
+
+    /// Where the places that change from now on begin: for [`Ledger::changed_since`].
+    pub(crate) fn position(&self) -> usize {
+        self.changes.forgotten + self.changes.places.len()
+    }
+
+    /// The places whose free amounts have changed since a position, some of them more than once; `None` if that is forgotten.
+    pub(crate) fn changed_since(&self, position: usize) -> Option<&[PlaceId]> {
+        self.changes.places.get(position.checked_sub(self.changes.forgotten)?..)
     }
 
     /// Pods take what they need of their places.
@@ -115,6 +156,7 @@ impl Ledger {
                     self.book(place, column, count * i128::from(amount));
                 }
             }
+            self.note(place);
         }
     }
 
@@ -146,6 +188,7 @@ impl Ledger {
                 let at = place.at() * self.stride + column;
                 self.used[at] = used;
                 self.derive(at);
+                self.note(place);
             }
         }
         self.ended();
@@ -186,6 +229,7 @@ impl Ledger {
                     self.assume_at(place, column, amount.saturating_mul(count), undo);
                 }
             }
+            self.note(place);
         }
     }
 
@@ -209,6 +253,9 @@ impl Ledger {
         for (at, free, empty) in undo.0.into_iter().rev() {
             self.free[at] = free;
             self.empty[at] = empty;
+            if let Some(place) = at.checked_div(self.stride) {
+                self.note(PlaceId::new(place));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::topology::ledger::Ledger;
 const MOST: i64 = 2_147_483_647;
 
 /// One resource that each pod takes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Need {
     /// The resource's name.
     pub(crate) name: Name,
@@ -22,7 +22,7 @@ pub(crate) struct Need {
 }
 
 /// What each pod takes, `pods` included, in the order of the names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Needs(SmallVec<[Need; 4]>);
 
 impl Needs {

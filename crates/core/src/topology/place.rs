@@ -5,8 +5,8 @@ use smallvec::smallvec;
 use crate::Name;
 use crate::config::Config;
 use crate::intern::{FlavorId, Names};
-use crate::topology::counts::AllCounts;
 use crate::topology::hosts::Hosts;
+use crate::topology::kept::KeptCounts;
 use crate::topology::layout::Layout;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::placer::{Part, Placer};
@@ -40,8 +40,9 @@ impl Topologies {
                 hosts: &self.hosts,
                 taints: &self.taints,
                 places: &self.places,
+                generation: self.generation,
             };
-            place_on(ground, (&mut self.ledger, &mut self.counts), request, names, config)
+            place_on(ground, (&mut self.ledger, &mut self.kept), request, names, config)
         });
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.put_layout(layout);
@@ -63,12 +64,14 @@ pub(crate) struct Ground<'a> {
     pub(crate) taints: &'a TaintSets,
     /// All places.
     pub(crate) places: &'a Places,
+    /// Changes with nodes, their labels and taints, and flavors.
+    pub(crate) generation: u64,
 }
 
-/// Where pods go on this ground, by what is free in a ledger, which is the same afterwards; the counts are scratch.
+/// Where pods go on this ground, by what is free in a ledger, which is the same afterwards. The counts that are kept are those of this ledger.
 pub(crate) fn place_on(
     ground: Ground<'_>,
-    (ledger, counts): (&mut Ledger, &mut AllCounts),
+    (ledger, kept): (&mut Ledger, &mut KeptCounts),
     request: &PlacementRequest<'_>,
     names: &Names,
     config: &Config,
@@ -81,7 +84,8 @@ pub(crate) fn place_on(
         taints: ground.taints,
         places: ground.places,
         ledger,
-        counts,
+        generation: ground.generation,
+        kept,
         names,
         gates: &config.gates,
         empty: request.empty,

@@ -10,6 +10,7 @@ use crate::topology::balanced::balanced;
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::filter::{Filter, Sieve};
 use crate::topology::hosts::Hosts;
+use crate::topology::kept::{Counting, KeptCounts, ShapeRef};
 use crate::topology::layout::Layout;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::needs::Needs;
@@ -40,8 +41,10 @@ pub(crate) struct Placer<'a> {
     pub(crate) places: &'a Places,
     /// What is free.
     pub(crate) ledger: &'a mut Ledger,
-    /// Scratch.
-    pub(crate) counts: &'a mut AllCounts,
+    /// Changes with nodes, their labels and taints, and flavors.
+    pub(crate) generation: u64,
+    /// How many pods fit.
+    pub(crate) kept: &'a mut KeptCounts,
     /// The names of resources.
     pub(crate) names: &'a Names,
     /// The gates.
@@ -97,58 +100,32 @@ impl Placer<'_> {
             within: part.within.clone(),
             by_host: self.tree.has_hosts(),
         });
-        self.count_leaves(&needs, leader_needs.as_ref(), &mut sieve);
-        self.counts.sum_up(self.layout, &ask);
-        let mut search = Search { layout: self.layout, levels, ask: &ask, counts: self.counts };
+        let mut counting = Counting {
+            layout: self.layout,
+            ledger: self.ledger,
+            generation: self.generation,
+            sieve: &mut sieve,
+            shape: ShapeRef {
+                flavor: self.tree.flavor(),
+                empty: self.empty,
+                pod_set: part.pod_set.spec,
+                needs: &needs,
+                leader: leader_needs.as_ref(),
+                ask: &ask,
+            },
+        };
+        let shared = part.within.is_none() && self.lost.is_empty();
+        let kept = if shared { self.kept.shared(&mut counting) } else { self.kept.once(&mut counting) };
+        let mut search = Search { layout: self.layout, levels, ask: &ask, counts: &mut kept.counts };
         let evenly = self.gates.tas_balanced_placement && !ask.required && !ask.unconstrained;
         let chosen = if evenly { balanced(&mut search) } else { None };
         let chosen = chosen.map_or_else(|| search.run(), Ok);
-        match chosen {
-            Ok(leaves) => Ok(self.in_leaves(leaves)),
-            Err(fit) => {
-                let excluded = sieve.exclusions(self.layout.places.len());
-                Err(PlacementFailure { topology: self.tree.topology.clone(), fit, excluded })
-            }
-        }
-    }
-
-    /// How many pods fit into each leaf. The counts of one shape of pods could be kept from here to the next placement.
-    fn count_leaves(&mut self, needs: &Needs, leader: Option<&Needs>, sieve: &mut Sieve<'_>) {
-        let (view, stride) = (self.ledger.view(self.empty), self.ledger.stride());
-        let counts = self.counts.reset(self.layout);
-        let passes_all = sieve.passes_all();
-        let mut scratch = vec![0; stride];
-        for (leaf, place) in self.layout.places.iter().enumerate() {
-            if !passes_all && !sieve.passes(self.layout, leaf) {
-                counts.push(Counts::default());
-                continue;
-            }
-            let row = &view[place.at() * stride..][..stride];
-            let pods = needs.count(row).unwrap_or_else(|need| {
-                sieve.full(need, row);
-                0
-            });
-            let mut count = Counts { pods, pods_led: pods, ..Counts::default() };
-            if let Some(leader) = leader
-                && leader.count(row).is_ok()
-            {
-                scratch.copy_from_slice(row);
-                leader.subtract(&mut scratch);
-                count.leaders = 1;
-                count.pods_led = needs.count(&scratch).unwrap_or(0);
-            }
-            counts.push(count);
-        }
-    }
-
-    /// What the chosen leaves got: pods, and leaders.
-    fn in_leaves(&self, mut leaves: Vec<usize>) -> (InLeaves, InLeaves) {
-        leaves.sort_unstable();
-        let counts = self.counts.level(self.layout.depth() - 1);
-        let with = |count: fn(&Counts) -> i64| -> InLeaves {
-            leaves.iter().map(|&leaf| (leaf, count(&counts[leaf]))).filter(|(_, count)| *count > 0).collect()
-        };
-        (with(|counts| counts.pods), with(|counts| counts.leaders))
+        let placed = chosen.map(|leaves| in_leaves(self.layout, &kept.counts, leaves));
+        kept.counts.revert();
+        placed.map_err(|fit| {
+            let excluded = sieve.exclusions(&kept.excluded, self.layout.places.len());
+            PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
+        })
     }
 
     /// Takes pods off what is free, for what is placed after them.
@@ -188,4 +165,14 @@ impl Placer<'_> {
     pub(crate) fn failure(&self, fit: PlacementFit) -> PlacementFailure {
         PlacementFailure { topology: self.tree.topology.clone(), fit, excluded: Exclusions::default() }
     }
+}
+
+/// What the chosen leaves got: pods, and leaders.
+fn in_leaves(layout: &Layout, counts: &AllCounts, mut leaves: Vec<usize>) -> (InLeaves, InLeaves) {
+    leaves.sort_unstable();
+    let counts = counts.level(layout.depth() - 1);
+    let with = |count: fn(&Counts) -> i64| -> InLeaves {
+        leaves.iter().map(|&leaf| (leaf, count(&counts[leaf]))).filter(|(_, count)| *count > 0).collect()
+    };
+    (with(|counts| counts.pods), with(|counts| counts.leaders))
 }

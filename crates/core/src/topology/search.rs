@@ -57,7 +57,7 @@ impl Search<'_> {
 
     /// The counts of a domain, to change them.
     pub(crate) fn at_mut(&mut self, level: usize, at: usize) -> &mut Counts {
-        &mut self.counts.level_mut(level)[at]
+        self.counts.at_mut(level, at)
     }
 
     /// The order without regard to leaders: most slices first (least first for LeastFreeCapacity), then fewest pods, then by values.
@@ -303,7 +303,8 @@ impl Search<'_> {
     }
 
     fn count_slices(&mut self, level: usize, range: Range<usize>, size: i64) {
-        for counts in &mut self.counts.level_mut(level)[range] {
+        for at in range {
+            let counts = self.counts.at_mut(level, at);
             counts.slices = counts.pods / size;
             counts.slices_led = counts.pods_led / size;
         }

@@ -5,6 +5,7 @@ mod events;
 mod filtering;
 mod fixture;
 mod groups;
+mod kept;
 mod largest_fit;
 mod levels;
 mod oracle;

@@ -52,6 +52,11 @@ impl Tree {
         }
     }
 
+    /// The flavor whose tree it is.
+    pub(crate) fn flavor(&self) -> FlavorId {
+        self.flavor
+    }
+
     /// Nodes are the lowest domains.
     pub(crate) fn has_hosts(&self) -> bool {
         self.levels.last().is_some_and(|level| &**level == HOSTNAME)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::Config;
 use crate::intern::{FlavorId, HostId, Names, ResourceId};
-use crate::topology::counts::AllCounts;
+use crate::topology::kept::KeptCounts;
 use crate::topology::layout::Layout;
 use crate::topology::ledger::Ledger;
 use crate::topology::place::{Ground, place_on, unknown};
@@ -17,11 +17,11 @@ use crate::topology::world::Topologies;
 pub(crate) struct Trial<'a> {
     world: &'a Topologies,
     ledger: Ledger,
-    /// Scratch.
-    counts: AllCounts,
+    /// How many pods fit.
+    kept: KeptCounts,
     /// The domains of the flavors that were asked for.
     layouts: BTreeMap<FlavorId, Cow<'a, Layout>>,
-    /// The lowest domains that placements have looked at.
+    /// The domains that placements have looked at, besides those that were counted.
     looked: u64,
 }
 
@@ -30,7 +30,7 @@ impl Topologies {
     pub(crate) fn trial(&self) -> Trial<'_> {
         let mut ledger = self.ledger.clone();
         ledger.grow(self.places.len());
-        Trial { world: self, ledger, counts: AllCounts::default(), layouts: BTreeMap::new(), looked: 0 }
+        Trial { world: self, ledger, kept: KeptCounts::default(), layouts: BTreeMap::new(), looked: 0 }
     }
 }
 
@@ -77,15 +77,22 @@ impl Trial<'_> {
         let world = self.world;
         let Some(tree) = world.trees.get(&flavor) else { return Err(unknown(names.flavor_name(flavor))) };
         let layout = self.layouts.entry(flavor).or_insert_with(|| tree.layout());
-        let leaves = layout.places.len().saturating_mul(request.pod_sets.len());
-        self.looked = self.looked.saturating_add(u64::try_from(leaves).unwrap_or(u64::MAX));
-        let ground =
-            Ground { tree, layout, hosts: &world.hosts, taints: &world.taints, places: &world.places };
-        place_on(ground, (&mut self.ledger, &mut self.counts), request, names, config)
+        // A search reads less of a domain than counting it.
+        let read = (layout.places.len() / 8).saturating_mul(request.pod_sets.len());
+        self.looked = self.looked.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+        let ground = Ground {
+            tree,
+            layout,
+            hosts: &world.hosts,
+            taints: &world.taints,
+            places: &world.places,
+            generation: world.generation,
+        };
+        place_on(ground, (&mut self.ledger, &mut self.kept), request, names, config)
     }
 
-    /// How many lowest domains all placements have looked at.
+    /// How many domains all placements have looked at, about.
     pub(crate) fn looked(&self) -> u64 {
-        self.looked
+        self.looked.saturating_add(self.kept.counted())
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::Name;
 use crate::intern::FlavorId;
 use crate::spec::FlavorSpec;
-use crate::topology::counts::AllCounts;
 use crate::topology::hosts::Hosts;
+use crate::topology::kept::KeptCounts;
 use crate::topology::ledger::Ledger;
 use crate::topology::places::Places;
 use crate::topology::spec::TopologySpec;
@@ -27,8 +27,10 @@ pub(crate) struct Topologies {
     pub(super) ledger: Ledger,
     /// Every flavor counts what is used of a node by itself.
     pub(super) own_hosts: bool,
-    /// Scratch of placements.
-    pub(super) counts: AllCounts,
+    /// Changes with nodes, their labels and taints, and flavors, but not with what is free.
+    pub(super) generation: u64,
+    /// How many pods fit, from one placement to the next.
+    pub(super) kept: KeptCounts,
 }
 
 impl Topologies {

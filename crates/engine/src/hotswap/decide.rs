@@ -213,7 +213,7 @@ impl Engine {
             return;
         }
         let cared_for: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
-        for (key, entry) in &self.world.workloads {
+        for (key, entry) in self.world.workloads.iter() {
             if !holds(entry) || leaves(entry) {
                 continue;
             }
@@ -302,7 +302,7 @@ impl Engine {
     ) {
         let stranded: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
         let mut lists = Vec::new();
-        for (key, entry) in &self.world.workloads {
+        for (key, entry) in self.world.workloads.iter() {
             let passed = stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry);
             // Topology-aware scheduling keeps the list of those whose nodes it replaces.
             if passed || self.replaces_nodes(key) {

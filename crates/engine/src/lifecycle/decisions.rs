@@ -215,7 +215,7 @@ impl Engine {
             }
             Some(Decision::Place(_)) | None => {}
         }
-        if entry.assumed.as_ref().is_some_and(|s| is(s, Type::Evicted)) {
+        if entry.assumed.as_deref().is_some_and(|s| is(s, Type::Evicted)) {
             return;
         }
         let (eviction, more) = self.preemption(preemptor, victim, entry);

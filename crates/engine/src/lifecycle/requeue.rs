@@ -109,6 +109,6 @@ impl Engine {
         let write = Write::MergePatch { subresource: Some("status"), body };
         let id = self.outbox.write(workload_ref(key), purpose, write, Vec::new());
         entry.open = Some(id);
-        entry.assumed = Some(next);
+        entry.assumed = Some(Box::new(next));
     }
 }

@@ -205,7 +205,7 @@ impl Engine {
         let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);
-            entry.assumed = Some(next);
+            entry.assumed = Some(Box::new(next));
         }
     }
 

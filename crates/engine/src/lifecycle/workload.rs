@@ -50,7 +50,7 @@ impl Engine {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let reserving = entry.uncertain
             || matches!(entry.decision, Some(Decision::Reserve { .. }))
-            || (entry.assumed.as_ref().is_some_and(reserved) && !reserved(&entry.object.status));
+            || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status));
         let placing = matches!(entry.decision, Some(Decision::Place(_)))
             || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
         if reserving || placing && can_be_placed(&entry.object) {

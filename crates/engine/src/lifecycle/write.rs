@@ -40,7 +40,7 @@ impl Engine {
             self.outbox.reserves(id, self.now);
         }
         entry.open = Some(id);
-        entry.assumed = Some(next);
+        entry.assumed = Some(Box::new(next));
     }
 
     /// Applies a part of the status under a manager of its own.
@@ -61,7 +61,7 @@ impl Engine {
         let write = Write::Apply { subresource: Some("status"), field_manager, body };
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
         entry.open = Some(id);
-        entry.assumed = Some(next);
+        entry.assumed = Some(Box::new(next));
     }
 
     /// Patches the Workload itself.

@@ -169,7 +169,7 @@ impl Engine {
         most: usize,
         page: &mut Page<'_>,
     ) -> ScrapePosition {
-        for (key, entry) in after(&self.world.workloads, last) {
+        for (key, entry) in self.world.workloads.after(last) {
             self.count_workload(key, entry, counts);
             page.looked_at(1);
             if page.looks >= most {

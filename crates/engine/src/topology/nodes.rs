@@ -231,7 +231,7 @@ impl Engine {
             !of_node.is_empty()
         });
         compare("what other pods take of nodes", taken == known.taken);
-        for (key, entry) in &self.world.workloads {
+        for (key, entry) in self.world.workloads.iter() {
             let settled = entry.open.is_none() && entry.decision.is_none() && !entry.uncertain;
             if settled && self.places_pods() && !self.assigned.is(key, &self.scheduler.nodes(key)) {
                 differences.push(format!("the nodes assigned to {key} differ from what the core knows"));

@@ -63,7 +63,7 @@ fn is_settled(entry: &WorkloadEntry) -> bool {
     is(status, Type::Admitted)
         && !is(status, Type::Evicted)
         && !is(status, Type::Finished)
-        && entry.assumed.as_ref().is_none_or(same)
+        && entry.assumed.as_deref().is_none_or(same)
         && !entry.unchecked
         && !entry.uncertain
         && entry.object.metadata.deletion_timestamp.is_none()

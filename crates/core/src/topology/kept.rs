@@ -1,0 +1,262 @@
+//! How many pods of a shape fit into each domain, kept from one placement to the next: only what has changed since is counted anew.
+
+use smallvec::SmallVec;
+
+use crate::Name;
+use crate::intern::FlavorId;
+use crate::spec::Toleration;
+use crate::topology::ask::Ask;
+use crate::topology::counts::{AllCounts, Counts};
+use crate::topology::filter::{Excluded, Sieve, Why};
+use crate::topology::layout::Layout;
+use crate::topology::ledger::Ledger;
+use crate::topology::needs::Needs;
+use crate::workload::{AffinityTerm, PodSetSpec};
+
+/// Of so many shapes the counts are kept: those that were asked for last.
+const MOST: usize = 8;
+
+/// What the counts depend on, besides the nodes and what is free.
+#[derive(Debug)]
+pub(crate) struct ShapeRef<'a> {
+    /// The flavor whose tree it is.
+    pub(crate) flavor: FlavorId,
+    /// As if no workload used anything.
+    pub(crate) empty: bool,
+    /// Selectors, affinity and tolerations.
+    pub(crate) pod_set: &'a PodSetSpec,
+    /// What each pod takes.
+    pub(crate) needs: &'a Needs,
+    /// What the leader takes, if there is one.
+    pub(crate) leader: Option<&'a Needs>,
+    /// Slices.
+    pub(crate) ask: &'a Ask,
+}
+
+/// The same, owned.
+#[derive(Debug)]
+struct Shape {
+    flavor: FlavorId,
+    empty: bool,
+    node_selector: Vec<(Name, Name)>,
+    affinity: Vec<AffinityTerm>,
+    tolerations: Vec<Toleration>,
+    needs: Needs,
+    leader: Option<Needs>,
+    slice_level: usize,
+    size: i64,
+    portions: SmallVec<[i64; 4]>,
+}
+
+impl Shape {
+    fn of(shape: &ShapeRef<'_>) -> Shape {
+        Shape {
+            flavor: shape.flavor,
+            empty: shape.empty,
+            node_selector: shape.pod_set.node_selector.clone(),
+            affinity: shape.pod_set.affinity.clone(),
+            tolerations: shape.pod_set.tolerations.clone(),
+            needs: shape.needs.clone(),
+            leader: shape.leader.cloned(),
+            slice_level: shape.ask.slice_level,
+            size: shape.ask.size,
+            portions: shape.ask.portions.clone(),
+        }
+    }
+
+    fn is(&self, shape: &ShapeRef<'_>) -> bool {
+        self.flavor == shape.flavor
+            && self.empty == shape.empty
+            && self.needs == *shape.needs
+            && self.leader.as_ref() == shape.leader
+            && (self.slice_level, self.size) == (shape.ask.slice_level, shape.ask.size)
+            && self.portions == shape.ask.portions
+            && self.node_selector == shape.pod_set.node_selector
+            && self.affinity == shape.pod_set.affinity
+            && self.tolerations == shape.pod_set.tolerations
+    }
+}
+
+/// The counts of one shape.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Of all domains.
+    pub(crate) counts: AllCounts,
+    /// Why leaves are left out, by number.
+    pub(crate) excluded: Excluded,
+    /// For each leaf, why it is left out.
+    why: Vec<Option<Why>>,
+    shape: Option<Shape>,
+    /// The generation of nodes and flavors that they are of.
+    generation: u64,
+    /// Up to which change of what is free they are of: see [`Ledger::position`].
+    position: usize,
+    /// When they were asked for last.
+    used: u64,
+}
+
+/// The counts of several shapes, those of one ledger. A clone has none.
+#[derive(Default)]
+pub(crate) struct KeptCounts {
+    kept: Vec<Kept>,
+    /// For what is asked for once.
+    once: Kept,
+    /// How often counts were asked for.
+    asked: u64,
+    /// How many leaves were counted.
+    counted: u64,
+}
+
+impl std::fmt::Debug for KeptCounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptCounts")
+    }
+}
+
+impl Clone for KeptCounts {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// What is counted.
+#[derive(Debug)]
+pub(crate) struct Counting<'a, 'b> {
+    /// The domains.
+    pub(crate) layout: &'a Layout,
+    /// What is free.
+    pub(crate) ledger: &'a Ledger,
+    /// Changes with everything but what is free: nodes, their labels and taints, flavors.
+    pub(crate) generation: u64,
+    /// Which leaves may be used.
+    pub(crate) sieve: &'a mut Sieve<'b>,
+    /// What pods ask for.
+    pub(crate) shape: ShapeRef<'a>,
+}
+
+impl KeptCounts {
+    /// How many leaves were counted so far.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// The counts of a shape that comes again, those that were kept if there are any.
+    pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
+        self.asked += 1;
+        let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
+        let at = self.kept.iter().position(is).unwrap_or_else(|| self.room());
+        let kept = &mut self.kept[at];
+        let known = kept.shape.is_some() && kept.generation == counting.generation;
+        let changed = if known { kept.changed(counting) } else { None };
+        let counted = if let Some(leaves) = changed {
+            kept.recount(counting, leaves)
+        } else {
+            kept.shape = Some(Shape::of(&counting.shape));
+            kept.count(counting)
+        };
+        self.counted += counted;
+        kept.used = self.asked;
+        kept
+    }
+
+    /// The counts of a shape that hardly comes again.
+    pub(crate) fn once(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
+        self.counted += self.once.count(counting);
+        &mut self.once
+    }
+
+    /// Where the counts of one more shape go.
+    fn room(&mut self) -> usize {
+        if self.kept.len() < MOST {
+            self.kept.push(Kept::default());
+            return self.kept.len() - 1;
+        }
+        let oldest = (0..self.kept.len()).min_by_key(|&at| self.kept[at].used).unwrap_or(0);
+        self.kept[oldest].shape = None;
+        oldest
+    }
+}
+
+impl Kept {
+    /// The leaves of which what is free has changed, in order; `None` if they are too many, or not known.
+    fn changed(&self, counting: &Counting<'_, '_>) -> Option<Vec<usize>> {
+        let places = counting.ledger.changed_since(self.position)?;
+        if places.len() > counting.layout.places.len() {
+            return None;
+        }
+        let mut leaves: Vec<usize> = places.iter().filter_map(|&place| counting.layout.leaf(place)).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        Some(leaves)
+    }
+
+    /// Counts some leaves anew. Returns how many.
+    fn recount(&mut self, counting: &mut Counting<'_, '_>, mut leaves: Vec<usize>) -> u64 {
+        let counted = leaves.len();
+        let mut scratch = vec![0; counting.ledger.stride()];
+        for &leaf in &leaves {
+            let before = self.why[leaf];
+            if !matches!(before, None | Some(Why::Need(_) | Why::Nothing)) {
+                continue;
+            }
+            let (counts, why) = counting.leaf(leaf, &mut scratch);
+            before.into_iter().for_each(|why| self.excluded.remove(why));
+            why.into_iter().for_each(|why| self.excluded.add(why));
+            self.why[leaf] = why;
+            self.counts.set_leaf(leaf, counts, counting.shape.ask);
+        }
+        self.counts.sum_up_above(counting.layout, counting.shape.ask, &mut leaves);
+        self.position = counting.ledger.position();
+        wide(counted)
+    }
+
+    /// Counts all leaves. Returns how many.
+    fn count(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
+        let (layout, passes_all) = (counting.layout, counting.sieve.passes_all());
+        let leaves = layout.places.len();
+        let mut scratch = vec![0; counting.ledger.stride()];
+        (self.excluded, self.generation) = (Excluded::default(), counting.generation);
+        self.position = counting.ledger.position();
+        self.why.clear();
+        self.why.reserve(leaves);
+        let all = self.counts.reset(layout);
+        for leaf in 0..leaves {
+            let kept_out = if passes_all { None } else { counting.sieve.keeps_out(layout, leaf) };
+            let (counts, why) = match kept_out {
+                Some(why) => (Counts::default(), Some(why)),
+                None => counting.leaf(leaf, &mut scratch),
+            };
+            why.into_iter().for_each(|why| self.excluded.add(why));
+            self.why.push(why);
+            all.push(counts);
+        }
+        self.counts.sum_up(layout, counting.shape.ask);
+        wide(leaves)
+    }
+}
+
+impl Counting<'_, '_> {
+    /// How many pods fit into a leaf that may be used, or why not one.
+    fn leaf(&self, leaf: usize, scratch: &mut [i64]) -> (Counts, Option<Why>) {
+        let (stride, needs) = (self.ledger.stride(), self.shape.needs);
+        let row = &self.ledger.view(self.shape.empty)[self.layout.places[leaf].at() * stride..][..stride];
+        let (pods, why) = match needs.count(row) {
+            Ok(pods) => (pods, None),
+            Err(need) => (0, Some(Why::full(need, row))),
+        };
+        let mut counts = Counts { pods, pods_led: pods, ..Counts::default() };
+        if let Some(leader) = self.shape.leader
+            && leader.count(row).is_ok()
+        {
+            scratch.copy_from_slice(row);
+            leader.subtract(scratch);
+            counts.leaders = 1;
+            counts.pods_led = needs.count(scratch).unwrap_or(0);
+        }
+        (counts, why)
+    }
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
