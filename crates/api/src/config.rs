@@ -18,6 +18,7 @@ mod reader;
 mod scheduler;
 mod sections;
 mod selector;
+mod tracing;
 mod types;
 mod validate;
 mod warning;
@@ -39,6 +40,7 @@ pub use hotswap::Hotswap;
 pub use journal::Journal;
 pub use scheduler::Scheduler;
 pub use selector::matches as selector_matches;
+pub use tracing::Tracing;
 pub use types::*;
 pub use warning::Warning;
 

@@ -26,6 +26,10 @@ pub enum Stage {
 pub struct Account {
     /// The Workload.
     pub workload: ObjectRef,
+    /// Its UID.
+    pub uid: Name,
+    /// The number of the attempt to admit it, from 1, if traces are made.
+    pub attempt: Option<u32>,
     /// The LocalQueue that it names.
     pub local_queue: String,
     /// How far it has come.
@@ -159,6 +163,8 @@ impl Engine {
         let made = entry.object.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |t| t.0);
         Some(Account {
             workload: workload_ref(key),
+            uid: entry.uid(),
+            attempt: self.attempt_of(&workload_ref(key), &entry.uid()),
             local_queue: entry.object.spec.queue_name.clone(),
             stage: stage(entry),
             condition: waits_for(entry),

@@ -43,7 +43,11 @@ impl Engine {
             && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
         {
             // Decisions about its Workload waited for this answer.
-            self.dirty.workloads.extend(self.world.owned(&job.view.job.uid));
+            let uid = std::sync::Arc::clone(&job.view.job.uid);
+            self.dirty.workloads.extend(self.world.owned(&uid));
+            if result.is_ok() {
+                self.attempt_job_started(&uid);
+            }
         }
         match result {
             Ok(object) => self.succeeded(id, open, object),

@@ -84,6 +84,8 @@ pub struct EngineConfig {
     pub gather: Gather,
     /// Whether lines for a journal are made.
     pub journal: bool,
+    /// Whether steps of attempts are handed out for traces.
+    pub tracing: bool,
     /// While so many reservations of quota are being written, there is no cycle: what comes first may change until they can be sent.
     pub most_reservations: usize,
     /// What a workload waits for is written anew at most this often, in seconds, while others use what it needs.
@@ -172,6 +174,7 @@ impl Default for EngineConfig {
             status_delay: StatusDelay::NONE,
             gather: Gather::NONE,
             journal: false,
+            tracing: false,
             most_reservations: usize::MAX,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
@@ -204,6 +207,14 @@ impl From<&file::Configuration> for EngineConfig {
             hotswap,
             scheduler: file::Scheduler { gather_for },
             journal: file::Journal { directory: journal, max_file_size: _, max_total_size: _ },
+            tracing:
+                file::Tracing {
+                    endpoint: tracing,
+                    ca_file: _,
+                    headers_file: _,
+                    sample_ratio: _,
+                    max_queue_size: _,
+                },
             metrics,
             // The manager's alone.
             namespace: _,
@@ -287,6 +298,7 @@ impl From<&file::Configuration> for EngineConfig {
             statuses_per_second: STATUSES_PER_SECOND,
             status_delay: StatusDelay::ADAPTIVE,
             journal: !journal.is_empty(),
+            tracing: !tracing.is_empty(),
             gather: Gather::of(SignedDuration::from_nanos(gather_for.as_nanos())),
             most_reservations: MOST_RESERVATIONS,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,

@@ -33,6 +33,8 @@ pub enum Effect {
     Log(LogLine),
     /// One line for the journal; only if the configuration has one. Also from a replica that does not lead.
     Journal(Box<sluice_api::journal::Line>),
+    /// One step of an attempt to admit a Workload; only if the configuration has traces. Also from a replica that does not lead.
+    Attempt(Box<crate::attempt::AttemptStep>),
 }
 
 /// A request to the API server.
@@ -260,6 +262,8 @@ pub struct Event {
     pub note: String,
     /// The reporting controller (docs/reference/03-conditions-events.md 3.6).
     pub reporter: &'static str,
+    /// Of a Workload, if traces are made: the number of the attempt to admit it. Filled in when the effect is handed out.
+    pub attempt: Option<u32>,
 }
 
 /// A change of a counter or histogram (docs/reference/05-metrics.md); `replica_role` is the manager's to add.

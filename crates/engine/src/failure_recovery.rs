@@ -147,6 +147,7 @@ impl Engine {
                 action: "ForcefulTermination".to_owned(),
                 note: pod.message(),
                 reporter: REPORTER,
+                attempt: None,
             });
             (Purpose::FailPod, write, if pod.reported { Vec::new() } else { vec![reported] })
         } else if pod.grace > 0 {

@@ -12,6 +12,7 @@
 
 mod account;
 mod answers;
+pub mod attempt;
 mod backoff;
 mod boxed_map;
 mod changes;

@@ -217,6 +217,7 @@ impl Engine {
         }
         self.measure_change(&key, &workload);
         self.journal_seen(&key, &workload);
+        self.attempt_seen(&key, &workload);
         self.forget_nodes_of_another_admission(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
@@ -396,6 +397,7 @@ impl Engine {
 
     fn drop_workload(&mut self, key: &WorkloadKey) {
         self.journal_deleted(key);
+        self.attempt_deleted(key);
         let Some(entry) = self.world.take_workload(key) else { return };
         if let Some(parent) = self.external_owner(&entry.object) {
             self.mark_below(&parent);

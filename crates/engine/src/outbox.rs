@@ -165,7 +165,16 @@ pub(crate) fn event(
 ) -> Effect {
     let About { object, uid, reporter } = about;
     let reason = reason.into();
-    Effect::Event(Event { object, uid, type_, action: reason.clone(), reason, note: note.into(), reporter })
+    Effect::Event(Event {
+        object,
+        uid,
+        type_,
+        action: reason.clone(),
+        reason,
+        note: note.into(),
+        reporter,
+        attempt: None,
+    })
 }
 
 /// Makes an observation.

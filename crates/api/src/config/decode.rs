@@ -58,6 +58,7 @@ pub(super) fn configuration(
         hotswap: super::hotswap::hotswap(file.object("hotswap")),
         scheduler: super::scheduler::scheduler(file.object("scheduler")),
         journal: super::journal::journal(file.object("journal")),
+        tracing: super::tracing::tracing(file.object("tracing")),
         dashboard: super::dashboard::dashboard(file.object("dashboard")),
         visibility_server: visibility(file, version, warnings),
         namespace,

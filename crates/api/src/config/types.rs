@@ -73,6 +73,9 @@ pub struct Configuration {
     /// Where decisions are written down (not in Kueue); left out of the effective configuration while it is as by default.
     #[serde(skip_serializing_if = "super::Journal::is_default")]
     pub journal: super::Journal,
+    /// Traces of admissions (not in Kueue); left out of the effective configuration while they are off.
+    #[serde(skip_serializing_if = "super::Tracing::is_default")]
+    pub tracing: super::Tracing,
     /// The pages that show the queues (not in Kueue); left out of the effective configuration while they are off.
     #[serde(skip_serializing_if = "super::Dashboard::is_default")]
     pub dashboard: super::Dashboard,

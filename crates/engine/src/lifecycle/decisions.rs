@@ -53,9 +53,10 @@ impl Engine {
         let result = if report.progress { "success" } else { "inadmissible" };
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
+        let (cycle, heads) = (report.cycle, report.entries.len());
         for entry in report.entries {
             self.working_on = Some(workload_ref(&entry.key));
-            self.decided(entry);
+            self.decided(entry, cycle, heads);
         }
         for (key, why) in report.bypassed {
             self.working_on = Some(workload_ref(&key));
@@ -72,11 +73,12 @@ impl Engine {
         })
     }
 
-    fn decided(&mut self, entry: EntryReport) {
+    fn decided(&mut self, entry: EntryReport, cycle: u64, heads: usize) {
         match entry.outcome {
             Outcome::Admitted { admission, required_checks, considered } => {
-                let decision =
-                    Decision::Reserve { admission, required_checks, considered: considered.to_string() };
+                let considered = considered.to_string();
+                self.attempt_decided(&entry.key, cycle, heads, &considered);
+                let decision = Decision::Reserve { admission, required_checks, considered };
                 self.decide(&entry.key, decision);
             }
             Outcome::Preempting { victims, why } => {

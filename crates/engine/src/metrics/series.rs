@@ -74,6 +74,10 @@ impl Engine {
     pub(crate) fn hand_out(&mut self) -> Vec<Effect> {
         let mut effects = self.outbox.take();
         effects.retain_mut(|effect| match effect {
+            Effect::Event(event) => {
+                event.attempt = self.attempt_of(&event.object, &event.uid);
+                true
+            }
             Effect::Observe(seen) => {
                 let exists = self.is_about_something(seen);
                 let given = std::mem::take(&mut seen.custom);

@@ -44,7 +44,11 @@ impl Engine {
                 && let Some(entry) = self.world.jobs.get(&key)
             {
                 // Decisions about its Workload waited for this answer.
-                self.dirty.workloads.extend(self.world.owned(&entry.view.job.uid));
+                let uid = std::sync::Arc::clone(&entry.view.job.uid);
+                self.dirty.workloads.extend(self.world.owned(&uid));
+                if result.is_ok() {
+                    self.attempt_job_started(&uid);
+                }
             }
         }
         match result {

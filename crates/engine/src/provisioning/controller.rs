@@ -281,6 +281,7 @@ impl Engine {
             action: "Created".to_owned(),
             note: format!("Created ProvisioningRequest: {:?}", attempt.name),
             reporter: REPORTER,
+            attempt: None,
         });
         let logged = self.log(
             Level::Info,

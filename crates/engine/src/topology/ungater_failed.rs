@@ -79,5 +79,6 @@ fn terminated((namespace, name): &PodKey, pod: &JobPod) -> Effect {
         action: "PodTerminated".to_owned(),
         note: MESSAGE.to_owned(),
         reporter: TOPOLOGY_MANAGER,
+        attempt: None,
     })
 }

@@ -7,6 +7,7 @@ mod model;
 
 mod activity;
 mod answered;
+mod attempts;
 mod budget;
 mod checks;
 mod children;

@@ -75,6 +75,8 @@ pub struct Cluster {
     pub series_gone: Vec<ObjectRef>,
     /// Lines of the journal in the order made.
     pub journal: Vec<Line>,
+    /// The steps of attempts.
+    pub attempts: Vec<sluice_engine::attempt::AttemptStep>,
     /// Whether pods vanish as soon as nothing else happens.
     pub pods_vanish: bool,
     /// Fail the next writes of these purposes so.
@@ -140,6 +142,7 @@ impl Cluster {
             observed: Vec::new(),
             series_gone: Vec::new(),
             journal: Vec::new(),
+            attempts: Vec::new(),
             pods_vanish: true,
             fail: VecDeque::new(),
             refuse: None,
@@ -315,6 +318,7 @@ impl Cluster {
             }
             Effect::Log(_) => {}
             Effect::Journal(line) => self.journal.push(*line),
+            Effect::Attempt(step) => self.attempts.push(*step),
         }
         true
     }

@@ -20,6 +20,7 @@ pub(super) fn said(effect: &Effect) -> String {
         Effect::Observe(seen) => format!("metric {}{:?} {}", seen.metric, seen.labels, seen.value),
         Effect::SeriesGone(object) => format!("series of {object} gone"),
         Effect::Journal(line) => format!("journal {line:?}"),
+        Effect::Attempt(step) => format!("attempt {step:?}"),
         Effect::Log(line) => format!("log {:?} {} {:?}", line.level, line.message, line.fields),
     }
 }
