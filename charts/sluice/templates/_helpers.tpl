@@ -54,6 +54,18 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $journal "maxTotalSize" (.Values.journal.maxTotalSize | toString) -}}
 {{- $_ := set $config "journal" $journal -}}
 {{- end -}}
+{{- with .Values.tracing.endpoint -}}
+{{- $tracing := $config.tracing | default dict -}}
+{{- $_ := set $tracing "endpoint" . -}}
+{{- $_ := set $tracing "sampleRatio" ($.Values.tracing.sampleRatio | float64) -}}
+{{- if $.Values.tracing.caSecret.name -}}
+{{- $_ := set $tracing "caFile" (printf "%s/ca/%s" (include "sluice.tracingFolder" $) $.Values.tracing.caSecret.key) -}}
+{{- end -}}
+{{- if $.Values.tracing.headersSecret.name -}}
+{{- $_ := set $tracing "headersFile" (printf "%s/headers/%s" (include "sluice.tracingFolder" $) $.Values.tracing.headersSecret.key) -}}
+{{- end -}}
+{{- $_ := set $config "tracing" $tracing -}}
+{{- end -}}
 {{- $certs := $config.internalCertManagement | default dict -}}
 {{- if not (hasKey $certs "enable") -}}
 {{- $_ := set $certs "enable" true -}}
@@ -92,6 +104,25 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{/* Where the journal's volume is mounted. */}}
 {{- define "sluice.journalFolder" -}}
 /var/lib/sluice/journal
+{{- end }}
+
+{{/* Where the Secrets of traces are mounted. */}}
+{{- define "sluice.tracingFolder" -}}
+/var/run/sluice/tracing
+{{- end }}
+
+{{/* The Secrets that traces take, as JSON: the folder below sluice.tracingFolder, and the Secret. */}}
+{{- define "sluice.tracingSecrets" -}}
+{{- $secrets := dict -}}
+{{- with .Values.tracing -}}
+{{- if and .endpoint .caSecret.name -}}
+{{- $_ := set $secrets "ca" .caSecret.name -}}
+{{- end -}}
+{{- if and .endpoint .headersSecret.name -}}
+{{- $_ := set $secrets "headers" .headersSecret.name -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $secrets -}}
 {{- end }}
 
 {{/* The port of a bind address like ":8443"; empty for "0". */}}

@@ -18,7 +18,7 @@ use sluice_api::config::Configuration;
 use sluice_client::error_chain::Chain;
 use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
-use sluice_sim::explain::{MOST_LISTED, Patience, Question, Subject};
+use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
 use sluice_sim::{Kind, Manifests, Options, queue_of};
@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::engine_thread::{Handle, PAGE};
+use crate::traces::{Sampling, TraceId};
 
 /// Waiting for the explanation of another, and for the engine.
 const TURN: Duration = Duration::from_secs(10);
@@ -133,6 +134,7 @@ impl Explainer {
             if account.is_none() && subject.job.is_none() {
                 return Err(not_found(&namespace, &name));
             }
+            let trace = account.as_ref().and_then(|account| self.trace(account));
             let named = || subject.job.as_ref().map(|job| queue_of(job).to_owned()).unwrap_or_default();
             let local_queue = account.as_ref().map_or_else(named, |account| account.local_queue.clone());
             let live = self.read(&namespace, &local_queue).await?;
@@ -145,6 +147,7 @@ impl Explainer {
                 namespace,
                 name,
                 asked,
+                trace,
             };
             // The thread keeps its turn until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
@@ -167,6 +170,11 @@ impl Explainer {
                 }
             }
         })
+    }
+
+    /// The id of the trace of its attempt, if it is made.
+    fn trace(&self, account: &Account) -> Option<TraceId> {
+        Sampling::new(self.configuration.tracing.sample_ratio).trace(&account.uid, account.attempt?)
     }
 
     /// What is asked about, as the API server has it.
@@ -230,6 +238,7 @@ struct Work {
     namespace: String,
     name: String,
     asked: Asked,
+    trace: Option<TraceId>,
 }
 
 impl Work {
@@ -257,9 +266,11 @@ impl Work {
             patience: Patience::until(&over),
         };
         let answer = match &self.asked.change {
-            None => question
-                .answer()
-                .map(|explained| written(self.asked.output, || explained.text(), || explained.json())),
+            None => question.answer().map(|explained| {
+                let trace = self.trace.map(|id| id.to_string());
+                let explained = Explained { trace, ..explained };
+                written(self.asked.output, || explained.text(), || explained.json())
+            }),
             Some(change) => question
                 .what_if(change)
                 .map(|found| written(self.asked.output, || found.text(), || found.json())),

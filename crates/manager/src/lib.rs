@@ -42,6 +42,7 @@ pub mod shutdown;
 mod signals;
 pub mod supervise;
 pub mod takeover;
+pub mod traces;
 pub mod visibility;
 pub mod watch;
 pub mod watches;

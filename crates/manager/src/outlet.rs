@@ -14,6 +14,7 @@ use crate::engine_thread::Outlet;
 use crate::events::{EventSink, of_manager};
 use crate::journal::Journal;
 use crate::metrics::registry::{Registry, Sample};
+use crate::traces::Traces;
 use crate::watch::sync::SyncTracker;
 use crate::writer::Writer;
 
@@ -35,6 +36,8 @@ pub struct Effects {
     pub moved: Arc<Notify>,
     /// Where decisions are written down.
     pub journal: Option<Journal>,
+    /// Where attempts to admit become traces.
+    pub traces: Option<Traces>,
 }
 
 impl Outlet for Effects {
@@ -58,6 +61,11 @@ impl Outlet for Effects {
                 Effect::Journal(line) => {
                     if let Some(journal) = &self.journal {
                         journal.put(*line);
+                    }
+                }
+                Effect::Attempt(step) => {
+                    if let Some(traces) = &self.traces {
+                        traces.put(step, took, leading);
                     }
                 }
             }

@@ -49,6 +49,7 @@ use crate::serve::descriptors::{self, Shares};
 use crate::shutdown::{Stop, Stopper, pair};
 use crate::supervise::Supervisor;
 use crate::takeover::{self, Takeover};
+use crate::traces::{Sampling, Traces};
 use crate::watch::document;
 use crate::watch::makers;
 use crate::watch::pods::Pods;
@@ -118,6 +119,8 @@ struct Running {
     engine_thread: std::thread::JoinHandle<()>,
     writer: Writer,
     events: JoinHandle<()>,
+    /// What sends traces, if there are any.
+    traces: Option<JoinHandle<()>>,
     election: JoinHandle<()>,
     losses: mpsc::UnboundedReceiver<Loss>,
     release: Stopper,
@@ -150,8 +153,13 @@ impl Parts {
         let (fatal, fatals) = mpsc::unbounded_channel();
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
         let traffic = Traffic::default();
-        let (sink, events) =
-            events::start(supervisor, self.client.clone(), &lease::identity(), traffic.clone());
+        let (traces, exporting) = self.traces(supervisor, Arc::clone(&registry))?;
+        let (sink, events) = events::start(
+            supervisor,
+            self.client.clone(),
+            (&lease::identity(), self.sampling()),
+            traffic.clone(),
+        );
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
 
         let answers_to = Arc::new(OnceLock::<Handle<Engine>>::new());
@@ -182,7 +190,8 @@ impl Parts {
             epoch,
             fatal,
             moved: Arc::clone(&moved),
-            journal: self.journal(supervisor)?,
+            journal: self.journal(supervisor, Arc::clone(&registry))?,
+            traces,
         };
         let config = self.engine_config();
         let recorder = self.recorder(supervisor, &config)?;
@@ -249,6 +258,7 @@ impl Parts {
             engine_thread,
             writer,
             events,
+            traces: exporting,
             election,
             losses,
             release,

@@ -5,6 +5,7 @@
 mod dashboard;
 mod declared;
 mod journal;
+mod tracing;
 
 use std::collections::BTreeMap;
 use std::process::Command;

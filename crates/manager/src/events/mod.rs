@@ -4,6 +4,7 @@
 pub mod dedup;
 pub mod queue;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use k8s_openapi::api::events::v1::Event as WireEvent;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
 use serde_json::json;
+use sluice_api::labels;
 use sluice_client::error_chain::Chain;
 use sluice_engine::effect::{Event, EventType};
 use sluice_engine::input::ObjectRef;
@@ -23,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::supervise::Supervisor;
+use crate::traces::Sampling;
 use crate::writer::traffic::Traffic;
 use dedup::{Dedup, EventAction, Update};
 use queue::Queue;
@@ -42,7 +45,7 @@ const NOTE_BYTES: usize = 1024;
 const WORD_BYTES: usize = 128;
 
 /// Events of one key are one series; their notes may differ.
-type Key = (ObjectRef, Arc<str>, &'static str, String, String);
+type Key = (ObjectRef, Arc<str>, &'static str, String, String, Option<u32>);
 
 /// Takes events from anywhere.
 #[derive(Clone, Debug)]
@@ -90,12 +93,13 @@ impl EventSink {
 pub fn start(
     supervisor: &Supervisor,
     client: Client,
-    instance: &str,
+    (instance, sampling): (&str, Option<Sampling>),
     traffic: Traffic,
 ) -> (EventSink, tokio::task::JoinHandle<()>) {
     let waiting = Arc::new(Queue::new(WAITING));
     let sink = EventSink::new(&waiting);
-    let all = send_all(supervisor.clone(), client, instance.to_owned(), waiting, traffic);
+    let reporter = Reporter { instance: cut(instance, 128), sampling };
+    let all = send_all(supervisor.clone(), client, reporter, waiting, traffic);
     let task = supervisor.spawn_finite("events", all);
     (sink, task)
 }
@@ -103,7 +107,7 @@ pub fn start(
 async fn send_all(
     supervisor: Supervisor,
     client: Client,
-    instance: String,
+    reporter: Reporter,
     waiting: Arc<Queue>,
     traffic: Traffic,
 ) {
@@ -132,7 +136,7 @@ async fn send_all(
             let key = key(&event);
             match dedup.offer(&key, &event.note, now, || event_name(&event.object.name)) {
                 EventAction::Create(name) => {
-                    calls.push((create(&event, name, &instance, Timestamp::now()), key));
+                    calls.push((create(&event, name, &reporter, Timestamp::now()), key));
                 }
                 EventAction::Update(pending) => {
                     calls.push((update(&event.object, &pending, Timestamp::now()), key));
@@ -176,6 +180,7 @@ fn key(event: &Event) -> Key {
         event.reporter,
         format!("{}/{}", event.type_.as_str(), event.reason),
         event.action.clone(),
+        event.attempt,
     )
 }
 
@@ -199,7 +204,23 @@ fn core_uri(object: &ObjectRef) -> String {
     format!("/api/v1/namespaces/{}/events", event_namespace(object))
 }
 
-fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
+/// Who reports.
+struct Reporter {
+    /// Its name, no longer than an event takes.
+    instance: String,
+    /// Which attempts to admit a Workload have a trace, if there are traces.
+    sampling: Option<Sampling>,
+}
+
+impl Reporter {
+    /// The id of the trace that an event belongs to.
+    fn annotations(&self, event: &Event) -> Option<BTreeMap<String, String>> {
+        let id = self.sampling?.trace(&event.uid, event.attempt?)?;
+        Some(BTreeMap::from([(labels::TRACE_ID.to_owned(), id.to_string())]))
+    }
+}
+
+fn create(event: &Event, name: String, reporter: &Reporter, now: Timestamp) -> Call {
     let object = &event.object;
     let (group, version) = (object.kind.group(), object.kind.version());
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -207,6 +228,7 @@ fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(event_namespace(object).to_owned()),
+            annotations: reporter.annotations(event),
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(now)),
@@ -215,7 +237,7 @@ fn create(event: &Event, name: String, instance: &str, now: Timestamp) -> Call {
         action: Some(event.action.clone()),
         note: Some(event.note.clone()),
         reporting_controller: Some(event.reporter.to_owned()),
-        reporting_instance: Some(cut(instance, 128)),
+        reporting_instance: Some(reporter.instance.clone()),
         regarding: Some(ObjectReference {
             api_version: Some(api_version),
             kind: Some(object.kind.as_str().to_owned()),
@@ -265,6 +287,7 @@ pub fn of_manager(object: ObjectRef, uid: Arc<str>, reason: &str, note: String) 
         action: reason.to_owned(),
         note,
         reporter: "kueue-workload-controller",
+        attempt: None,
     }
 }
 
@@ -279,10 +302,28 @@ mod tests {
         of_manager(object, "u1".into(), "QuotaReserved", note.to_owned())
     }
 
+    fn reporter(sampling: Option<Sampling>) -> Reporter {
+        Reporter { instance: "sluice-0".to_owned(), sampling }
+    }
+
+    #[test]
+    fn an_event_of_an_attempt_says_its_trace() {
+        let mut event = event(ObjectRef::namespaced(Kind::Workload, "ns", "job-a"), "reserved");
+        let annotations = |event: &Event, sampling| reporter(sampling).annotations(event);
+        assert_eq!(annotations(&event, Some(Sampling::new(1.0))), None);
+        event.attempt = Some(2);
+        let id = crate::traces::TraceId::of("u1", 2).to_string();
+        let expected = BTreeMap::from([("sluice.dev/trace-id".to_owned(), id)]);
+        assert_eq!(annotations(&event, Some(Sampling::new(1.0))), Some(expected));
+        // What is not sampled has none that could be looked up.
+        assert_eq!(annotations(&event, Some(Sampling::new(0.0))), None);
+        assert_eq!(annotations(&event, None), None);
+    }
+
     #[test]
     fn an_event_names_its_object_in_full() {
         let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "job-a"), "reserved");
-        let call = create(&event, "job-a.1".to_owned(), "sluice-0", Timestamp::UNIX_EPOCH);
+        let call = create(&event, "job-a.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
         assert_eq!(call.uri, "/apis/events.k8s.io/v1/namespaces/ns/events");
         insta::assert_json_snapshot!(serde_json::from_slice::<serde_json::Value>(&call.body).unwrap(), @r#"
         {
@@ -371,13 +412,14 @@ mod tests {
         let one = || event(object(), "Preempted workload a");
         let first = key(&one());
         assert_eq!(key(&event(object(), "Preempted workload b")), first);
-        let differs: [fn(&mut Event); 6] = [
+        let differs: [fn(&mut Event); 7] = [
             |event| event.object = ObjectRef::namespaced(Kind::Workload, "ns", "other"),
             |event| event.uid = "other".into(),
             |event| event.reporter = "other",
             |event| event.type_ = EventType::Normal,
             |event| event.reason = "Other".to_owned(),
             |event| event.action = "Other".to_owned(),
+            |event| event.attempt = Some(2),
         ];
         for (at, change) in differs.into_iter().enumerate() {
             let mut other = one();

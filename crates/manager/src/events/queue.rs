@@ -132,6 +132,7 @@ mod tests {
             action: reason.to_owned(),
             note: String::new(),
             reporter: sluice_engine::REPORTER_ADMISSION,
+            attempt: None,
         }
     }
 

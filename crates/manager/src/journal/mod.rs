@@ -5,6 +5,7 @@
 //! the leader changes; a reader takes equal lines for one.
 
 mod files;
+mod lines;
 mod page;
 mod writer;
 

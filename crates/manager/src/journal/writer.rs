@@ -1,8 +1,8 @@
 //! Writes lines, in files that are begun anew when they are large.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -15,6 +15,9 @@ use sluice_api::journal::{Line, LostLine};
 use tracing::{error, info};
 
 use super::files;
+use super::lines::{Lines, Losses, Worth};
+use crate::metrics::JOURNAL_LINES_LOST;
+use crate::metrics::registry::{Registry, Sample};
 use crate::supervise::Supervisor;
 
 /// Lines in the buffer: some megabytes.
@@ -26,11 +29,37 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// The folder is looked at after this many bytes: others may write to it, too.
 const LOOK: u64 = 4 << 20;
 
+/// Counts lines that are lost.
+#[derive(Clone)]
+struct Lost {
+    /// Those that no line has told of yet.
+    untold: Arc<AtomicU64>,
+    registry: Arc<Registry>,
+}
+
+impl Lost {
+    fn new(registry: Arc<Registry>) -> Self {
+        Self { untold: Arc::default(), registry }
+    }
+
+    fn add(&self, losses: Losses) {
+        self.untold.fetch_add(losses.lines + losses.untold, Ordering::Relaxed);
+        if losses.lines > 0 {
+            let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
+            self.registry.record(&Sample { metric: JOURNAL_LINES_LOST, labels: Vec::new(), value });
+        }
+    }
+
+    /// Takes those that a line is to tell of.
+    fn take(&self) -> u64 {
+        self.untold.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// Takes lines.
-#[derive(Debug)]
 pub struct Journal {
     lines: Option<SyncSender<Line>>,
-    lost: Arc<AtomicU64>,
+    lost: Lost,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,26 +68,33 @@ impl Journal {
     ///
     /// # Errors
     /// When the folder or the file cannot be made.
-    pub fn start(supervisor: &Supervisor, section: &config::Journal, process: &str) -> io::Result<Self> {
-        Self::with(supervisor, section, process, BUFFER)
+    pub fn start(
+        supervisor: &Supervisor,
+        section: &config::Journal,
+        process: &str,
+        registry: Arc<Registry>,
+    ) -> io::Result<Self> {
+        let disk = Disk { make: files::create, pause: PAUSE };
+        Self::with(supervisor, section, process, (BUFFER, disk), Lost::new(registry))
     }
 
     fn with(
         supervisor: &Supervisor,
         section: &config::Journal,
         process: &str,
-        buffer: usize,
+        (buffer, disk): (usize, Disk),
+        lost: Lost,
     ) -> io::Result<Self> {
         let folder = PathBuf::from(&section.directory);
         std::fs::create_dir_all(&folder)?;
         files::mark(&folder, process)?;
         let bounds = Bounds { file: section.file_bytes(), total: section.total_bytes() };
-        let mut target = Target { folder, process: process.to_owned(), bounds, open: None, since_look: 0 };
+        let process = process.to_owned();
+        let mut target = Target { folder, process, bounds, disk, open: None, since_look: 0 };
         // What cannot work is said at the start, not by missing lines.
         target.begin()?;
         let (lines, received) = sync_channel(buffer);
-        let lost = Arc::<AtomicU64>::default();
-        let counted = Arc::clone(&lost);
+        let counted = lost.clone();
         let thread = supervisor.thread_finite("journal", move || target.run(&received, &counted))?;
         Ok(Self { lines: Some(lines), lost, thread: Some(thread) })
     }
@@ -67,7 +103,7 @@ impl Journal {
     pub fn put(&self, line: Line) {
         let Some(lines) = &self.lines else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = lines.try_send(line) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost.add(Losses::of(Worth::Line));
         }
     }
 }
@@ -90,24 +126,35 @@ struct Bounds {
     total: u64,
 }
 
+/// Makes the next file of a process in a folder, and gives its name.
+type Make = fn(&Path, &str) -> io::Result<(String, File)>;
+
+/// Where files are made, and what is done when that fails.
+#[derive(Clone, Copy)]
+struct Disk {
+    make: Make,
+    /// After a failure nothing is tried for so long.
+    pause: Duration,
+}
+
 /// The file that is written to.
 struct Open {
     name: String,
-    file: BufWriter<File>,
-    written: u64,
+    lines: Lines,
 }
 
 struct Target {
     folder: PathBuf,
     process: String,
     bounds: Bounds,
+    disk: Disk,
     open: Option<Open>,
     since_look: u64,
 }
 
 impl Target {
     /// Writes until nothing comes any more.
-    fn run(&mut self, lines: &Receiver<Line>, lost: &AtomicU64) {
+    fn run(&mut self, lines: &Receiver<Line>, lost: &Lost) {
         let mut failed: Option<Instant> = None;
         let mut flushed = Instant::now();
         loop {
@@ -116,12 +163,12 @@ impl Target {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if failed.is_some_and(|at| at.elapsed() < PAUSE) {
-                lost.fetch_add(u64::from(line.is_some()), Ordering::Relaxed);
+            if failed.is_some_and(|at| at.elapsed() < self.disk.pause) {
+                lost.add(line.map_or_else(Losses::default, |_| Losses::of(Worth::Line)));
                 continue;
             }
-            let due = line.is_none() || flushed.elapsed() >= FLUSH;
-            let lines_now = u64::from(line.is_some());
+            // After a failure it is seen at once whether the disk takes lines again.
+            let due = line.is_none() || failed.is_some() || flushed.elapsed() >= FLUSH;
             let done = self.take(line, lost).and_then(|()| if due { self.flush() } else { Ok(()) });
             if due {
                 flushed = Instant::now();
@@ -133,46 +180,58 @@ impl Target {
                     }
                 }
                 Err(error) => {
-                    lost.fetch_add(lines_now, Ordering::Relaxed);
-                    self.open = None;
+                    self.give_up(lost);
                     if failed.replace(Instant::now()).is_none() {
-                        error!(folder = %self.folder.display(), %error, "the journal cannot be written");
+                        error!(folder = %self.folder.display(), %error, "the journal cannot be written: lines are lost");
                     }
                 }
             }
         }
-        let missing = lost.swap(0, Ordering::Relaxed);
-        let end = self.say_lost(missing).and_then(|()| self.flush());
+        let end = self.say_lost(lost).and_then(|()| self.flush());
         if let Err(error) = end {
+            self.give_up(lost);
             error!(%error, "the end of the journal cannot be written");
         }
     }
 
-    fn take(&mut self, line: Option<Line>, lost: &AtomicU64) -> io::Result<()> {
-        let missing = lost.swap(0, Ordering::Relaxed);
-        self.say_lost(missing).inspect_err(|_| {
-            lost.fetch_add(missing, Ordering::Relaxed);
-        })?;
-        line.map_or(Ok(()), |line| self.write(&line))
+    /// Leaves the file that cannot be written to. What is not in it is lost.
+    fn give_up(&mut self, lost: &Lost) {
+        if let Some(open) = self.open.take() {
+            lost.add(open.lines.give_up());
+        }
     }
 
-    fn say_lost(&mut self, lost: u64) -> io::Result<()> {
-        if lost == 0 {
+    fn take(&mut self, line: Option<Line>, lost: &Lost) -> io::Result<()> {
+        let told = self.say_lost(lost);
+        let Some(line) = line else { return told };
+        if told.is_err() {
+            lost.add(Losses::of(Worth::Line));
+            return told;
+        }
+        self.write(&line, Worth::Line, lost)
+    }
+
+    /// Says how many lines are missing here.
+    fn say_lost(&mut self, lost: &Lost) -> io::Result<()> {
+        let lines = lost.take();
+        if lines == 0 {
             return Ok(());
         }
-        self.write(&Line::Lost(LostLine { at: Timestamp::now(), lost }))
+        let line = Line::Lost(LostLine { at: Timestamp::now(), lost: lines });
+        self.write(&line, Worth::Lost(lines), lost)
     }
 
-    fn write(&mut self, line: &Line) -> io::Result<()> {
+    /// Writes a line; one for which no file can be begun is counted as lost, another waits in its file.
+    fn write(&mut self, line: &Line, worth: Worth, lost: &Lost) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if self.open.as_ref().is_none_or(|open| open.written.saturating_add(bytes) > self.bounds.file) {
-            self.begin()?;
+        let is_full = |open: &Open| open.lines.bytes().saturating_add(bytes) > self.bounds.file;
+        if self.open.as_ref().is_none_or(is_full) {
+            self.begin().inspect_err(|_| lost.add(Losses::of(worth)))?;
         }
         let Some(open) = &mut self.open else { return Ok(()) };
-        open.file.write_all(&text)?;
-        open.written += bytes;
+        open.lines.push(&text, worth)?;
         self.since_look += bytes;
         if self.since_look >= LOOK.min(self.bounds.file) {
             self.look()?;
@@ -183,8 +242,8 @@ impl Target {
     /// Closes the file, and begins the next.
     fn begin(&mut self) -> io::Result<()> {
         self.flush()?;
-        let (name, file) = files::create(&self.folder, &self.process)?;
-        self.open = Some(Open { name, file: BufWriter::new(file), written: 0 });
+        let (name, file) = (self.disk.make)(&self.folder, &self.process)?;
+        self.open = Some(Open { name, lines: Lines::new(file) });
         self.look()
     }
 
@@ -197,8 +256,8 @@ impl Target {
 
     fn flush(&mut self) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        open.file.flush()?;
-        if files::is_gone(open.file.get_ref()) {
+        open.lines.flush()?;
+        if files::is_gone(open.lines.file()) {
             // Another process has deleted it: what comes goes into a new one.
             self.open = None;
         }
@@ -211,8 +270,21 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::metrics;
+    use crate::metrics::registry::Role;
     use crate::supervise::tests::supervisor;
     use sluice_api::journal::QuotaLine;
+
+    fn registry() -> Arc<Registry> {
+        Arc::new(Registry::new(metrics::definitions(&[]), Role::Leader).unwrap())
+    }
+
+    const DISK: Disk = Disk { make: files::create, pause: PAUSE };
+
+    /// A journal with room for so many lines before it.
+    fn with(supervisor: &Supervisor, section: &config::Journal, buffer: usize) -> Journal {
+        Journal::with(supervisor, section, "pod", (buffer, DISK), Lost::new(registry())).unwrap()
+    }
 
     fn section(folder: &Path, file: &str, total: &str) -> config::Journal {
         let directory = folder.display().to_string();
@@ -238,7 +310,8 @@ mod tests {
     async fn every_line_is_in_a_file_when_the_journal_ends() {
         let folder = tempfile::tempdir().unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
-        let journal = Journal::start(&supervisor, &section(folder.path(), "1Mi", "8Mi"), "pod").unwrap();
+        let journal = Journal::start(&supervisor, &section(folder.path(), "1Mi", "8Mi"), "pod", registry());
+        let journal = journal.unwrap();
         (0..100).for_each(|number| journal.put(line(number)));
         drop(journal);
         assert_eq!(read(folder.path()), (0..100).map(line).collect::<Vec<_>>());
@@ -249,7 +322,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
         let section = section(folder.path(), "1Mi", "2Mi");
-        let journal = Journal::with(&supervisor, &section, "pod", 1 << 20).unwrap();
+        let journal = with(&supervisor, &section, 1 << 20);
         (0..8000).for_each(|number| journal.put(line(number)));
         drop(journal);
         let files = files::list(folder.path()).unwrap();
@@ -262,14 +335,65 @@ mod tests {
     async fn what_does_not_fit_into_the_buffer_is_counted_and_said() {
         let folder = tempfile::tempdir().unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
-        let journal = Journal::with(&supervisor, &section(folder.path(), "64Mi", "1Gi"), "pod", 1).unwrap();
+        let journal = with(&supervisor, &section(folder.path(), "64Mi", "1Gi"), 1);
         (0..5000).for_each(|number| journal.put(line(number)));
         drop(journal);
         let lines = read(folder.path());
-        let lost: u64 =
-            lines.iter().map(|line| if let Line::Lost(lost) = line { lost.lost } else { 0 }).sum();
-        let written = lines.iter().filter(|line| !matches!(line, Line::Lost(_))).count();
-        assert_eq!(lost + u64::try_from(written).unwrap(), 5000);
+        let (written, lost) = counts(&lines);
+        assert_eq!(lost + written, 5000);
+    }
+
+    /// Lines, and how many the others say are missing.
+    fn counts(lines: &[Line]) -> (u64, u64) {
+        let lost = |line: &Line| if let Line::Lost(lost) = line { Some(lost.lost) } else { None };
+        let said: Vec<u64> = lines.iter().filter_map(lost).collect();
+        (u64::try_from(lines.len() - said.len()).unwrap(), said.iter().sum())
+    }
+
+    /// Every second file is on a disk that is full.
+    fn sometimes_full(folder: &Path, process: &str) -> io::Result<(String, File)> {
+        let (name, file) = files::create(folder, process)?;
+        let is_full = name.contains("1.") || name.contains("3.");
+        Ok((name, if is_full { File::options().write(true).open("/dev/full")? } else { file }))
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_costs_lines_that_are_counted_and_said_once_it_takes_some_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (supervisor, mut fatal, _stopper) = supervisor();
+        let disk = Disk { make: sometimes_full, pause: Duration::ZERO };
+        let registry = registry();
+        let section = section(folder.path(), "1Mi", "64Mi");
+        let lost = Lost::new(Arc::clone(&registry));
+        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk), lost).unwrap();
+        (0..5000).for_each(|number| journal.put(line(number)));
+        drop(journal);
+        let lines = read(folder.path());
+        let (written, lost) = counts(&lines);
+        assert_eq!(written + lost, 5000);
+        assert!(lost > 0 && written > 4000, "{lost} of {written}");
+        assert!(
+            registry.text().contains(&format!("sluice_journal_lines_lost_total {lost}\n")),
+            "{}",
+            registry.text()
+        );
+        assert!(fatal.try_recv().is_err(), "the manager goes on");
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_stays_full_is_tried_seldom_and_everything_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (supervisor, mut fatal, _stopper) = supervisor();
+        let full = |_: &Path, _: &str| Ok(("f".to_owned(), File::options().write(true).open("/dev/full")?));
+        let registry = registry();
+        let section = section(folder.path(), "1Mi", "64Mi");
+        let disk = Disk { make: full, pause: PAUSE };
+        let lost = Lost::new(Arc::clone(&registry));
+        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk), lost).unwrap();
+        (0..5000).for_each(|number| journal.put(line(number)));
+        drop(journal);
+        assert!(registry.text().contains("sluice_journal_lines_lost_total 5000\n"), "{}", registry.text());
+        assert!(fatal.try_recv().is_err(), "the manager goes on");
     }
 
     #[tokio::test]
@@ -278,6 +402,7 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "x").unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
-        assert!(Journal::start(&supervisor, &section(&file.join("in"), "1Mi", "8Mi"), "pod").is_err());
+        let section = section(&file.join("in"), "1Mi", "8Mi");
+        assert!(Journal::start(&supervisor, &section, "pod", registry()).is_err());
     }
 }

@@ -21,6 +21,10 @@ pub const WRITES_IN_FLIGHT: &str = "sluice_writes_in_flight";
 pub const WRITES_WAITING: &str = "sluice_writes_waiting";
 /// How long writes took, by lane and kind, and what came of them.
 pub const WRITE_SECONDS: &str = "sluice_write_duration_seconds";
+/// Lines of the journal that were lost.
+pub const JOURNAL_LINES_LOST: &str = "sluice_journal_lines_lost_total";
+/// Traces of admissions, by what became of them.
+pub const TRACES: &str = "sluice_traces_total";
 /// Whether this replica leads, by lease (controller-runtime's name).
 pub const MASTER: &str = "leader_election_master_status";
 /// What this build is.
@@ -74,6 +78,18 @@ fn own_definitions() -> Vec<Definition> {
             "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
             Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
             &["lane", "kind", "result"],
+        ),
+        define(
+            JOURNAL_LINES_LOST,
+            "Lines that the journal lacks: they came faster than they could be written, or the disk was full.",
+            Shape::Counter,
+            &[],
+        ),
+        define(
+            TRACES,
+            "Traces of admissions, by result: sent, lost (too many waited, or the collector could not be reached), rejected (by the collector).",
+            Shape::Counter,
+            &["result"],
         ),
         define(MASTER, "1 if this replica leads, by the name of the lease, else 0.", Shape::Gauge, &["name"]),
         define(

@@ -1,8 +1,8 @@
 //! Settings of the election and of TLS, from their sections of the configuration.
 
 use super::{
-    Client, Context as _, Election, JoinHandle, Journal, Loss, Parts, Standing, Stop, Supervisor, TlsOptions,
-    Until, lease, mpsc, warn, watch,
+    Arc, Client, Context as _, Election, JoinHandle, Journal, Loss, Parts, Registry, Sampling, Standing,
+    Stop, Supervisor, TlsOptions, Traces, Until, lease, mpsc, warn, watch,
 };
 
 impl Parts {
@@ -37,7 +37,11 @@ impl Parts {
     }
 
     /// Begins the journal, if the configuration has one.
-    pub(super) fn journal(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Journal>> {
+    pub(super) fn journal(
+        &self,
+        supervisor: &Supervisor,
+        registry: Arc<Registry>,
+    ) -> anyhow::Result<Option<Journal>> {
         let section = &self.configuration.journal;
         if section.directory.is_empty() {
             return Ok(None);
@@ -45,8 +49,29 @@ impl Parts {
         // Of its own in a folder that others write to, too.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
         let process: String = lease::identity().chars().map(plain).collect();
-        let journal = Journal::start(supervisor, section, &process);
+        let journal = Journal::start(supervisor, section, &process, registry);
         journal.map(Some).with_context(|| format!("journal.directory: {}", section.directory))
+    }
+
+    /// Which attempts have a trace, if there are traces.
+    pub(super) fn sampling(&self) -> Option<Sampling> {
+        let section = &self.configuration.tracing;
+        (!section.endpoint.is_empty()).then(|| Sampling::new(section.sample_ratio))
+    }
+
+    /// Starts what makes traces and what sends them, if the configuration says where to.
+    pub(super) fn traces(
+        &self,
+        supervisor: &Supervisor,
+        registry: Arc<Registry>,
+    ) -> anyhow::Result<(Option<Traces>, Option<JoinHandle<()>>)> {
+        let section = &self.configuration.tracing;
+        if section.endpoint.is_empty() {
+            return Ok((None, None));
+        }
+        let (traces, exporting) =
+            Traces::start(supervisor, section, &lease::identity(), registry, self.stop.clone())?;
+        Ok((Some(traces), Some(exporting)))
     }
 
     pub(super) fn tls(&self) -> TlsOptions {

@@ -20,6 +20,9 @@ pub struct Explained {
     pub workload: String,
     /// How far it has come.
     pub state: State,
+    /// The id of the trace of its attempt to be admitted, if the manager makes one: 32 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Its priority.
     pub priority: i32,
     /// Its ClusterQueue.

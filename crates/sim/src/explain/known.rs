@@ -32,6 +32,7 @@ impl Explained {
             job: format!("{}/{}", job.namespace, job.name),
             workload: workload.to_owned(),
             state,
+            trace: None,
             priority: 0,
             cluster_queue: None,
             position: None,

@@ -22,6 +22,9 @@ impl Explained {
         if let (Some(reason), Some(message)) = (&self.reason, &self.message) {
             lines.add(format!("why: {reason}: {message}"));
         }
+        if let Some(trace) = &self.trace {
+            lines.add(format!("trace: {trace}"));
+        }
         for finding in &self.findings {
             lines.add(format!("* {}", finding.text));
             for detail in &finding.details {

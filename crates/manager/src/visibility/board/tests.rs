@@ -237,3 +237,40 @@ fn what_is_told_costs_as_much_as_what_changed_in_a_world_of_a_thousand_queues() 
     let shared = orders(&mut follower).iter().zip(&before).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
     assert_eq!(shared, 999, "only one queue is put in order anew");
 }
+
+/// Bytes that the board keeps of so many waiting Workloads, with the order of their queue.
+fn bytes_of(workloads: u32) -> i64 {
+    let mut follower = Follower::new();
+    follower.see(cluster_queue("cq"));
+    follower.see(local_queue("a", "lq", "cq", 1));
+    for number in 0..workloads {
+        follower.see(workload("a", &format!("job-train-{number:06}-1a2b3"), "lq", 0, number));
+    }
+    let mut batches = Vec::new();
+    while follower.engine.has_moves() {
+        let moves = follower.engine.take_moves(250);
+        assert!(moves.workloads.len() <= 250);
+        batches.push(moves);
+    }
+    let cost = allocation_counter::measure(|| {
+        // Copies, so that all that is kept was made here.
+        batches.iter().for_each(|moves| follower.board.apply(moves.clone()));
+        follower.board.order("cq", follower.now).unwrap();
+    });
+    cost.bytes_current
+}
+
+#[test]
+fn a_waiting_workload_takes_less_than_a_kilobyte_of_the_copy() {
+    let workloads = 2_000;
+    let bytes = bytes_of(workloads);
+    println!("{} bytes for each of {workloads}", bytes / i64::from(workloads));
+    assert!(bytes < i64::from(workloads) * 1024, "{bytes}");
+}
+
+/// A measurement: `cargo test --release -p sluice-manager -- --ignored --nocapture copy_of_a_hundred_thousand`.
+#[test]
+#[ignore = "takes a while without optimisation"]
+fn the_copy_of_a_hundred_thousand_workloads_is_measured() {
+    println!("{} MiB", bytes_of(100_000) >> 20);
+}

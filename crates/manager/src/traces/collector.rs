@@ -1,0 +1,388 @@
+//! One request to the collector: OTLP over HTTP/1.1, with or without TLS, each with a connection of its own. Everything that comes back is
+//! bounded, in bytes and in time, and no redirect is followed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use prost::Message as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use sluice_api::config;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Where spans go on a collector whose URL has no path.
+const PATH: &str = "/v1/traces";
+/// One request, from the connection to the last byte of the answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest answer that is read, in bytes: it says next to nothing.
+const MOST_ANSWER: usize = 64 << 10;
+/// The headers of an answer.
+const MOST_HEADERS: usize = 64;
+/// The largest file of headers or certificates, in bytes.
+const MOST_FILE: u64 = 1 << 20;
+/// The longest wait that a collector may ask for.
+const MOST_WAIT: Duration = Duration::from_secs(30);
+
+/// Why the settings of a collector are no good.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The URL.
+    #[error("tracing.endpoint: {0:?} cannot be read")]
+    Endpoint(String),
+    /// A name that no certificate can have.
+    #[error("tracing.endpoint: the host {host:?} is no name for TLS")]
+    Host {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        source: InvalidDnsNameError,
+    },
+    /// A file cannot be read.
+    #[error("{field}: reading {}", path.display())]
+    File {
+        /// The field of the configuration.
+        field: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The certificates.
+    #[error("tracing.caFile: {} has no certificate that can be used", .0.display())]
+    Certificates(PathBuf),
+    /// A line of the headers.
+    #[error(
+        "tracing.headersFile: line {0} is no header of the form `name: value`, or not one that can be set"
+    )]
+    Header(usize),
+    /// TLS.
+    #[error("setting up TLS to the collector")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Why spans were not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The settings changed, and are no good any more.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// No connection.
+    #[error("connecting to {0}")]
+    Connect(String, #[source] io::Error),
+    /// The conversation failed.
+    #[error("talking to {0}")]
+    Http(String, #[source] hyper::Error),
+    /// The answer was too large, or broke off.
+    #[error("reading the answer of {0}")]
+    Answer(String, #[source] axum::Error),
+    /// Nothing within the time.
+    #[error("no answer of {0} within {1:?}")]
+    Timeout(String, Duration),
+    /// An error status.
+    #[error("{place} answers {code}")]
+    Status {
+        /// The collector.
+        place: String,
+        /// The HTTP status.
+        code: StatusCode,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl SendError {
+    /// Whether the same spans may be taken later, as OTLP says it.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => matches!(code.as_u16(), 429 | 502 | 503 | 504),
+            _ => true,
+        }
+    }
+
+    /// How long the collector asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// What the collector did not take of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejected {
+    /// How many spans.
+    pub spans: u64,
+    /// Why, as it says.
+    pub why: String,
+}
+
+/// A file that may be changed while the process runs, and what was made of it.
+#[derive(Debug)]
+struct Followed<T> {
+    field: &'static str,
+    path: PathBuf,
+    text: Vec<u8>,
+    made: T,
+}
+
+impl<T> Followed<T> {
+    /// Reads it.
+    fn open(
+        field: &'static str,
+        path: &str,
+        make: impl FnOnce(&Path, &[u8]) -> Result<T, SettingsError>,
+    ) -> Result<Self, SettingsError> {
+        let path = PathBuf::from(path);
+        let text = read(&path).map_err(|source| SettingsError::File { field, path: path.clone(), source })?;
+        let made = make(&path, &text)?;
+        Ok(Self { field, path, text, made })
+    }
+
+    /// Reads it again.
+    fn refresh(
+        &mut self,
+        make: impl FnOnce(&Path, &[u8]) -> Result<T, SettingsError>,
+    ) -> Result<(), SettingsError> {
+        let path = || self.path.clone();
+        let text = read(&self.path);
+        let text = text.map_err(|source| SettingsError::File { field: self.field, path: path(), source })?;
+        if text != self.text {
+            self.made = make(&self.path, &text)?;
+            self.text = text;
+        }
+        Ok(())
+    }
+}
+
+/// A small regular file.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > MOST_FILE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a file of at most 1 MiB"));
+    }
+    std::fs::read(path)
+}
+
+/// The TLS of a connection.
+#[derive(Debug)]
+enum Trust {
+    /// None.
+    Plain,
+    /// The certificates of the system.
+    System(Arc<ClientConfig>, ServerName<'static>),
+    /// Those of a file.
+    File(Followed<Arc<ClientConfig>>, ServerName<'static>),
+}
+
+/// A collector.
+#[derive(Debug)]
+pub struct Collector {
+    /// Scheme, host and port, for people.
+    place: String,
+    host: String,
+    port: u16,
+    authority: HeaderValue,
+    path: String,
+    trust: Trust,
+    headers: Option<Followed<HeaderMap>>,
+    /// How long one request may take.
+    timeout: Duration,
+}
+
+impl Collector {
+    /// As the configuration has it.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is no good: that is to be said at the start, not by missing traces.
+    pub fn new(section: &config::Tracing) -> Result<Self, SettingsError> {
+        let wrong = || SettingsError::Endpoint(section.endpoint.clone());
+        let uri: Uri = section.endpoint.parse().map_err(|_| wrong())?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(wrong());
+        };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let trust = if scheme == "https" {
+            let name = ServerName::try_from(host.clone());
+            let name = name.map_err(|source| SettingsError::Host { host: host.clone(), source })?;
+            if section.ca_file.is_empty() {
+                Trust::System(tls(system())?, name)
+            } else {
+                Trust::File(Followed::open("tracing.caFile", &section.ca_file, certificates)?, name)
+            }
+        } else {
+            Trust::Plain
+        };
+        let headers = Some(section.headers_file.as_str()).filter(|path| !path.is_empty());
+        let headers =
+            headers.map(|path| Followed::open("tracing.headersFile", path, header_lines)).transpose()?;
+        let port = authority.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+        let path = if matches!(uri.path(), "" | "/") { PATH } else { uri.path() }.to_owned();
+        let place = format!("{scheme}://{authority}");
+        let authority = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?;
+        Ok(Self { place, host, port, authority, path, trust, headers, timeout: TIMEOUT })
+    }
+
+    /// Scheme, host and port.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Sends spans once, and gives what was not taken of them.
+    ///
+    /// # Errors
+    /// When they were not taken, as far as it is known.
+    pub async fn send(&mut self, spans: &ExportTraceServiceRequest) -> Result<Rejected, SendError> {
+        self.refresh()?;
+        let body = spans.encode_to_vec();
+        match tokio::time::timeout(self.timeout, self.talk(body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(SendError::Timeout(self.place.clone(), self.timeout)),
+        }
+    }
+
+    /// Takes in files that changed.
+    fn refresh(&mut self) -> Result<(), SettingsError> {
+        if let Trust::File(file, _) = &mut self.trust {
+            file.refresh(certificates)?;
+        }
+        self.headers.as_mut().map_or(Ok(()), |headers| headers.refresh(header_lines))
+    }
+
+    async fn talk(&self, body: Vec<u8>) -> Result<Rejected, SendError> {
+        let failed = |why| SendError::Connect(self.place.clone(), why);
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
+        let (config, name) = match &self.trust {
+            Trust::Plain => return self.ask(stream, body).await,
+            Trust::System(config, name) => (config, name),
+            Trust::File(file, name) => (&file.made, name),
+        };
+        let connector = TlsConnector::from(Arc::clone(config));
+        let stream = connector.connect(name.clone(), stream).await.map_err(failed)?;
+        self.ask(stream, body).await
+    }
+
+    fn request(&self, body: Vec<u8>) -> Request<Body> {
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = Method::POST;
+        // It was a path of a URL before.
+        *request.uri_mut() = self.path.parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        if let Some(file) = &self.headers {
+            headers.extend(file.made.clone());
+        }
+        headers.insert(header::HOST, self.authority.clone());
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("sluice"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        request
+    }
+
+    async fn ask<S>(&self, stream: S, body: Vec<u8>) -> Result<Rejected, SendError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let failed = |why| SendError::Http(self.place.clone(), why);
+        let mut settings = http1::Builder::new();
+        settings.max_buf_size(MOST_ANSWER).max_headers(MOST_HEADERS);
+        let (mut sender, conversation) = settings.handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        let asking = async {
+            let response = sender.send_request(self.request(body)).await.map_err(failed)?;
+            let (parts, body) = response.into_parts();
+            if !parts.status.is_success() {
+                let retry_after = retry_after(&parts.headers);
+                return Err(SendError::Status { place: self.place.clone(), code: parts.status, retry_after });
+            }
+            let answer = axum::body::to_bytes(Body::new(body), MOST_ANSWER).await;
+            let answer = answer.map_err(|why| SendError::Answer(self.place.clone(), why))?;
+            Ok(rejected(&answer))
+        };
+        tokio::pin!(asking, conversation);
+        let mut open = true;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut asking => return answer,
+                // What it failed with comes to the request, too.
+                _ = &mut conversation, if open => open = false,
+            }
+        }
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MOST_WAIT))
+}
+
+/// What an answer says was not taken. One that cannot be read says nothing.
+fn rejected(answer: &[u8]) -> Rejected {
+    let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
+    let partial = answer.partial_success.unwrap_or_default();
+    let mut why = partial.error_message;
+    why.truncate(why.floor_char_boundary(256));
+    Rejected { spans: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
+}
+
+fn tls(roots: RootCertStore) -> Result<Arc<ClientConfig>, SettingsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// The certificates of the system. With none, no collector is trusted, and the first request says so.
+fn system() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn certificates(path: &Path, text: &[u8]) -> Result<Arc<ClientConfig>, SettingsError> {
+    let mut roots = RootCertStore::empty();
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    let found = found.map_err(|_| SettingsError::Certificates(path.to_owned()))?;
+    let (added, _) = roots.add_parsable_certificates(found);
+    if added == 0 {
+        return Err(SettingsError::Certificates(path.to_owned()));
+    }
+    tls(roots)
+}
+
+/// Headers by line. Empty lines and those that begin with `#` are left out.
+fn header_lines(_path: &Path, text: &[u8]) -> Result<HeaderMap, SettingsError> {
+    // How the request is sent is not for a file to say.
+    let ours = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
+    let mut headers = HeaderMap::new();
+    for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let wrong = || SettingsError::Header(at + 1);
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let colon = line.iter().position(|byte| *byte == b':').ok_or_else(wrong)?;
+        let (name, value) = line.split_at(colon);
+        let name = HeaderName::from_bytes(name.trim_ascii()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_bytes(value[1..].trim_ascii()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        if ours.contains(&name) || headers.len() >= MOST_HEADERS {
+            return Err(wrong());
+        }
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+use tokio::net::TcpListener;
+
+use super::super::stand_in::StandIn;
+use super::*;
+use crate::certs::material::{Material, Renewal, renew};
+use crate::certs::server::TlsOptions;
+use crate::serve::Tls;
+
+fn section(endpoint: String) -> config::Tracing {
+    config::Tracing { endpoint, ..config::Tracing::default() }
+}
+
+fn collector(port: u16) -> Collector {
+    Collector::new(&section(format!("http://127.0.0.1:{port}"))).unwrap()
+}
+
+fn nothing() -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest::default()
+}
+
+/// Why one request to a collector that answers so came to nothing.
+async fn refused(answer: impl Fn() -> Response + Send + Sync + 'static) -> SendError {
+    let stand_in = StandIn::start(None, answer).await;
+    collector(stand_in.port).send(&nothing()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_request_is_otlp_over_http_with_the_headers_of_the_file_as_it_is_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("headers");
+    std::fs::write(&file, "# for the gateway\nAuthorization: Bearer one\n\nx-scope-orgid:team-a\r\n")
+        .unwrap();
+    let stand_in = StandIn::willing().await;
+    let mut section = section(format!("http://127.0.0.1:{}/otlp/v1/traces", stand_in.port));
+    section.headers_file = file.display().to_string();
+    let mut collector = Collector::new(&section).unwrap();
+    assert_eq!(collector.send(&nothing()).await.unwrap(), Rejected::default());
+    let asked = stand_in.asked().pop().unwrap();
+    let header = |name: &str| asked.headers[name].to_str().unwrap();
+    assert_eq!(asked.path, "/otlp/v1/traces");
+    assert_eq!(header("content-type"), "application/x-protobuf");
+    assert_eq!((header("authorization"), header("x-scope-orgid")), ("Bearer one", "team-a"));
+    assert_eq!(header("host"), format!("127.0.0.1:{}", stand_in.port));
+    // A token that is exchanged is taken at once; one that is broken is an error, not the one before.
+    std::fs::write(&file, "authorization: Bearer two").unwrap();
+    collector.send(&nothing()).await.unwrap();
+    assert_eq!(stand_in.asked().pop().unwrap().headers["authorization"], "Bearer two");
+    std::fs::write(&file, "authorization").unwrap();
+    let error = collector.send(&nothing()).await.unwrap_err();
+    assert!(matches!(error, SendError::Settings(SettingsError::Header(1))), "{error}");
+}
+
+#[tokio::test]
+async fn a_url_without_a_path_means_the_usual_one() {
+    let stand_in = StandIn::willing().await;
+    collector(stand_in.port).send(&nothing()).await.unwrap();
+    assert_eq!(stand_in.asked().pop().unwrap().path, "/v1/traces");
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed_and_huge_answers_not_read() {
+    let elsewhere = StandIn::willing().await;
+    let location = format!("http://127.0.0.1:{}/v1/traces", elsewhere.port);
+    let error = refused(move || (StatusCode::FOUND, [(header::LOCATION, location.clone())]).into_response());
+    let error = error.await;
+    assert!(matches!(error, SendError::Status { code: StatusCode::FOUND, .. }), "{error}");
+    assert!(!error.is_transient() && elsewhere.asked().is_empty());
+    let error = refused(|| vec![b'x'; 1 << 20].into_response()).await;
+    assert!(matches!(error, SendError::Answer(..)), "{error}");
+    let error = refused(|| {
+        let long = HeaderValue::from_bytes(&vec![b'x'; 1 << 20]).unwrap();
+        ([("x-long", long)], "").into_response()
+    });
+    let error = error.await;
+    assert!(matches!(error, SendError::Http(..)), "{error}");
+}
+
+#[tokio::test]
+async fn errors_are_told_apart_by_whether_the_same_may_work_later() {
+    for (code, transient) in
+        [(400, false), (401, false), (404, false), (500, false), (429, true), (503, true)]
+    {
+        let status = StatusCode::from_u16(code).unwrap();
+        let error = refused(move || (status, [(header::RETRY_AFTER, "7")]).into_response()).await;
+        assert_eq!(error.is_transient(), transient, "{error}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    }
+    let error =
+        refused(|| (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "86400")]).into_response());
+    assert_eq!(error.await.retry_after(), Some(MOST_WAIT));
+}
+
+#[tokio::test]
+async fn what_was_not_taken_is_told() {
+    let stand_in = StandIn::start(None, || {
+        let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".repeat(1_000) };
+        ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec().into_response()
+    });
+    let rejected = collector(stand_in.await.port).send(&nothing()).await.unwrap();
+    assert_eq!((rejected.spans, rejected.why.len()), (3, 256));
+    // An answer that is no protobuf says nothing.
+    let stand_in = StandIn::start(None, || "{}".into_response()).await;
+    assert_eq!(collector(stand_in.port).send(&nothing()).await.unwrap(), Rejected::default());
+}
+
+#[tokio::test]
+async fn a_collector_that_is_down_or_never_answers_is_given_up_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It is connected to by the system, and nobody ever reads.
+    let mut silent = collector(port);
+    silent.timeout = Duration::from_millis(50);
+    let began = Instant::now();
+    let error = silent.send(&nothing()).await.unwrap_err();
+    assert!(matches!(error, SendError::Timeout(..)) && error.is_transient(), "{error}");
+    assert!(began.elapsed() < TIMEOUT);
+    drop(listener);
+    let error = collector(port).send(&nothing()).await.unwrap_err();
+    assert!(matches!(error, SendError::Connect(..)) && error.is_transient(), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_is_checked_against_the_file_as_it_is_now() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.crt");
+    let names = BTreeSet::from(["localhost".to_owned()]);
+    let made = || renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
+    let (material, other) = (made(), made());
+    let config = TlsOptions::default().server(material.cert.as_bytes(), material.key.as_bytes()).unwrap();
+    let stand_in = StandIn::start(Some(Tls::new(config)), || "".into_response()).await;
+    let mut section = section(format!("https://localhost:{}", stand_in.port));
+    section.ca_file = ca.display().to_string();
+    std::fs::write(&ca, &material.ca_bundle).unwrap();
+    let mut collector = Collector::new(&section).unwrap();
+    collector.send(&nothing()).await.unwrap();
+    std::fs::write(&ca, &other.ca_bundle).unwrap();
+    let error = collector.send(&nothing()).await.unwrap_err();
+    assert!(matches!(error, SendError::Connect(..)), "{error}");
+    std::fs::write(&ca, &material.ca_bundle).unwrap();
+    collector.send(&nothing()).await.unwrap();
+    // By the certificates of the system it is a stranger.
+    section.ca_file.clear();
+    let error = Collector::new(&section).unwrap().send(&nothing()).await.unwrap_err();
+    assert!(matches!(error, SendError::Connect(..)), "{error}");
+    assert_eq!(stand_in.asked().len(), 2);
+}
+
+#[test]
+fn settings_that_are_no_good_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        let path = folder.path().join("file");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let why = |section: &config::Tracing| Collector::new(section).unwrap_err().to_string();
+    let mut with_ca = section("https://a".to_owned());
+    with_ca.ca_file = "/nowhere/ca.crt".to_owned();
+    assert_eq!(why(&with_ca), "tracing.caFile: reading /nowhere/ca.crt");
+    for text in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        with_ca.ca_file = file(text);
+        assert!(why(&with_ca).starts_with("tracing.caFile: "), "{text}");
+    }
+    let mut with_headers = section("http://a".to_owned());
+    with_headers.headers_file = folder.path().display().to_string();
+    assert!(why(&with_headers).starts_with("tracing.headersFile: reading "));
+    for text in ["a: b\nhost: c", "a: b\ncontent-length: 3", "a: b\nno colon", "a: b\n: c", "a: b\nc: \u{7}"]
+    {
+        with_headers.headers_file = file(text);
+        assert!(why(&with_headers).starts_with("tracing.headersFile: line 2 "), "{text:?}");
+    }
+    assert!(why(&section("https://-".to_owned())).starts_with("tracing.endpoint: "));
+}

@@ -1,0 +1,176 @@
+//! Sends traces in batches: what a collector does costs bounded memory and time, whatever it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use sluice_client::error_chain::Chain;
+use sluice_client::version;
+use tokio::sync::mpsc::Receiver;
+use tracing::{info, warn};
+
+use super::collector::{Collector, Rejected, SendError};
+use super::spans::text;
+use crate::metrics::TRACES;
+use crate::metrics::registry::{Registry, Sample};
+use crate::shutdown::Stop;
+
+/// Traces of one request.
+const BATCH: usize = 128;
+/// For so long a trace waits for others to go with it.
+const LINGER: Duration = Duration::from_secs(1);
+/// The pause after the first failure; it doubles.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const MOST_PAUSE: Duration = Duration::from_secs(30);
+/// How often one batch is tried.
+const TRIES: u32 = 5;
+
+/// What became of traces, as the metric has it.
+pub(super) const SENT: &str = "sent";
+/// Too many waited, or the collector could not be reached.
+pub(super) const LOST: &str = "lost";
+/// The collector did not want them.
+pub(super) const REJECTED: &str = "rejected";
+
+/// The spans of one trace.
+pub type Spans = Vec<Span>;
+
+/// Counts what became of traces, and says once when some are lost, and when none is any more.
+#[derive(Clone)]
+pub struct Tally {
+    registry: Arc<Registry>,
+    losing: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Tally {
+    /// Counts in this registry.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, losing: Arc::default() }
+    }
+
+    pub(super) fn count(&self, result: &'static str, traces: usize) {
+        let value = f64::from(u32::try_from(traces).unwrap_or(u32::MAX));
+        self.registry.record(&Sample { metric: TRACES, labels: vec![result.to_owned()], value });
+    }
+
+    /// Some are lost: that is said if none was before.
+    pub(super) fn lost(&self, traces: usize, why: &dyn std::fmt::Display) {
+        self.count(LOST, traces);
+        self.say(why);
+    }
+
+    fn say(&self, why: &dyn std::fmt::Display) {
+        if !self.losing.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            warn!(%why, "traces are lost; sluice_traces_total counts them");
+        }
+    }
+
+    fn sent(&self, traces: usize) {
+        self.count(SENT, traces);
+        if self.losing.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            info!("traces are sent again");
+        }
+    }
+}
+
+/// Sends what comes until nothing comes any more.
+pub struct Exporter {
+    /// To whom.
+    pub collector: Collector,
+    /// Who this is: a pod's name.
+    pub instance: String,
+    /// Counts.
+    pub tally: Tally,
+    /// When the process ends.
+    pub stop: Stop,
+}
+
+impl Exporter {
+    /// Runs until the channel is closed and what was in it is sent, or lost.
+    pub async fn run(mut self, mut traces: Receiver<Spans>) {
+        let mut batch = Vec::new();
+        loop {
+            if traces.recv_many(&mut batch, BATCH).await == 0 {
+                return;
+            }
+            self.gather(&mut batch, &mut traces).await;
+            let count = batch.len();
+            let request = self.request(std::mem::take(&mut batch));
+            self.deliver(&request, count).await;
+        }
+    }
+
+    /// Waits a little for others to go with those that are there.
+    async fn gather(&mut self, batch: &mut Vec<Spans>, traces: &mut Receiver<Spans>) {
+        let linger = tokio::time::sleep(LINGER);
+        tokio::pin!(linger);
+        while batch.len() < BATCH {
+            let room = BATCH - batch.len();
+            tokio::select! {
+                () = &mut linger => return,
+                () = self.stop.stopped() => return,
+                more = traces.recv_many(batch, room) => if more == 0 { return },
+            }
+        }
+    }
+
+    async fn deliver(&mut self, request: &ExportTraceServiceRequest, count: usize) {
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            let error = match self.collector.send(request).await {
+                Ok(rejected) => return self.taken(count, &rejected),
+                Err(error) => error,
+            };
+            let last = attempt >= TRIES || !error.is_transient() || self.stop.is_stopped();
+            if last {
+                return self.failed(count, &error);
+            }
+            self.tally.say(&Chain(&error));
+            let wait = error.retry_after().unwrap_or(pause);
+            pause = (pause * 2).min(MOST_PAUSE);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.stop.stopped() => {}
+            }
+        }
+    }
+
+    fn taken(&self, count: usize, rejected: &Rejected) {
+        // Which traces its spans were of is not said: of as many as there are, at most.
+        let refused = usize::try_from(rejected.spans).unwrap_or(count).min(count);
+        if refused == 0 {
+            return self.tally.sent(count);
+        }
+        self.tally.count(SENT, count - refused);
+        self.tally.count(REJECTED, refused);
+        let why = format!("{} took back {} spans: {}", self.collector.place(), rejected.spans, rejected.why);
+        self.tally.say(&why);
+    }
+
+    fn failed(&self, count: usize, error: &SendError) {
+        self.tally.count(if error.is_transient() { LOST } else { REJECTED }, count);
+        self.tally.say(&Chain(error));
+    }
+
+    fn request(&self, batch: Vec<Spans>) -> ExportTraceServiceRequest {
+        let attributes = vec![
+            text("service.name", "sluice"),
+            text("service.version", version::VERSION),
+            text("service.instance.id", &self.instance),
+        ];
+        let scope = InstrumentationScope {
+            name: "sluice.dev/admission".to_owned(),
+            version: version::VERSION.to_owned(),
+            ..InstrumentationScope::default()
+        };
+        let spans = batch.into_iter().flatten().collect();
+        let of_scope = ScopeSpans { scope: Some(scope), spans, ..ScopeSpans::default() };
+        let resource = Some(Resource { attributes, ..Resource::default() });
+        let of_resource = ResourceSpans { resource, scope_spans: vec![of_scope], ..ResourceSpans::default() };
+        ExportTraceServiceRequest { resource_spans: vec![of_resource] }
+    }
+}

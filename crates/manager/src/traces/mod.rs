@@ -1,0 +1,91 @@
+//! Traces of admissions (OpenTelemetry): what an attempt to admit a Workload spent its time with, from the queue to ready pods.
+//!
+//! The engine says what it sees and decides; the task here keeps the attempts that are under way, by bounded memory, and makes the spans of one
+//! when it is over; another task sends them. Every replica follows the attempts, and the one that leads sends, so that a change of the leader
+//! loses next to nothing. Nothing here is waited for by anything: what does not fit is lost and counted.
+
+mod attempts;
+mod collector;
+mod exporter;
+mod ids;
+mod spans;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_api::config;
+use sluice_engine::attempt::AttemptStep;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+pub use self::collector::{Collector, SettingsError};
+pub use self::ids::{Sampling, TraceId};
+use crate::metrics::registry::Registry;
+use crate::shutdown::Stop;
+use crate::supervise::Supervisor;
+use attempts::Attempts;
+use exporter::{Exporter, Spans, Tally};
+use spans::spans;
+
+/// Steps that wait to be looked at, which takes next to no time.
+const STEPS: usize = 8192;
+
+/// A step, how long its cycle took, and whether the process leads.
+type Seen = (Box<AttemptStep>, Duration, bool);
+
+/// Takes steps of attempts.
+pub struct Traces {
+    sampling: Sampling,
+    steps: Sender<Seen>,
+    tally: Tally,
+}
+
+impl Traces {
+    /// Starts the tasks; the second ends when the last step is taken in and all traces are sent, or lost.
+    ///
+    /// # Errors
+    /// When the collector's settings are no good.
+    pub fn start(
+        supervisor: &Supervisor,
+        section: &config::Tracing,
+        instance: &str,
+        registry: Arc<Registry>,
+        stop: Stop,
+    ) -> Result<(Self, JoinHandle<()>), SettingsError> {
+        let collector = Collector::new(section)?;
+        let (instance, tally) = (instance.to_owned(), Tally::new(registry));
+        let sampling = Sampling::new(section.sample_ratio);
+        let (steps, taken) = channel(STEPS);
+        let (traces, waiting) = channel(usize::try_from(section.max_queue_size).unwrap_or(1).max(1));
+        supervisor.spawn_finite("attempts of traces", follow(taken, traces, tally.clone(), sampling));
+        let exporter = Exporter { collector, instance, tally: tally.clone(), stop };
+        let exporting = supervisor.spawn_finite("traces", exporter.run(waiting));
+        Ok((Self { sampling, steps, tally }, exporting))
+    }
+
+    /// Hands a step over; never waits.
+    pub fn put(&self, step: Box<AttemptStep>, took: Duration, leading: bool) {
+        if self.sampling.trace(&step.uid, step.attempt).is_some()
+            && self.steps.try_send((step, took, leading)).is_err()
+        {
+            self.tally.lost(1, &"steps come faster than they can be looked at");
+        }
+    }
+}
+
+/// Follows attempts, and hands over the spans of those that are over.
+async fn follow(mut steps: Receiver<Seen>, traces: Sender<Spans>, tally: Tally, sampling: Sampling) {
+    let mut attempts = Attempts::default();
+    while let Some((step, took, leading)) = steps.recv().await {
+        let Some(attempt) = attempts.take(*step, took).filter(|_| leading) else { continue };
+        let Some(id) = sampling.trace(&attempt.uid, attempt.number) else { continue };
+        if traces.try_send(spans(id, &attempt)).is_err() {
+            tally.lost(1, &"more traces wait to be sent than tracing.maxQueueSize allows");
+        }
+    }
+}
+
+#[cfg(test)]
+mod stand_in;
+#[cfg(test)]
+mod tests;
