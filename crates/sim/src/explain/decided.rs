@@ -25,6 +25,7 @@ impl Question<'_> {
         }
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));
+        found.extend(self.unready(view, decision));
         let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
         else {
             return found;
@@ -75,6 +76,24 @@ impl Question<'_> {
             }
         }
         found
+    }
+
+    /// Whose pods are waited for before anything else is admitted.
+    fn unready(&self, view: &View<'_>, decision: &Unadmitted) -> Option<Finding> {
+        if decision.detail != Detail::WaitingForPodsReady {
+            return None;
+        }
+        let all = view.of_kind(Kind::Workload);
+        let unready = all.iter().filter(|(_, v)| {
+            holds(v, "Admitted") && !holds(v, "PodsReady") && !holds(v, "Finished") && !holds(v, "Evicted")
+        });
+        let names: Vec<String> =
+            unready.take(MOST_LISTED).map(|(r, _)| self.shown(&r.namespace, &r.name)).collect();
+        let text = "nothing is admitted until all pods of what was admitted are ready (waitForPodsReady.blockAdmission)";
+        let help = "wait until their pods are ready; if that takes long, ask why they are not";
+        let mut finding = Finding::new(Code::WaitingForPodsReady, text).with(Help::words(help));
+        finding.details = names;
+        Some(finding)
     }
 
     /// Whom it waits for that is stopped to make room for it.

@@ -71,12 +71,16 @@ pub enum Code {
     Inactive,
     /// A program holds it back.
     Gated,
+    /// Its job wants no pods now.
+    OnHold,
     /// It may be tried again only later.
     BackingOff,
     /// Others come before it.
     BehindOthers,
     /// Others are stopped to make room for it.
     PreemptionPending,
+    /// Nothing is admitted until the pods of what was admitted are ready.
+    WaitingForPodsReady,
     /// It asks for more than it could ever get.
     TooLarge,
     /// Its pods and the flavors contradict each other.
@@ -101,7 +105,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::QueueNameMissing,
         Self::NamespaceNotManaged,
         Self::PartOfAnother,
@@ -116,9 +120,11 @@ impl Code {
         Self::NamespaceNotSelected,
         Self::Inactive,
         Self::Gated,
+        Self::OnHold,
         Self::BackingOff,
         Self::BehindOthers,
         Self::PreemptionPending,
+        Self::WaitingForPodsReady,
         Self::TooLarge,
         Self::FlavorMismatch,
         Self::TopologyShort,
@@ -143,6 +149,7 @@ impl Code {
                 | Self::NamespaceNotSelected
                 | Self::Inactive
                 | Self::Gated
+                | Self::OnHold
         )
     }
 }

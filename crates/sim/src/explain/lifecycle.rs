@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sluice_api::conditions::reason;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
@@ -40,6 +41,7 @@ pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Tim
     found.extend(evicted(workload, state));
     found.extend(backing_off(workload, now));
     found.extend(gated(workload));
+    found.extend(on_hold(workload));
     found.extend(nodes_lost(workload));
     if state == State::Checking {
         found.extend(checks(view, workload).iter().filter(|c| c.state != "Ready").map(waits_for));
@@ -114,6 +116,19 @@ fn gated(workload: &Value) -> Option<Finding> {
     let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);
     let help = format!("let the program that set it take {gates} out of the annotation of the job");
     Some(Finding::new(Code::Gated, text).with(Help::words(help)))
+}
+
+fn on_hold(workload: &Value) -> Option<Finding> {
+    let waits = condition(workload, "QuotaReserved").filter(|c| c["status"] == "False")?;
+    if waits["reason"] != reason::ON_HOLD {
+        return None;
+    }
+    let owners = workload["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let owner = owners.into_iter().find(|owner| owner["controller"] == true);
+    let job =
+        owner.map_or_else(|| "job".to_owned(), |o| format!("{} {}", text(&o["kind"]), text(&o["name"])));
+    let finding = Finding::new(Code::OnHold, format!("its job holds it: {}", text(&waits["message"])));
+    Some(finding.with(Help::words(format!("let the {job} ask for its pods again"))))
 }
 
 fn nodes_lost(workload: &Value) -> Option<Finding> {

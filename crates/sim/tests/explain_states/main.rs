@@ -4,6 +4,7 @@
 mod objects;
 mod table;
 mod topology;
+mod waiting;
 
 use std::collections::BTreeMap;
 

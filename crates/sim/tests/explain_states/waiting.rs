@@ -1,0 +1,262 @@
+//! States that end by waiting, or by what people and other programs do: each is played, told, and ended as the answer says.
+
+use super::*;
+
+/// The answer, and the cluster that it is about, after so many seconds.
+fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simulation) {
+    let manifests = read(world);
+    let files = BTreeMap::new();
+    let at = SignedDuration::from_secs(seconds);
+    let question = Question {
+        manifests: &manifests,
+        files: &files,
+        options: options.clone(),
+        at,
+        namespace: "a",
+        kind: None,
+        name: "mine",
+        all_namespaces: false,
+        live: None,
+        patience: Patience::ENDLESS,
+    };
+    let mut simulation = sluice_sim::prepare(&manifests, &files, options.clone()).unwrap();
+    simulation.advance(at).unwrap();
+    (question.answer().unwrap(), simulation)
+}
+
+fn scenario(spec: &Value) -> String {
+    let scenario = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "Scenario", "spec": spec});
+    format!("{scenario}\n---\n")
+}
+
+/// A finding of the answer, with its details.
+fn finding(explained: &Explained, code: Code) -> String {
+    let found = explained.findings.iter().find(|f| f.code == code);
+    let found = found.unwrap_or_else(|| unreachable!("no {code:?}: {}", explained.text()));
+    [std::slice::from_ref(&found.text), &found.details].concat().join("\n")
+}
+
+fn wait(simulation: &mut Simulation, seconds: i64) {
+    simulation.advance(SignedDuration::from_secs(seconds)).unwrap();
+}
+
+/// A job of all ten processors that is there before.
+fn first() -> String {
+    JOB.replace("name: mine", "name: first")
+        .replace("parallelism: 4\n  completions: 4", "parallelism: 10\n  completions: 10")
+}
+
+fn later(job: &str, more: &str) -> String {
+    let labels = format!("queue-name: main{more}}}");
+    job.replace("queue-name: main}", &labels)
+        .replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"5\", ")
+}
+
+#[test]
+fn whom_it_preempts_is_named_until_their_pods_are_gone() {
+    let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
+    let queue = CLUSTER_QUEUE.replace(
+        "namespaceSelector: {}",
+        "namespaceSelector: {}\n  preemption: {withinClusterQueue: LowerPriority}",
+    );
+    let mine = later(JOB, ", kueue.x-k8s.io/priority-class: top");
+    let slow = scenario(&json!({"podTermination": "60s"}));
+    let world = [FLAVOR, &queue, LOCAL_QUEUE, class, &first(), &mine, &slow].concat();
+    let (explained, mut simulation) = played(&world, &options(), 20);
+    let said = finding(&explained, Code::PreemptionPending);
+    assert!(said.starts_with("1 workload(s) are being stopped to make room for it\na/job-first-"), "{said}");
+    remedy(&explained, "wait until their pods are gone");
+    assert!(!runs(&simulation));
+    wait(&mut simulation, 120);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
+    let mut options = options();
+    let mut waits = options.configuration.wait_for_pods_ready.clone().unwrap();
+    waits.block_admission = true;
+    options.configuration.wait_for_pods_ready = Some(waits);
+    let small = first().replace("parallelism: 10\n  completions: 10", "parallelism: 1\n  completions: 1");
+    let slow = scenario(&json!({"podStartup": "60s"}));
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &small, &later(JOB, ""), &slow].concat();
+    let (explained, mut simulation) = played(&world, &options, 20);
+    let said = finding(&explained, Code::WaitingForPodsReady);
+    assert!(said.contains("waitForPodsReady.blockAdmission") && said.contains("\na/job-first-"), "{said}");
+    remedy(&explained, "wait until their pods are ready");
+    assert!(!runs(&simulation), "{}", explained.text());
+    wait(&mut simulation, 120);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
+    let set = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: mine, namespace: a, labels: {kueue.x-k8s.io/queue-name: main}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+---
+";
+    let down =
+        json!({"kind": "StatefulSet", "namespace": "a", "name": "mine", "merge": {"spec": {"replicas": 0}}});
+    let down = scenario(&json!({"events": [{"at": "5s", "patch": down}]}));
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set, &down].concat();
+    let (explained, mut simulation) = played(&world, &options(), 20);
+    let said = finding(&explained, Code::OnHold);
+    assert_eq!(said, "its job holds it: StatefulSet scaled to zero; workload on hold");
+    assert!(explained.text().contains("a person or program has to act first"), "{}", explained.text());
+    let up = Act::Change(
+        "let the StatefulSet mine ask for its pods again",
+        ("StatefulSet", "a", "mine"),
+        json!({"spec": {"replicas": 2}}),
+    );
+    act(&mut simulation, &explained, &up);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made() {
+    let pod = |name: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  namespace: a
+  labels: {{kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/pod-group-name: mine}}
+  annotations: {{kueue.x-k8s.io/pod-group-total-count: \"2\", sluice.dev/run-seconds: \"3600\"}}
+spec:
+  restartPolicy: Never
+  containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]
+---
+"
+        )
+    };
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &pod("mine-0")].concat();
+    let manifests = read(&world);
+    let files = BTreeMap::new();
+    let question = Question {
+        manifests: &manifests,
+        files: &files,
+        options: options(),
+        at: SignedDuration::from_secs(10),
+        namespace: "a",
+        kind: None,
+        name: "mine-0",
+        all_namespaces: false,
+        live: None,
+        patience: Patience::ENDLESS,
+    };
+    let explained = question.answer().unwrap();
+    assert_eq!(explained.state, State::NotQueued, "{}", explained.text());
+    let said = finding(&explained, Code::PodGroupIncomplete);
+    assert_eq!(said, "the pod group mine has 1 of its 2 pods");
+    remedy(&explained, "create the 1 pods of the group mine that are missing");
+    let mut simulation = cluster(&world);
+    assert!(!runs(&simulation));
+    for manifest in &read(&pod("mine-1")).objects {
+        simulation.apply(manifest).unwrap();
+    }
+    wait(&mut simulation, 60);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+/// A queue whose only flavor has a topology and takes nodes that are asked for.
+const PROVISIONED: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: hosts}
+spec: {levels: [{nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+spec: {topologyName: hosts, nodeLabels: {pool: dws}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: nodes}
+spec:
+  controllerName: kueue.x-k8s.io/provisioning-request
+  parameters: {apiGroup: kueue.x-k8s.io, kind: ProvisioningRequestConfig, name: dws}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ProvisioningRequestConfig
+metadata: {name: dws}
+spec: {provisioningClassName: queued-provisioning.gke.io}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n0, labels: {pool: dws, kubernetes.io/hostname: n0}}
+status: {allocatable: {cpu: 8, pods: 10}, conditions: [{type: Ready, status: \"True\"}]}
+---
+";
+
+#[test]
+fn what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then() {
+    let queue = CLUSTER_QUEUE.replace(
+        "namespaceSelector: {}",
+        "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: nodes}]}",
+    );
+    let play = scenario(&json!({"provisioning": {"delay": "60s", "play": "QuotaExceeded,Provisioned"}}));
+    let job = JOB.replace(
+        "template:\n    spec:",
+        "template:\n    metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: kubernetes.io/hostname}}\n    spec:",
+    );
+    let world = [PROVISIONED, &queue, LOCAL_QUEUE, &job, &play].concat();
+    let (explained, mut simulation) = played(&world, &options(), 90);
+    assert_eq!(explained.state, State::Checking, "{}", explained.text());
+    let said = finding(&explained, Code::CheckPending);
+    assert!(said.contains("the admission check nodes is Pending: "), "{said}");
+    assert!(
+        said.contains("ProvisioningRequest job-mine-") && said.contains("Quota 'NVIDIA_P4_GPUS' exceeded"),
+        "{said}"
+    );
+    assert!(!explained.checks[0].provider.is_empty(), "{:?}", explained.checks);
+    let said = finding(&explained, Code::NodesNotChosen);
+    assert_eq!(said, "nodes are chosen once the checks are ready, for pod set main");
+    remedy(
+        &explained,
+        "wait for the controller kueue.x-k8s.io/provisioning-request to set the check nodes to Ready",
+    );
+    assert!(!runs(&simulation));
+    wait(&mut simulation, 300);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn work_on_failing_nodes_says_why_it_was_not_moved() {
+    let simulation = cluster(&world());
+    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let mut workload = workload.clone();
+    workload["status"]["unhealthyNodes"] = json!([{"name": "n0"}]);
+    let mut account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+    account.not_moved = Some("no healthy nodes are free for it".to_owned());
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
+    let files = BTreeMap::new();
+    let question = Question {
+        manifests: &manifests,
+        files: &files,
+        options: options(),
+        at: SignedDuration::ZERO,
+        namespace: "a",
+        kind: None,
+        name: "mine",
+        all_namespaces: false,
+        live: Some(&account),
+        patience: Patience::ENDLESS,
+    };
+    let explained = question.answer().unwrap();
+    let said = finding(&explained, Code::NodesLost);
+    assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
+    remedy(&explained, "repair or replace the nodes");
+}
