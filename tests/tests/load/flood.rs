@@ -1,6 +1,6 @@
 //! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers; then
-//! the metrics port, with made-up tokens. The
-//! manager's memory stays near what it was, its health is told at once, its lease is kept, and honest reviews are answered. Then it starts
+//! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
+//! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and honest reviews are answered. Then it starts
 //! in a cluster that is full of large Jobs which are none of its business.
 //!
 //! All of it under the chart's memory limit (in a real cgroup where the machine lets one be made) and with few descriptors.
@@ -17,6 +17,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use sluice_testkit::ports::free_ports;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
 use sluice_tests::place::{Place, job};
@@ -30,7 +31,7 @@ const HEALTH: Duration = Duration::from_secs(1);
 /// How long an honest request may take under the flood: the API server's patience with a webhook.
 const HONEST: Duration = Duration::from_secs(10);
 /// How long each kind of flood lasts.
-const PERIOD: Duration = Duration::from_secs(4);
+const PERIOD: Duration = Duration::from_secs(3);
 
 /// How much a start may take above that, with [`STRANGE_JOBS`] of a megabyte.
 const START: u64 = 64 << 20;
@@ -83,12 +84,28 @@ async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
     Some(status)
 }
 
-/// Asks for the metrics with a token that is asked with once.
-async fn scrape(client: &Client, worker: usize, turn: usize) -> Option<u16> {
+/// Asks for something with a token that is asked with once.
+async fn ask(client: &Client, path: &str, worker: usize, turn: usize) -> Option<u16> {
     let token = format!("Bearer made-up-{worker}-{turn}");
-    let request = Request::get("/metrics").header("authorization", token).body(Body::empty()).unwrap();
+    let request = Request::get(path).header("authorization", token).body(Body::empty()).unwrap();
     let answer = client.send(request).await.ok()?;
     Some(answer.status().as_u16())
+}
+
+/// A request whose head is far too large, or whose body comes by the byte and does not end.
+async fn endless(port: u16, head: bool) -> Option<u16> {
+    let client = stranger(port);
+    let request = Request::post("/apis");
+    let request = if head {
+        request.header("x-large", "x".repeat(1 << 20)).body(Body::empty()).unwrap()
+    } else {
+        let bytes = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Some((Ok::<_, std::io::Error>("x"), ()))
+        });
+        request.body(Body::wrap_body(axum::body::Body::from_stream(bytes))).unwrap()
+    };
+    Some(client.send(request).await.ok()?.status().as_u16())
 }
 
 /// What was seen of the manager during a flood.
@@ -148,12 +165,14 @@ enum Flood {
     Bombs,
     /// Many small values.
     Dense,
-    /// Scrapes of the metrics port, each with another made-up token.
+    /// Questions, each with another made-up token.
     Tokens,
+    /// Heads of requests that have no end, and bodies that come by the byte.
+    Heads,
 }
 
 /// Floods the port for a while. How many requests or connections there were.
-async fn flood(kind: Flood, port: u16) -> usize {
+async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
     let count = Arc::new(AtomicUsize::default());
     let mut held = Vec::new();
     match kind {
@@ -179,9 +198,27 @@ async fn flood(kind: Flood, port: u16) -> usize {
                         let client = stranger(port);
                         for turn in 0.. {
                             let left = until.saturating_duration_since(Instant::now());
-                            let asked = tokio::time::timeout(left, scrape(&client, worker, turn)).await;
+                            let asked = tokio::time::timeout(left, ask(&client, path, worker, turn)).await;
                             let Ok(status) = asked else { return };
-                            assert_ne!(status, Some(200), "a made-up token reads metrics");
+                            assert_ne!(status, Some(200), "a made-up token reads {path}");
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        }
+        Flood::Heads => {
+            let until = Instant::now() + PERIOD;
+            let tasks: Vec<_> = (0..64)
+                .map(|worker| {
+                    let count = Arc::clone(&count);
+                    tokio::spawn(async move {
+                        while Instant::now() < until {
+                            let left = until.saturating_duration_since(Instant::now());
+                            let _ = tokio::time::timeout(left, endless(port, worker % 2 == 0)).await;
                             count.fetch_add(1, Ordering::Relaxed);
                         }
                     })
@@ -232,6 +269,8 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     let client = plane.client().await.unwrap();
     let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let pages = free_ports(1).unwrap()[0];
+    let setup = setup.with(&json!({"dashboard": {"bindAddress": "127.0.0.1", "port": pages}}));
     let mut manager = Manager::start(&plane, setup).await.unwrap();
     println!("the manager's memory is limited by {}", manager.limited_by());
     crds::wait_until_converting(&client).await.unwrap();
@@ -240,18 +279,33 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     here.wait_until("before", true).await.unwrap();
     let idle = manager.anonymous_memory().unwrap();
     let (leader, _) = lease(&client).await;
-    let (port, metrics) = (manager.setup().webhook, manager.setup().metrics);
-
-    for kind in [Flood::HalfOpen, Flood::Large, Flood::Bombs, Flood::Dense, Flood::Tokens] {
-        let port = if matches!(kind, Flood::Tokens) { metrics } else { port };
+    let setup = manager.setup();
+    let webhooks = (setup.webhook, "/convert");
+    let metrics = (setup.metrics, "/metrics");
+    let queues =
+        (setup.visibility, "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/honest/pendingworkloads");
+    let pages = (pages, "/api/now");
+    let floods = [
+        ("half-open", Flood::HalfOpen, webhooks),
+        ("large", Flood::Large, webhooks),
+        ("bombs", Flood::Bombs, webhooks),
+        ("dense", Flood::Dense, webhooks),
+        ("tokens", Flood::Tokens, metrics),
+        ("queues-half-open", Flood::HalfOpen, queues),
+        ("queues-heads", Flood::Heads, queues),
+        ("queues-tokens", Flood::Tokens, queues),
+        ("pages-half-open", Flood::HalfOpen, pages),
+        ("pages-heads", Flood::Heads, pages),
+        ("pages-tokens", Flood::Tokens, pages),
+    ];
+    for (name, kind, target) in floods {
         let over = AtomicBool::new(false);
         let (_, renewed) = lease(&client).await;
         let attack = async {
-            let count = flood(kind, port).await;
+            let count = flood(kind, target).await;
             over.store(true, Ordering::Relaxed);
             count
         };
-        let name = format!("{kind:?}").to_lowercase();
         let users = async {
             let mut slowest = Duration::ZERO;
             let mut number = 0;
@@ -264,17 +318,17 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         let (count, seen, (slowest, served)) = tokio::join!(attack, observe(&manager, &over), users);
         let above = seen.most_memory.saturating_sub(idle);
         println!(
-            "{kind:?}: {count}, {} MiB above idle, {served} honest, slowest {slowest:?}; {seen:?}",
+            "{name}: {count}, {} MiB above idle, {served} honest, slowest {slowest:?}; {seen:?}",
             above >> 20
         );
-        assert!(above <= MEMORY, "{kind:?}: {} MiB above idle", above >> 20);
-        assert!(count > 0, "{kind:?} was no flood");
-        assert_eq!(seen.unhealthy, 0, "{kind:?}: {seen:?}");
-        assert!(seen.looks > 10 && seen.slowest_health < HEALTH, "{kind:?}: {seen:?}");
-        assert!(served > 0 && slowest < HONEST, "{kind:?}: {served} in {slowest:?}");
+        assert!(above <= MEMORY, "{name}: {} MiB above idle", above >> 20);
+        assert!(count > 0, "{name} was no flood");
+        assert_eq!(seen.unhealthy, 0, "{name}: {seen:?}");
+        assert!(seen.looks > 10 && seen.slowest_health < HEALTH, "{name}: {seen:?}");
+        assert!(served > 0 && slowest < HONEST, "{name}: {served} in {slowest:?}");
         let (holder, now) = lease(&client).await;
-        assert!(holder == leader && now != renewed, "{kind:?}: {holder} leads, {now}");
-        assert_eq!(manager.ended(), None, "{kind:?}");
+        assert!(holder == leader && now != renewed, "{name}: {holder} leads, {now}");
+        assert_eq!(manager.ended(), None, "{name}");
         // What was made meanwhile is admitted.
         here.wait_until(&format!("{name}-1"), true).await.unwrap();
     }

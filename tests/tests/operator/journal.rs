@@ -1,4 +1,5 @@
-//! The journal on a real control plane: every replica writes it, the API gives it to those who may read it, and `kubectl kueue usage` adds it up.
+//! The journal and the traces on a real control plane: every replica writes the journal, the API gives it to those who may read it, and
+//! `kubectl kueue usage` adds it up; who leads sends traces, whose ids are those that explain and events say.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -10,6 +11,8 @@ use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, plugin};
 use sluice_tests::place::{DEADLINE, Place};
+
+use crate::collector::Collector;
 
 /// May do what researchers may; the journal names all namespaces.
 const ALICE: &str = r"
@@ -74,6 +77,67 @@ fn sizes(folder: &str) -> Vec<u64> {
     files.map(|path| path.metadata().unwrap().len()).collect()
 }
 
+/// Every line of every file is whole, but for the last one of a process that was killed.
+fn all_lines_are_whole(folder: &str) {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        for line in whole {
+            let parsed: Result<Value, _> = serde_json::from_str(line);
+            assert!(parsed.is_ok(), "{}: {line}", path.display());
+        }
+    }
+}
+
+/// The id of the trace of a job's Workload, as explain says it: of whichever of the two leads.
+async fn trace_of(one: &Manager, other: &Manager, job: &str) -> String {
+    let mut leader = (one, other);
+    let path = format!("/debug/explain/used/{job}");
+    let (mut status, mut page) = leader.0.health(&path).await.unwrap();
+    if status != 200 {
+        leader = (other, one);
+        (status, page) = leader.0.health(&path).await.unwrap();
+    }
+    assert_eq!(status, 200, "{page}");
+    let (_, document) = leader.0.health(&format!("{path}?output=json")).await.unwrap();
+    let explained: Value = serde_json::from_str(&document).unwrap();
+    let id = explained["trace"].as_str().unwrap_or_default().to_owned();
+    assert!(id.len() == 32 && page.contains(&format!("trace: {id}\n")), "{id}: {page}");
+    id
+}
+
+/// Waits until the events of a Workload say this trace.
+async fn wait_for_events_of(plane: &ControlPlane, job: &str, trace: &str) {
+    eventually("events to say their trace", DEADLINE, || async {
+        let all = kubectl(plane, &["get", "events", "-n", "used", "-o", "json"]).await?;
+        let all: Value = serde_json::from_str(&all)?;
+        let says = |event: &Value| {
+            let about = event["involvedObject"]["name"].as_str().unwrap_or_default();
+            about.starts_with(&format!("job-{job}-"))
+                && event["metadata"]["annotations"]["sluice.dev/trace-id"] == trace
+        };
+        let count = all["items"].as_array().into_iter().flatten().filter(|event| says(event)).count();
+        Ok(progress(count >= 1, all.to_string()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits for a trace with this outcome, and gives the names of its spans.
+async fn wait_for_trace(collector: &Collector, id: &str, outcome: &str) -> Vec<String> {
+    let found = std::sync::Mutex::new(Vec::new());
+    eventually(&format!("the trace {id}, {outcome}"), DEADLINE, || async {
+        let all = collector.traces();
+        let own = all.iter().find(|(of, how, _)| of == id && how == outcome);
+        *found.lock().unwrap() = own.map(|(.., names)| names.clone()).unwrap_or_default();
+        Ok(progress(own.is_some(), format!("{all:?}")))
+    })
+    .await
+    .unwrap();
+    found.into_inner().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
@@ -81,7 +145,9 @@ async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     let values = json!({"visibility": {"apiServices": true}, "journal": {"enabled": true}});
     let setup = chart::install(&plane, setup, &values).await.unwrap();
     let folder = plane.folder().join("journal");
-    let setup = setup.with(&json!({"journal": {"directory": folder}}));
+    let collector = Collector::start().await;
+    let setup =
+        setup.with(&json!({"journal": {"directory": folder}, "tracing": {"endpoint": collector.url}}));
     let follower = setup.replica().unwrap();
     let leader = Manager::start(&plane, setup).await.unwrap();
     let follower = Manager::start(&plane, follower).await.unwrap();
@@ -96,6 +162,8 @@ async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
 
     team.job("first", "lq", 2).await.unwrap();
     team.wait_until("first", true).await.unwrap();
+    let first = trace_of(&leader, &follower, "first").await;
+    wait_for_events_of(&plane, "first", &first).await;
     let grows = wait_for("hours of what runs", &admin, &[], |[hours, ..]| hours > 0.0).await[0];
     wait_for("more hours", &admin, &[], |[hours, evicted, _]| hours > grows && evicted == 0.0).await;
 
@@ -110,10 +178,19 @@ async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     team.make_urgent("urgent", 2).await.unwrap();
     let evicted = |[hours, evicted, borrowed]: [f64; 3]| evicted > 0.0 && hours >= evicted && borrowed == 0.0;
     wait_for("hours that were evicted", &admin, &["-n", "used"], evicted).await;
+    all_lines_are_whole(&folder);
+    // Whoever leads by now sends what the one before has begun, by the same id. Its cycle is known to that one alone.
+    let names = wait_for_trace(&collector, &first, "Evicted").await;
+    assert_eq!(names, ["admission", "queued", "reserved", "started"]);
+
+    team.wait_until("urgent", true).await.unwrap();
+    let urgent = trace_of(&leader, &follower, "urgent").await;
 
     // All jobs go: nothing runs, and files and API have the same hours.
     kubectl(&plane, &["delete", "jobs", "--all", "-n", "used"]).await.unwrap();
     team.wait_until_empty().await.unwrap();
+    let names = wait_for_trace(&collector, &urgent, "Deleted").await;
+    assert_eq!(names, ["admission", "queued", "cycle", "reserved", "started"]);
     let files = ["--journal", folder.as_str()];
     let as_in_files = |found: [f64; 3]| {
         let files = figures(&usage(&admin, &files)).unwrap();
