@@ -3,40 +3,11 @@
 use sluice_api::job::{JobKind, JobView};
 
 use crate::adapter::Adapter;
-use crate::appwrapper::AppWrapper;
-use crate::declared;
-use crate::external;
-use crate::job::Job;
-use crate::jobset::JobSet;
 use crate::patch::{Patch, Step, nested};
-use crate::pods::Pod;
-use crate::ray::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
-use crate::replica_specs::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
-use crate::serving::{Deployment, LeaderWorkerSet, StatefulSet};
-use crate::spark::SparkApplication;
-use crate::trainjob::TrainJob;
+use crate::{declared, external};
 
-/// Every kind's adapter.
-static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = [
-    &Job,
-    &Deployment,
-    &JobSet,
-    &JAX_JOB,
-    &MPI_JOB,
-    &PADDLE_JOB,
-    &PYTORCH_JOB,
-    &TF_JOB,
-    &XGBOOST_JOB,
-    &LeaderWorkerSet,
-    &Pod,
-    &RAY_CLUSTER,
-    &RAY_JOB,
-    &RAY_SERVICE,
-    &SparkApplication,
-    &StatefulSet,
-    &TrainJob,
-    &AppWrapper,
-];
+/// Every kind's adapter, in the order of the kinds.
+static ADAPTERS: [&dyn Adapter; JobKind::ALL.len()] = sluice_api::job_adapters!(crate);
 
 /// The adapter of a kind.
 pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
@@ -60,10 +31,20 @@ pub(crate) fn suspend(view: &JobView) -> Step {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::adapter::State;
+
+    /// The job in the folder of a kind's adapter.
+    #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
+    fn example(kind: JobKind) -> Value {
+        let name = format!("{}.yaml", kind.integration().controller);
+        let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap();
+        let mut files = folders.map(|folder| folder.unwrap().path().join(&name));
+        let text = files.find_map(|file| std::fs::read_to_string(file).ok());
+        serde_saphyr::from_str(&text.expect("a job of the kind is beside its adapter")).unwrap()
+    }
 
     #[test]
     fn every_kind_has_its_adapter() {
@@ -74,34 +55,9 @@ mod tests {
 
     #[test]
     fn a_kind_reads_the_states_that_it_writes() {
-        let pods = json!({"parallelism": 2, "template": {"spec": {"containers": []}}});
-        let job = json!({"metadata": {"name": "x"}, "spec": pods});
+        let runtime = json!({"spec": {"template": {"spec": example(JobKind::JOB_SET)["spec"]}}});
         for kind in JobKind::ALL {
-            let mut value = job.clone();
-            value["spec"]["replicatedJobs"] =
-                json!([{"name": "x", "replicas": 2, "template": {"spec": job["spec"]}}]);
-            let wrapped = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": job["spec"]});
-            value["spec"]["components"] = json!([{"template": wrapped}]);
-            for field in ["jax", "mpi", "paddle", "pytorch", "tf", "xgb"] {
-                value["spec"][format!("{field}ReplicaSpecs")] =
-                    json!({"Worker": {"replicas": 2, "template": job["spec"]["template"]}});
-            }
-            let cluster = json!({
-                "headGroupSpec": {"template": job["spec"]["template"]},
-                "workerGroupSpecs": [{"groupName": "x", "replicas": 2, "template": job["spec"]["template"]}],
-            });
-            if let (Some(spec), Some(fields)) = (value["spec"].as_object_mut(), cluster.as_object()) {
-                spec.extend(fields.clone());
-            }
-            value["spec"]["containers"] = json!([]);
-            value["spec"]["shutdownAfterJobFinishes"] = json!(true);
-            for field in ["rayClusterSpec", "rayClusterConfig"] {
-                value["spec"][field] = cluster.clone();
-            }
-            value["spec"]["leaderWorkerTemplate"] =
-                json!({"size": 2, "workerTemplate": job["spec"]["template"]});
-            value["spec"]["runtimeRef"] = json!({"name": "x"});
-            let runtime = json!({"spec": {"template": {"spec": value["spec"]}}});
+            let value = example(kind);
             let value = of(kind).with_template(&value, &runtime);
             let now = Timestamp::UNIX_EPOCH;
             let view = |state: State| {

@@ -15,81 +15,37 @@ use sluice_sim::{File, JobRecord, Kind, Manifests, Options, Simulation, prepare,
 /// The processors that every job may use.
 const ENOUGH: u32 = 8;
 
-fn template() -> Value {
-    json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
-}
-
-/// The spec of a job of a kind that is built in, as small as it can be.
-fn spec(kind: JobKind) -> Value {
-    let mut never = template();
-    never["spec"]["restartPolicy"] = json!("Never");
-    let batch = json!({"parallelism": 1, "completions": 1, "template": never});
-    let replicas = |field: &str, types: &[&str]| {
-        let of = |name: &&str| ((*name).to_owned(), json!({"replicas": 1, "template": template()}));
-        json!({field: types.iter().map(of).collect::<serde_json::Map<_, _>>()})
-    };
-    let cluster = json!({
-        "headGroupSpec": {"rayStartParams": {}, "template": template()},
-        "workerGroupSpecs": [{"groupName": "w", "replicas": 1, "template": template()}],
-    });
-    match kind.framework() {
-        "batch/job" => batch,
-        "deployment" | "statefulset" => json!({"replicas": 1, "selector": {"matchLabels": {"app": "a"}},
-            "template": {"metadata": {"labels": {"app": "a"}}, "spec": template()["spec"]}}),
-        "jobset.x-k8s.io/jobset" => {
-            json!({"replicatedJobs": [{"name": "r", "replicas": 1, "template": {"spec": batch}}]})
-        }
-        "kubeflow.org/jaxjob" => replicas("jaxReplicaSpecs", &["Worker"]),
-        "kubeflow.org/mpijob" => replicas("mpiReplicaSpecs", &["Launcher", "Worker"]),
-        "kubeflow.org/paddlejob" => replicas("paddleReplicaSpecs", &["Master", "Worker"]),
-        "kubeflow.org/pytorchjob" => replicas("pytorchReplicaSpecs", &["Master", "Worker"]),
-        "kubeflow.org/tfjob" => replicas("tfReplicaSpecs", &["Chief", "PS", "Worker"]),
-        "kubeflow.org/xgboostjob" => replicas("xgbReplicaSpecs", &["Master", "Worker"]),
-        "leaderworkerset.x-k8s.io/leaderworkerset" => {
-            json!({"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}})
-        }
-        "pod" => never["spec"].clone(),
-        "ray.io/raycluster" => cluster,
-        "ray.io/rayjob" => {
-            json!({"entrypoint": "x", "shutdownAfterJobFinishes": true, "rayClusterSpec": cluster})
-        }
-        "ray.io/rayservice" => json!({"serveConfigV2": "", "rayClusterConfig": cluster}),
-        "sparkoperator.k8s.io/sparkapplication" => json!({
-            "type": "Python", "mode": "cluster", "sparkVersion": "4.0.0", "image": "i",
-            "mainApplicationFile": "local:///x.py",
-            "driver": {"coreRequest": "1", "memory": "1g"}, "executor": {"instances": 1, "coreRequest": "1", "memory": "1g"},
-        }),
-        "trainer.kubeflow.org/trainjob" => {
-            json!({"runtimeRef": {"name": "plain"}, "trainer": {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "1"}}}})
-        }
-        "workload.codeflare.dev/appwrapper" => {
-            let wrapped =
-                json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": batch});
-            json!({"components": [{"template": wrapped}]})
-        }
-        other => unreachable!("write a spec of {other}: the simulator is to know it"),
-    }
-}
-
 /// A job `a` that runs for a minute.
 fn job(kind: JobKind) -> Value {
-    json!({
-        "apiVersion": kind.api_version(), "kind": kind.kind(),
-        "metadata": {"name": "a", "namespace": "t", "labels": {"kueue.x-k8s.io/queue-name": "main"},
-            "annotations": {"sluice.dev/run-seconds": "60"}},
-        "spec": spec(kind),
-    })
+    let mut job = example(kind);
+    job["metadata"] = json!({"name": "a", "namespace": "t", "labels": {"kueue.x-k8s.io/queue-name": "main"},
+        "annotations": {"sluice.dev/run-seconds": "60"}});
+    job
+}
+
+/// The job of a kind, as small as it can be, that is in the folder of its adapter.
+fn example(kind: JobKind) -> Value {
+    let name = format!("{}.yaml", kind.integration().controller);
+    let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../jobs/src")).unwrap();
+    let text = folders
+        .into_iter()
+        .find_map(|folder| std::fs::read_to_string(folder.unwrap().path().join(&name)).ok());
+    let text = text.unwrap_or_else(|| panic!("{name}: write a job of the kind beside its adapter"));
+    let example: Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(example["apiVersion"], kind.api_version(), "{name}");
+    assert_eq!(example["kind"], kind.kind(), "{name}");
+    example
 }
 
 /// The file of an example of a declared kind.
-fn example(name: &str) -> String {
+fn declared_file(name: &str) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/integrations/argo-workflow");
     std::fs::read_to_string(format!("{folder}/{name}")).unwrap()
 }
 
 /// A job of a kind that nothing but a configuration knows.
 fn declared() -> (JobKind, Value) {
-    let declaration: Value = serde_saphyr::from_str(&example("declaration.yaml")).unwrap();
+    let declaration: Value = serde_saphyr::from_str(&declared_file("declaration.yaml")).unwrap();
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
         "integrations": {"frameworks": ["batch/job"], "declared": [declaration]},
@@ -97,7 +53,7 @@ fn declared() -> (JobKind, Value) {
     let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
     sluice_jobs::declare(&configuration).unwrap();
     let kind = JobKind::named("argoproj.io/workflow").unwrap();
-    let mut object: Value = serde_saphyr::from_str(&example("object.yaml")).unwrap();
+    let mut object: Value = serde_saphyr::from_str(&declared_file("object.yaml")).unwrap();
     object["metadata"] = job(JobKind::JOB)["metadata"].clone();
     (kind, object)
 }

@@ -4,7 +4,6 @@ mod declared;
 mod external;
 mod integration;
 mod order;
-mod serving;
 mod table;
 
 use super::template::TemplateKind;
@@ -18,71 +17,6 @@ pub use integration::{Integration, PartNames, Parts};
 pub struct JobKind(&'static Integration);
 
 impl JobKind {
-    /// `batch/v1` Job.
-    pub const JOB: Self = Self(&table::JOB);
-    /// `apps/v1` Deployment.
-    pub const DEPLOYMENT: Self = Self(&serving::DEPLOYMENT);
-    /// `jobset.x-k8s.io/v1alpha2` JobSet.
-    pub const JOB_SET: Self = Self(&table::JOB_SET);
-
-    /// `kubeflow.org/v1` JAXJob.
-    pub const JAX_JOB: Self = Self(&table::JAX_JOB);
-    /// `kubeflow.org/v2beta1` MPIJob.
-    pub const MPI_JOB: Self = Self(&table::MPI_JOB);
-    /// `kubeflow.org/v1` PaddleJob.
-    pub const PADDLE_JOB: Self = Self(&table::PADDLE_JOB);
-    /// `kubeflow.org/v1` PyTorchJob.
-    pub const PYTORCH_JOB: Self = Self(&table::PYTORCH_JOB);
-    /// `kubeflow.org/v1` TFJob.
-    pub const TF_JOB: Self = Self(&table::TF_JOB);
-    /// `kubeflow.org/v1` XGBoostJob.
-    pub const XGBOOST_JOB: Self = Self(&table::XGBOOST_JOB);
-
-    /// `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet.
-    pub const LEADER_WORKER_SET: Self = Self(&serving::LEADER_WORKER_SET);
-
-    /// `v1` Pod, alone or in a group.
-    pub const POD: Self = Self(&table::POD);
-
-    /// `ray.io/v1` RayCluster.
-    pub const RAY_CLUSTER: Self = Self(&table::RAY_CLUSTER);
-    /// `ray.io/v1` RayJob.
-    pub const RAY_JOB: Self = Self(&table::RAY_JOB);
-    /// `ray.io/v1` RayService.
-    pub const RAY_SERVICE: Self = Self(&table::RAY_SERVICE);
-
-    /// `sparkoperator.k8s.io/v1beta2` SparkApplication.
-    pub const SPARK_APPLICATION: Self = Self(&table::SPARK_APPLICATION);
-    /// `apps/v1` StatefulSet.
-    pub const STATEFUL_SET: Self = Self(&serving::STATEFUL_SET);
-    /// `trainer.kubeflow.org/v1alpha1` TrainJob.
-    pub const TRAIN_JOB: Self = Self(&table::TRAIN_JOB);
-
-    /// `workload.codeflare.dev/v1beta2` AppWrapper.
-    pub const APP_WRAPPER: Self = Self(&table::APP_WRAPPER);
-
-    /// Every kind that is built in, in the order of the frameworks' names.
-    pub const ALL: [Self; 18] = [
-        Self::JOB,
-        Self::DEPLOYMENT,
-        Self::JOB_SET,
-        Self::JAX_JOB,
-        Self::MPI_JOB,
-        Self::PADDLE_JOB,
-        Self::PYTORCH_JOB,
-        Self::TF_JOB,
-        Self::XGBOOST_JOB,
-        Self::LEADER_WORKER_SET,
-        Self::POD,
-        Self::RAY_CLUSTER,
-        Self::RAY_JOB,
-        Self::RAY_SERVICE,
-        Self::SPARK_APPLICATION,
-        Self::STATEFUL_SET,
-        Self::TRAIN_JOB,
-        Self::APP_WRAPPER,
-    ];
-
     /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
     pub fn jobs() -> impl Iterator<Item = Self> {
         Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)

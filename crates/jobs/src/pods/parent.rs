@@ -35,7 +35,8 @@ impl Parent {
         let owner_kind = JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)?;
         let name = owner["name"].as_str()?;
         if let Some(label) = kind.integration().group_label {
-            let set = metadata["labels"][label].as_str().filter(|_| owner_kind == JobKind::STATEFUL_SET)?;
+            let by_its_maker = Some(owner_kind.framework()) == kind.integration().group_owner;
+            let set = metadata["labels"][label].as_str().filter(|_| by_its_maker)?;
             let group = Some(group(set, name, metadata["name"].as_str()?)?);
             return Some(Self { kind, name: Arc::from(set), group, uid: None });
         }

@@ -79,6 +79,7 @@ impl Adapter for LeaderWorkerSet {
         let name = if index == 0 { above.clone() } else { format!("{above}-{index}") };
         let above = if index == 0 { set.to_owned() } else { above };
         let integration = self.kind().integration();
+        let maker = JobKind::named(integration.group_owner?)?;
         let labels = [
             (integration.group_label, set.to_owned()),
             (Some(GROUP_INDEX), group.to_string()),
@@ -89,7 +90,7 @@ impl Adapter for LeaderWorkerSet {
             template: own.or_else(|| object.pointer(WORKER))?,
             name,
             labels: labels.into_iter().filter_map(|(label, value)| Some((label?, value))).collect(),
-            owner: json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": above}),
+            owner: json!({"apiVersion": maker.api_version(), "kind": maker.kind(), "name": above}),
         }))
     }
 

@@ -1,26 +1,63 @@
-//! Job kinds are data: outside `crates/jobs` and the registry no shipped code names one, but where it is about that one alone.
+//! Job kinds are data: no shipped code names one but the table that lists them and the folder of its adapter, or where it is about that one alone.
 
 use std::collections::BTreeMap;
 
-/// Where no kind is named: what ships of these crates.
-const CRATES: [&str; 6] = ["cli", "client", "ctl", "engine", "manager", "sim"];
+use sluice_api::job::JobKind;
 
-/// Where one is, and why.
-const EXCEPTIONS: [(&str, &str, &str); 5] = [
+/// Where kinds are listed.
+const TABLE: &str = "crates/api/src/job/kind/table.rs";
+
+/// What does not ship.
+const TEST_ONLY: &str = "crates/testkit/";
+
+/// Where a kind is named besides, and why.
+const EXCEPTIONS: [(&str, &str, &str); 15] = [
+    ("crates/api/src/config/sections.rs", "JOB", "a configuration that lists no framework has this one"),
     ("crates/engine/src/hotswap/pods.rs", "JOB_SET", "Hotswap moves JobSets, and no other kind"),
     ("crates/engine/src/input.rs", "POD", "a pod that is queued is a job"),
     ("crates/engine/src/lifecycle/workload.rs", "POD", "pods own the Workload of a group"),
     ("crates/engine/src/pod_jobs/index.rs", "POD", "jobs that are made of pods"),
+    ("crates/jobs/src/appwrapper/pods.rs", "JOB_SET", WRAPPED),
+    ("crates/jobs/src/appwrapper/pods.rs", "PYTORCH_JOB", WRAPPED),
+    ("crates/jobs/src/appwrapper/pods.rs", "RAY_CLUSTER", WRAPPED),
+    ("crates/jobs/src/appwrapper/pods.rs", "RAY_JOB", WRAPPED),
+    ("crates/jobs/src/appwrapper/pods.rs", "STATEFUL_SET", WRAPPED),
     ("crates/sim/src/simulation/serving.rs", "POD", "controllers of objects that serve make pods"),
+    ("crates/xtask/src/engine_bench/events.rs", "JOB", BENCHMARK),
+    ("crates/xtask/src/engine_bench/events.rs", "JOB_SET", BENCHMARK),
+    ("crates/xtask/src/pods_bench.rs", "POD", BENCHMARK),
+    ("crates/xtask/src/pods_bench.rs", "STATEFUL_SET", BENCHMARK),
 ];
+
+const WRAPPED: &str = "the AppWrapper's controller finds the pods of these kinds by itself, and of no others";
+const BENCHMARK: &str = "a benchmark makes jobs of a kind";
+
+/// A kind as the table has it.
+struct Listed<'a> {
+    /// The name of its constant.
+    name: &'a str,
+    /// The folder of its adapter.
+    folder: String,
+    /// What stands for it as a string: its framework, and its kind where that is no common word.
+    literals: Vec<String>,
+}
 
 /// Findings for each kind that is named, and for exceptions that are none any more.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
-    let named: Vec<(&str, &str)> = files
-        .iter()
-        .filter(|(path, _)| ships(path))
-        .flat_map(|(path, text)| kinds(text).into_iter().map(|kind| (path.as_str(), kind)))
-        .collect();
+    let listed = listed(files.get(TABLE).map_or("", String::as_str));
+    if listed.len() != JobKind::ALL.len() {
+        return vec![format!("{TABLE}: {} kinds are read of {}", listed.len(), JobKind::ALL.len())];
+    }
+    let mut named: Vec<(&str, &str)> = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| ships(path)) {
+        let shipped = shipped(text);
+        let own = |name: &str| listed.iter().any(|kind| kind.name == name && path.starts_with(&kind.folder));
+        let literals = listed.iter().filter(|kind| is_quoted(&shipped, &kind.literals)).map(|kind| kind.name);
+        let mut names: Vec<_> = constants(text).into_iter().chain(literals).collect();
+        names.sort_unstable();
+        names.dedup();
+        named.extend(names.into_iter().filter(|name| !own(name)).map(|name| (path.as_str(), name)));
+    }
     let is_excepted = |(path, kind): &(&str, &str)| EXCEPTIONS.iter().any(|(p, k, _)| p == path && k == kind);
     let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, kind)| {
         format!("{path}: JobKind::{kind}: ask the registry or the adapter what the kind is like, see docs/contributing/kind.md")
@@ -32,16 +69,48 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     new.chain(old).collect()
 }
 
-/// Whether a file is a part of what ships of these crates, but for tests inside it.
-fn ships(path: &str) -> bool {
-    let of = |name: &&str| path.starts_with(&format!("crates/{name}/src/"));
-    let is_test =
-        path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
-    CRATES.iter().any(of) && !is_test
+/// The kinds of the table, in the order of [`JobKind::ALL`].
+fn listed(table: &str) -> Vec<Listed<'_>> {
+    let entry = |line: &'_ str| -> Option<(&str, &str)> {
+        let (name, rest) = line.trim_start().split_once(" by ")?;
+        let (folder, _) = rest.split_once("::").filter(|_| rest.contains(" = "))?;
+        let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        is_name.then_some((name, folder))
+    };
+    let entries = table.lines().filter_map(entry).zip(JobKind::ALL);
+    entries
+        .map(|((name, folder), kind)| {
+            let capitals = kind.kind().chars().filter(char::is_ascii_uppercase).count();
+            let framework = Some(kind.framework()).filter(|name| name.contains('/'));
+            let words = framework.into_iter().chain(Some(kind.kind()).filter(|_| capitals > 1));
+            let literals = words.map(|word| format!("{word:?}")).collect();
+            Listed { name, folder: format!("crates/jobs/src/{folder}/"), literals }
+        })
+        .collect()
 }
 
-/// The kinds that a file names before its tests.
-fn kinds(text: &str) -> Vec<&str> {
+/// Whether a file is a part of what ships, but for tests inside it. The table names all kinds.
+fn ships(path: &str) -> bool {
+    let is_source = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    let is_test =
+        path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
+    is_source && !is_test && !path.starts_with(TEST_ONLY) && path != TABLE
+}
+
+/// A file before its tests, without comments.
+fn shipped(text: &str) -> String {
+    let before = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let lines = before.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Whether a text has one of these strings.
+fn is_quoted(text: &str, literals: &[String]) -> bool {
+    literals.iter().any(|literal| text.contains(literal.as_str()))
+}
+
+/// The constants of kinds that a file names before its tests.
+fn constants(text: &str) -> Vec<&str> {
     let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let name = |rest: &str| rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_')).unwrap_or(rest.len());
     let names = shipped.split("JobKind::").skip(1).map(|rest| &rest[..name(rest)]);
@@ -51,23 +120,50 @@ fn kinds(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_testkit::assets;
+
     use super::*;
+
+    fn found(path: &str, text: &str) -> String {
+        let table = std::fs::read_to_string(assets::workspace().join(TABLE)).expect("the table");
+        check(&[(TABLE.to_owned(), table), (path.to_owned(), text.to_owned())].into()).join("\n")
+    }
 
     #[test]
     fn a_kind_that_shipped_code_names_is_found_and_one_of_a_test_is_not() {
         let text = "if kind == JobKind::RAY_JOB {}\nJobKind::ALL; JobKind::all(); JobKind::POD\n#[cfg(test)]\nmod tests { JobKind::JOB }";
-        assert_eq!(kinds(text), ["RAY_JOB", "POD"]);
-        let found = |path: &str| check(&[(path.to_owned(), text.to_owned())].into()).join("\n");
+        assert_eq!(constants(text), ["RAY_JOB", "POD"]);
+        let found = |path: &str| found(path, text);
         assert!(found("crates/engine/src/input.rs").contains("input.rs: JobKind::RAY_JOB: ask"));
         assert!(!found("crates/engine/src/input.rs").contains("input.rs: JobKind::POD"));
-        assert!(found("crates/engine/src/list.rs").contains("list.rs: JobKind::POD: ask"));
+        for path in ["crates/engine/src/list.rs", "crates/api/src/config.rs", "crates/jobs/src/lib.rs"] {
+            assert!(found(path).contains(": JobKind::POD: ask"), "{path}");
+        }
         for path in [
-            "crates/jobs/src/lib.rs",
+            "crates/jobs/tests/adapters/ray.rs",
             "crates/engine/tests/life/a.rs",
             "crates/manager/src/webhook/owners/tests.rs",
         ] {
             assert!(!found(path).contains(": ask"), "{path}");
         }
         assert!(found("README.md").contains("pods.rs: JobKind::JOB_SET is no exception any more"));
+    }
+
+    #[test]
+    fn the_folder_of_a_kinds_adapter_names_it_and_the_folder_of_another_does_not() {
+        let text = "fn kind() -> JobKind { JobKind::RAY_JOB }";
+        assert!(!found("crates/jobs/src/ray/kinds.rs", text).contains(": ask"));
+        assert!(found("crates/jobs/src/spark/mod.rs", text).contains("JobKind::RAY_JOB: ask"));
+    }
+
+    #[test]
+    fn a_kind_that_is_named_by_a_string_is_found_but_not_in_comments() {
+        let path = "crates/engine/src/list.rs";
+        for text in ["if name == \"TrainJob\" {}", "\"trainer.kubeflow.org/trainjob\" =>"] {
+            assert!(found(path, text).contains("JobKind::TRAIN_JOB: ask"), "{text}");
+        }
+        for text in ["// as \"TrainJob\"", "\"Job\"", "a_job(\"x TrainJob y\")"] {
+            assert!(!found(path, text).contains(": ask"), "{text}");
+        }
     }
 }
