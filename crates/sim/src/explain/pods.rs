@@ -1,22 +1,21 @@
 //! Pods of an admitted job that are not scheduled, and what the scheduler says.
 
 use serde_json::Value;
+use sluice_api::job::JobKind;
 
 use super::MOST_LISTED;
 use super::finding::{Code, Finding, Help, PendingPod, condition};
 use super::subject::Subject;
 use crate::json::text;
 
+/// Labels by which pods say the name of what they are for, where no kind of jobs has them as its own.
+const OTHER_LABELS: [&str; 2] = ["job-name", sluice_api::labels::POD_GROUP_NAME];
+
 /// Labels by which the pods of a job say its name, where its controller makes objects between.
-const OWNER_LABELS: [&str; 7] = [
-    "batch.kubernetes.io/job-name",
-    "job-name",
-    sluice_api::labels::JOBSET_NAME,
-    "training.kubeflow.org/job-name",
-    "leaderworkerset.sigs.k8s.io/name",
-    "ray.io/cluster",
-    sluice_api::labels::POD_GROUP_NAME,
-];
+fn owner_labels() -> impl Iterator<Item = &'static str> {
+    let of_kind = |kind: &JobKind| [kind.label_of_pods(), kind.integration().part_label];
+    JobKind::all().iter().flat_map(of_kind).flatten().chain(OTHER_LABELS)
+}
 
 /// Whether a pod belongs to a Workload or its job.
 fn is_own(pod: &Value, workload: &Value, job: Option<&Value>) -> bool {
@@ -37,7 +36,7 @@ fn is_own(pod: &Value, workload: &Value, job: Option<&Value>) -> bool {
     let itself = above.any(|a| is(&a["uid"]) && a["uid"] == metadata["uid"]);
     let Some(job) = job else { return itself };
     let name = text(&job["metadata"]["name"]);
-    itself || OWNER_LABELS.iter().any(|label| !name.is_empty() && text(&metadata["labels"][*label]) == name)
+    itself || owner_labels().any(|label| !name.is_empty() && text(&metadata["labels"][label]) == name)
 }
 
 /// The first few own pods that are not scheduled, and how many there are.
@@ -144,5 +143,20 @@ mod tests {
         }
         let foreign = json!({"metadata": {"labels": {"jobset.sigs.k8s.io/jobset-name": "other"}}});
         assert!(!is_own(&foreign, &workload, Some(&job)));
+    }
+
+    #[test]
+    fn the_pods_of_each_kind_say_their_job_by_its_label() {
+        let job = json!({"metadata": {"name": "train", "uid": "u"}});
+        let is_own = |label: &str, name: &str| {
+            let pod = json!({"metadata": {"name": "p", "uid": "p", "labels": {label: name}}});
+            is_own(&pod, &json!({"metadata": {"name": "w"}}), Some(&job))
+        };
+        for kind in JobKind::ALL {
+            for label in [kind.label_of_pods(), kind.integration().part_label].into_iter().flatten() {
+                assert!(is_own(label, "train") && !is_own(label, "other"), "{kind:?}");
+            }
+        }
+        assert!(is_own(sluice_api::labels::POD_GROUP_NAME, "train") && !is_own("app", "train"));
     }
 }
