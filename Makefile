@@ -45,7 +45,7 @@ check: ## Check what needs no control plane, in minutes: format, rules of the ho
 	$(XTASK) test --quick
 
 test: control-plane ## Run all tests, including those on a real control plane; the ten slowest are named at the end
-	SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) test
+	SLUICE_ALL_STORIES=1 SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) test
 
 soak: day fresh exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
 

@@ -316,6 +316,12 @@ fn given(assets: Option<&OsStr>, tool: Tool) -> Option<PathBuf> {
     Some(Path::new(folder).join(tool.name())).filter(|path| path.is_file())
 }
 
+/// Whether the program is there, so that nothing is to be built.
+pub fn is_there(tool: Tool) -> bool {
+    let built = || bin_folder(tool).is_ok_and(|bin| bin.join(tool.name()).is_file());
+    given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool).is_some() || built()
+}
+
 /// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr show the progress.
 pub fn path(tool: Tool) -> Result<PathBuf> {
     if let Some(found) = given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool) {

@@ -16,11 +16,28 @@ use crate::ports::free_ports;
 use crate::process::Program;
 use crate::wait::{Progress, eventually};
 
+/// The programs that have controllers of job kinds, besides that of JobSets, which every complete plane has.
+pub const TOOLS: [Tool; 6] = [
+    Tool::KubeflowControllers,
+    Tool::KubeRayOperator,
+    Tool::AppWrapperController,
+    Tool::SparkOperator,
+    Tool::TrainerControllers,
+    Tool::LwsControllers,
+];
+
 /// How long it may take until they are at work.
 const START_DEADLINE: Duration = Duration::from_mins(1);
 
-/// The CustomResourceDefinitions of a program's kinds; builds it first where it is missing.
+/// The CustomResourceDefinitions of a program's kinds. They are beside the program.
+///
+/// # Errors
+///
+/// When the program is missing: what needs it asks first, by [`needs!`](crate::needs!).
 pub async fn crds(tool: Tool) -> Result<Vec<CustomResourceDefinition>> {
+    if !assets::is_there(tool) {
+        bail!("{} is missing: make control-plane builds it", tool.name());
+    }
     let paths = tokio::task::spawn_blocking(move || assets::crds(tool))
         .await
         .with_context(|| format!("building {}", tool.name()))??;

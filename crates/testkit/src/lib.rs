@@ -37,6 +37,7 @@ pub mod kubeflow;
 pub mod lws;
 mod manager;
 pub mod metrics;
+pub mod needs;
 pub mod nodes;
 mod plane;
 mod plane_faults;

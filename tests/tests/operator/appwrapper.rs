@@ -11,7 +11,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::workloads;
+use sluice_testkit::{needs, workloads};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
@@ -138,6 +138,7 @@ async fn end(place: &Place<'_>, name: &str) {
 
 #[tokio::test]
 async fn an_appwrapper_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::AppWrapperController);
     let place = &place("wrapped", [0, 0]).await;
     let [old, new] = flavors("wrapped");
     let most = u32::try_from(PODS).unwrap();
@@ -176,6 +177,7 @@ async fn an_appwrapper_lives_through_everything_that_can_become_of_it() {
 
 #[tokio::test]
 async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
+    needs!(Tool::AppWrapperController);
     let place = &place("unwrapped", [4, 0]).await;
     let path = "template.spec.template";
     let declared = |pods: Value| {

@@ -7,6 +7,8 @@
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
+use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
@@ -56,6 +58,8 @@ async fn free_pods(place: &Place<'_>) -> Vec<String> {
 
 #[tokio::test]
 async fn what_cannot_be_queued_says_why_and_disturbs_nothing() {
+    needs!(Tool::KubeflowControllers);
+    needs!(Tool::KubeRayOperator);
     let place = &Place::new(bed().await.plane, "bad-input", 2).await.unwrap();
     place.job("before", "lq", 1).await.unwrap();
     place.wait_until("before", true).await.unwrap();

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_testkit::assets::Tool;
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, controllers, crds, nodes, shared};
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
 use crate::{declared, external};
@@ -26,21 +28,27 @@ pub async fn bed() -> &'static Bed {
     BED.get_or_init(|| Box::pin(make())).await
 }
 
+/// The frameworks whose kinds are served.
+async fn frameworks(client: &Client) -> Vec<&'static str> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds = crds.list_metadata(&ListParams::default()).await.unwrap();
+    let names: Vec<_> = crds.into_iter().filter_map(|crd| crd.metadata.name).collect();
+    let is_served = |kind: &JobKind| {
+        kind.integration().built_into_kubernetes
+            || names.contains(&format!("{}.{}", kind.plural(), kind.group()))
+    };
+    JobKind::ALL.into_iter().filter(is_served).map(JobKind::framework).collect()
+}
+
 async fn make() -> Bed {
     let plane = shared().await.unwrap();
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 4).make(&client).await.unwrap();
-    for tool in [
-        Tool::KubeflowControllers,
-        Tool::KubeRayOperator,
-        Tool::AppWrapperController,
-        Tool::SparkOperator,
-        Tool::TrainerControllers,
-        Tool::LwsControllers,
-    ] {
+    // The stories of the others are left out.
+    for tool in controllers::TOOLS.into_iter().filter(|tool| assets::is_there(*tool)) {
         controllers::install_crds(&client, tool).await.unwrap();
     }
-    let frameworks = JobKind::ALL.map(JobKind::framework);
+    let frameworks = frameworks(&client).await;
     Box::pin(crds::apply(&client, &[declared::crd(), external::crd()])).await.unwrap();
     let setup = Setup::new(plane).unwrap().with(&json!({
         "integrations": {

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
+use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 
@@ -205,6 +207,7 @@ async fn makes_way_and_comes_back(ray: &Elastic<'_>) {
 
 #[tokio::test]
 async fn an_elastic_raycluster_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::KubeRayOperator);
     let place = place("elastic-cluster", [0, 0]).await;
     let ray = Elastic::new(&place, JobKind::RAY_CLUSTER);
     Box::pin(grows(&ray)).await;
@@ -221,6 +224,7 @@ async fn an_elastic_raycluster_lives_through_everything_that_can_become_of_it() 
 
 #[tokio::test]
 async fn a_rayjob_has_the_size_of_its_cluster_and_ends() {
+    needs!(Tool::KubeRayOperator);
     let place = place("elastic-rayjob", [6, 0]).await;
     let ray = Elastic::new(&place, JobKind::RAY_JOB);
     ray.make([1, 0]).await;
@@ -266,6 +270,7 @@ async fn a_rayjob_has_the_size_of_its_cluster_and_ends() {
 
 #[tokio::test]
 async fn a_rayservice_has_the_size_of_its_cluster() {
+    needs!(Tool::KubeRayOperator);
     let place = place("elastic-service", [4, 0]).await;
     let [_, new] = flavors("elastic-service");
     let ray = Elastic::new(&place, JobKind::RAY_SERVICE);
@@ -310,6 +315,7 @@ async fn forge(place: &Place<'_>, stands: &str) {
 
 #[tokio::test]
 async fn what_users_do_to_an_elastic_rayjob_gets_it_no_more_than_its_quota() {
+    needs!(Tool::KubeRayOperator);
     let place = place("elastic-ray-hostile", [4, 0]).await;
     let ray = Elastic::new(&place, JobKind::RAY_JOB);
     ray.make([1, 0]).await;

@@ -13,8 +13,10 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::lws;
+use sluice_testkit::needs;
 use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 use tokio::sync::OnceCell;
@@ -130,6 +132,7 @@ async fn assert_on(place: &Place<'_>, flavor: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_group_is_admitted_replaced_and_removed_by_itself() {
+    needs!(Tool::LwsControllers);
     let place = &place("lws", [5, 0]).await;
     apply(place, set("web", 2)).await;
     wait_for_pods(place, "web-", 4, 0).await;
@@ -201,6 +204,7 @@ async fn each_group_is_admitted_replaced_and_removed_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_makes_way_as_a_whole_and_comes_back_on_another_flavor() {
+    needs!(Tool::LwsControllers);
     let place = &place("lws-moves", [2, 0]).await;
     let [old, new] = flavors("lws-moves");
     apply(place, set("web", 1)).await;
@@ -247,6 +251,7 @@ async fn a_group_makes_way_as_a_whole_and_comes_back_on_another_flavor() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_template_serves_all_pods_and_one_that_waits_changes_its_queue_and_goes() {
+    needs!(Tool::LwsControllers);
     let place = &place("lws-waits", [2, 0]).await;
     // Workers come when their leader is ready: the quota for them is there by then.
     let mut late = set("late", 1);
@@ -286,6 +291,7 @@ async fn claimed(place: &Place<'_>, of: &str, name: &str, group: &str) -> Value 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_runs_that_only_claims_to_be_of_a_group() {
+    needs!(Tool::LwsControllers);
     let place = &place("lws-forged", [3, 0]).await;
     apply(place, set("web", 1)).await;
     wait_for_pods(place, "web-", 2, 0).await;

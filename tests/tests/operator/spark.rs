@@ -9,6 +9,8 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
+use sluice_testkit::needs;
 use sluice_testkit::spark::{self, Operator};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
@@ -119,6 +121,7 @@ async fn end(place: &Place<'_>, name: &str) {
 
 #[tokio::test]
 async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::SparkOperator);
     let place = &place("spark", [0, 0]).await;
     let [old, new] = flavors("spark");
     let most = u32::try_from(PODS).unwrap();
@@ -165,6 +168,7 @@ async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
 /// Its owner makes it run, makes it larger than anything, or larger while it runs.
 #[tokio::test]
 async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
+    needs!(Tool::SparkOperator);
     let place = &place("spark-foe", [0, 0]).await;
     let [old, _] = flavors("spark-foe");
     let most = u32::try_from(PODS).unwrap();
@@ -239,6 +243,7 @@ fn processors(pod: &Value) -> u32 {
 
 #[tokio::test]
 async fn a_driver_that_needs_more_than_an_executor_gets_quota_for_all_of_its_containers() {
+    needs!(Tool::SparkOperator);
     let place = &place("spark-driver", [4, 0]).await;
     let [old, _] = flavors("spark-driver");
     let mut object = application("pi");
@@ -287,6 +292,7 @@ async fn uid_of(place: &Place<'_>, pod: &str) -> String {
 
 #[tokio::test]
 async fn what_only_looks_like_a_driver_or_an_executor_is_queued() {
+    needs!(Tool::SparkOperator);
     let place = &place("spark-forged", [0, 0]).await;
     let [old, _] = flavors("spark-forged");
     place.local_queue("default", "spark-forged").await.unwrap();

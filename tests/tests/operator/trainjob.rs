@@ -12,7 +12,9 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, TemplateKind};
+use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
+use sluice_testkit::needs;
 use sluice_testkit::trainer;
 use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
@@ -178,6 +180,7 @@ async fn compare(place: &Place<'_>, name: &str) {
 
 #[tokio::test]
 async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::TrainerControllers);
     let place = &place("trained", [0, 0]).await;
     let [old, new] = flavors("trained");
     let most = u32::try_from(PODS).unwrap();
@@ -240,6 +243,7 @@ async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
 
 #[tokio::test]
 async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_comes() {
+    needs!(Tool::TrainerControllers);
     let place = &place("untrained", [0, 0]).await;
     // The trainer's webhook refuses a TrainJob without its runtime. A runtime may go later, if its finalizer is taken off.
     make(&runtimes(place), &runtime("later")).await;
@@ -274,6 +278,7 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
 
 #[tokio::test]
 async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
+    needs!(Tool::TrainerControllers);
     let place = &place("forged", [3, 0]).await;
     make(&runtimes(place), &runtime("torch")).await;
     let mut object = trainjob("fit", "torch");

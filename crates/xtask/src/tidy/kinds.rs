@@ -69,14 +69,16 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     new.chain(old).collect()
 }
 
+/// The name and the folder that a line of the table begins an entry with.
+fn entry(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.trim_start().split_once(" by ")?;
+    let (folder, _) = rest.split_once("::").filter(|_| rest.contains(" = "))?;
+    let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    is_name.then_some((name, folder))
+}
+
 /// The kinds of the table, in the order of [`JobKind::ALL`].
 fn listed(table: &str) -> Vec<Listed<'_>> {
-    let entry = |line: &'_ str| -> Option<(&str, &str)> {
-        let (name, rest) = line.trim_start().split_once(" by ")?;
-        let (folder, _) = rest.split_once("::").filter(|_| rest.contains(" = "))?;
-        let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        is_name.then_some((name, folder))
-    };
     let entries = table.lines().filter_map(entry).zip(JobKind::ALL);
     entries
         .map(|((name, folder), kind)| {

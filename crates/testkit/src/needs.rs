@@ -1,0 +1,96 @@
+//! Stories that need the real controller of a job kind. These take minutes to build, and who works on something else need not have them: where
+//! one is missing its stories are left out, and say so. Where all stories are to be told, such a story fails.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+
+use crate::assets::{self, Tool};
+
+/// Variables by which all stories are to be told: `make test` sets the first, services that run CI the second.
+const ALL_STORIES: [&str; 2] = ["SLUICE_ALL_STORIES", "CI"];
+
+/// Ends a test, which then passes, where a program that it needs is missing (see [`has`]).
+#[macro_export]
+macro_rules! needs {
+    ($tool:expr) => {
+        if !$crate::needs::has($tool) {
+            return;
+        }
+    };
+}
+
+/// What becomes of a story.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Told,
+    /// It is left out, and this is said.
+    LeftOut(String),
+    /// It fails, and this is why.
+    Fails(String),
+}
+
+impl Verdict {
+    fn of(tool: Tool, is_there: bool, all: bool) -> Self {
+        let needs = format!("needs {} (make control-plane)", tool.name());
+        match (is_there, all) {
+            (true, _) => Self::Told,
+            (false, false) => Self::LeftOut(format!("skipped: {needs}")),
+            (false, true) => Self::Fails(needs),
+        }
+    }
+}
+
+/// Whether a variable is set, to something else than no.
+fn is_set(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| !["", "0", "false"].map(OsStr::new).contains(&value))
+}
+
+/// Whether a program is there. If not, a line on stderr says that the test that asks is left out.
+///
+/// # Panics
+///
+/// If it is missing where all stories are to be told.
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+pub fn has(tool: Tool) -> bool {
+    let all = ALL_STORIES.iter().any(|name| is_set(std::env::var_os(name).as_deref()));
+    match Verdict::of(tool, assets::is_there(tool), all) {
+        Verdict::Told => true,
+        Verdict::LeftOut(line) => {
+            // Past the harness, which shows nothing of tests that pass. A line that cannot be written fails no test.
+            let _ = writeln!(std::io::stderr(), "{line}");
+            false
+        }
+        Verdict::Fails(why) => panic!("{why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_without_its_program_is_left_out_locally_and_fails_where_all_are_told() {
+        let of = |is_there, all| Verdict::of(Tool::KubeRayOperator, is_there, all);
+        let left_out = "skipped: needs kuberay-operator (make control-plane)".to_owned();
+        assert_eq!(of(false, false), Verdict::LeftOut(left_out));
+        assert_eq!(of(false, true), Verdict::Fails("needs kuberay-operator (make control-plane)".to_owned()));
+        assert_eq!([of(true, false), of(true, true)], [Verdict::Told, Verdict::Told]);
+    }
+
+    #[test]
+    fn a_variable_counts_unless_it_says_no() {
+        let set = |value: &str| is_set(Some(OsStr::new(value)));
+        assert!(set("1") && set("true"));
+        assert!(!set("") && !set("0") && !set("false") && !is_set(None));
+    }
+
+    #[test]
+    fn make_test_tells_all_stories() {
+        let makefile = std::fs::read_to_string(assets::workspace().join("Makefile")).unwrap();
+        let (_, recipe) = makefile.split_once("\ntest: ").unwrap();
+        let recipe = recipe.split("\n\n").next().unwrap();
+        assert!(recipe.contains(&format!("{}=1", ALL_STORIES[0])), "{recipe}");
+        let ci = std::fs::read_to_string(assets::workspace().join(".ci/run")).unwrap();
+        assert!(ci.contains("\nmake test "), "{ci}");
+    }
+}
