@@ -2,14 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use futures::future::join_all;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::kubeflow;
+use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
@@ -235,29 +238,19 @@ async fn whole_life(name: &'static str, kind: TestKind) {
 
 #[tokio::test]
 async fn a_pytorchjob_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::KubeflowControllers);
     whole_life("pytorch", PYTORCH).await;
 }
 
 #[tokio::test]
 async fn an_mpijob_lives_through_everything_and_its_launcher_goes_where_its_workers_go() {
+    needs!(Tool::KubeflowControllers);
     whole_life("mpi", MPI).await;
 }
 
-#[tokio::test]
-async fn the_other_kinds_wait_run_where_they_are_admitted_and_end() {
-    let place = place("kubeflow", [0, 0]).await;
-    let benches = [JAX, PADDLE, TF, XGBOOST].map(|kind| Bench { place: &place, kind });
-    for bench in &benches {
-        bench.make(bench.kind.container).await;
-    }
-    for bench in &benches {
-        bench.wait_until_it_waits(bench.kind.container).await;
-    }
-    place.wait_for_counts([4, 0, 0]).await.unwrap();
-    set_quota(&place, [9, 0]).await;
-    for bench in &benches {
-        bench.wait_until_it_runs_on(bench.kind.container, "kubeflow-old").await;
-        bench.end(bench.kind.container).await;
-    }
-    place.wait_for_counts([0, 0, 0]).await.unwrap();
+#[tokio::test(flavor = "multi_thread")]
+async fn jaxjobs_paddlejobs_tfjobs_and_xgboostjobs_live_through_everything_that_can_become_of_them() {
+    needs!(Tool::KubeflowControllers);
+    let kinds = [("jax", JAX), ("paddle", PADDLE), ("tf", TF), ("xgboost", XGBOOST)];
+    join_all(kinds.map(|(name, kind)| Box::pin(whole_life(name, kind)))).await;
 }

@@ -26,6 +26,7 @@ mod leader_worker_sets;
 mod manager;
 mod manager_flags;
 mod metrics;
+mod moves;
 mod plugin;
 mod pods;
 mod provisioning;

@@ -6,6 +6,7 @@ mod dashboard;
 mod declared;
 mod journal;
 mod tracing;
+mod kinds;
 
 use std::collections::BTreeMap;
 use std::process::Command;
