@@ -9,7 +9,8 @@ use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
-use crate::outbox::Open;
+use crate::metrics;
+use crate::outbox::{Open, observe};
 use crate::pod_jobs::index::pod_key;
 use crate::retry::Retry;
 use crate::version::is_overtaken;
@@ -24,6 +25,11 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        if let Some(gate) = open.gate.as_ref().filter(|_| result.is_ok()) {
+            let waited = metrics::seconds_between(gate.since, self.now);
+            let seen = observe(metrics::POD_SCHEDULING_GATE_REMOVAL_SECONDS, &gate.labels(), waited);
+            self.outbox.push(seen);
+        }
         if open.job.is_none() && pod_key(&open.object).is_some() {
             return self.pod_answered(id, open, result);
         }

@@ -4,6 +4,7 @@ mod cohorts;
 mod counts;
 pub(crate) mod custom;
 pub(crate) mod definitions;
+mod gates;
 mod local;
 mod pending;
 mod queues;
@@ -22,6 +23,7 @@ use sluice_quantity::CPU;
 
 pub(crate) use custom::Custom;
 pub use definitions::*;
+pub(crate) use gates::RemovedGate;
 pub use scrape::Scrape;
 
 /// One gauge as it is now.

@@ -8,6 +8,7 @@ use sluice_core::WorkloadKey;
 
 use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
 use crate::input::ObjectRef;
+use crate::metrics::RemovedGate;
 use crate::metrics::definitions::Moved;
 use crate::world::{Decision, JobKey, workload_ref};
 use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
@@ -21,6 +22,8 @@ pub(crate) struct Open {
     pub purpose: Purpose,
     /// What to report when it succeeded.
     pub then: Vec<Effect>,
+    /// The gate that it takes off a pod.
+    pub gate: Option<RemovedGate>,
     /// The job whose Workload it creates.
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
@@ -51,7 +54,10 @@ impl Outbox {
         self.last_id += 1;
         let id = EffectId(self.last_id);
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
-        self.open.insert(id, Open { object, purpose, then, job: None, decision: None, withdrawn: false });
+        self.open.insert(
+            id,
+            Open { object, purpose, then, gate: None, job: None, decision: None, withdrawn: false },
+        );
         id
     }
 

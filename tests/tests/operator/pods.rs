@@ -6,6 +6,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
@@ -138,6 +139,17 @@ async fn a_pod_waits_for_quota_runs_and_is_released() {
     wait_for(&place, &[("first", "ended"), ("urgent", "runs")]).await;
     make(&place, pod("waits", 3_600)).await.unwrap();
     wait_for(&place, &[("first", "ended"), ("urgent", "runs"), ("waits", "waits")]).await;
+    // Three pods were let go after their Workloads were admitted.
+    let scraper = Scraper::new(place.plane);
+    let labels =
+        [r#"name="kueue.x-k8s.io/admission""#, r#"cluster_queue="pods-alone""#, r#"is_group="false""#];
+    eventually("the gates that came off to be counted", DEADLINE, || async {
+        let text = scraper.scrape(&bed().await.manager).await?;
+        let count = sum(&text, "kueue_pod_scheduling_gate_removal_seconds_count", &labels);
+        Ok(progress(count == Some(3.0), format!("{count:?}")))
+    })
+    .await
+    .unwrap();
     for name in ["first", "waits", "urgent"] {
         delete(&place, name).await;
     }

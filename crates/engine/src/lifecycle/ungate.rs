@@ -20,6 +20,7 @@ use crate::hotswap::pod::PodKey;
 use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::job_pod::JobPod;
+use crate::metrics::RemovedGate;
 use crate::outbox::Open;
 use crate::retry::Retry;
 use crate::version::{Seen, compare};
@@ -138,9 +139,12 @@ impl Engine {
         if !writes.is_empty() && self.read_inherited(workload) {
             return;
         }
+        let status = self.world.workloads[workload].status();
+        let gate = RemovedGate::of(status, labels::ELASTIC_JOB_SCHEDULING_GATE, false);
         for (pod, patch) in writes {
             let object = ObjectRef::namespaced(Kind::JobPod, Arc::clone(&pod.0), Arc::clone(&pod.1));
             let id = self.outbox.write(object, Purpose::UngatePod, Write::Patch(patch), Vec::new());
+            self.outbox.amend(id, |open| open.gate = gate.clone());
             if let Some(known) = self.world.job_pods.get_mut(&pod) {
                 known.open = Some(id);
             }

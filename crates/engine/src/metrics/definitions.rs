@@ -143,6 +143,8 @@ metrics! {
     LOCAL_QUEUE_EXECUTION_TIME_SECONDS = "kueue_local_queue_execution_time_seconds" Histogram16 ["name", "namespace", "priority_class"];
     /// Seconds from the creation of a job to the creation of its Workload, by the kind of the job.
     WORKLOAD_CREATION_LATENCY = "kueue_workload_creation_latency_seconds" HistogramLatency ["job_kind"];
+    /// Seconds from the admission of a workload until a scheduling gate is off a pod of it, by the name of the gate, and by whether the pod is one of a group.
+    POD_SCHEDULING_GATE_REMOVAL_SECONDS = "kueue_pod_scheduling_gate_removal_seconds" HistogramDefault ["name", "cluster_queue", "is_group"];
     /// Workloads that were admitted by a ClusterQueue below a Cohort.
     COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL = "kueue_cohort_subtree_admitted_workloads_total" Counter ["cohort", "priority_class"];
     /// Workloads that wait in a ClusterQueue: active ones are tried in the next cycles, inadmissible ones after a change that could help them.

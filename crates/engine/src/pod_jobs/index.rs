@@ -136,6 +136,11 @@ impl World {
         Some((job, job.pods.get(&object.name)?))
     }
 
+    /// Whether a pod is one of a group, or of those that are admitted together in the place of an object.
+    pub fn is_of_group(&self, pod: &PodKey) -> bool {
+        self.pod_homes.get(pod).and_then(|home| self.pod_jobs.get(home)).is_some_and(PodJob::has_roles)
+    }
+
     /// Whether writes on the pods of a job have not been answered.
     pub fn is_writing_pods(&self, key: &JobKey) -> bool {
         self.pod_jobs.get(key).is_some_and(|job| !job.open.is_empty())

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::{JobView, PodSetInfo};
+use sluice_api::labels;
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::pods::{Member, STOP_MANAGER, StopReason, finalize, start, termination};
 
 use super::answered::together;
+use super::index::PodJob;
 use super::view::{about_pod, pod_ref};
 use crate::effect::{Effect, EventType, Level, PodStep, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
+use crate::metrics::RemovedGate;
 use crate::outbox::normal;
 use crate::world::JobKey;
 
@@ -35,8 +38,20 @@ pub(super) fn removal(member: &Member) -> Planned {
 impl Engine {
     /// Sends writes on pods of a job.
     pub(super) fn write_pods(&mut self, key: &JobKey, purpose: Purpose, planned: Vec<Planned>) {
+        self.write_pods_off(None, key, purpose, planned);
+    }
+
+    /// The same of writes that take a gate off each.
+    fn write_pods_off(
+        &mut self,
+        gate: Option<&RemovedGate>,
+        key: &JobKey,
+        purpose: Purpose,
+        planned: Vec<Planned>,
+    ) {
         for (pod, steps, then) in planned {
             let id = self.outbox.write(pod_ref(key, &pod), purpose, Write::Pod(steps), then);
+            self.outbox.amend(id, |open| open.gate = gate.cloned());
             if let Some(job) = self.world.pod_jobs.get_mut(key) {
                 job.open.insert(pod, id);
                 job.starting += usize::from(purpose == Purpose::StartJob);
@@ -103,7 +118,10 @@ impl Engine {
         let about: [(&'static str, &dyn ToString); 3] =
             [("job", &key.object()), ("workload", workload), ("pods", &pods)];
         self.outbox.push(self.log(Level::Info, "pods are let run", &about));
-        self.write_pods(key, Purpose::StartJob, planned);
+        let is_group = self.world.pod_jobs.get(key).is_some_and(PodJob::has_roles);
+        let status = self.world.workloads[workload].status();
+        let gate = RemovedGate::of(status, labels::ADMISSION_SCHEDULING_GATE, is_group);
+        self.write_pods_off(gate.as_ref(), key, Purpose::StartJob, planned);
     }
 
     /// Why the pods of a job are stopped now.

@@ -25,6 +25,7 @@ use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
 use crate::job_pod::{JobPod, Place, Stage};
 use crate::lifecycle::slices::first_slice;
+use crate::metrics::RemovedGate;
 use crate::world::WorkloadEntry;
 
 /// So many pods of a Workload are let go at a time: as many writes wait for an answer at most.
@@ -107,6 +108,12 @@ impl Engine {
         for PodWrite { pod, purpose, write, then, target } in writes {
             let object = ObjectRef::namespaced(Kind::JobPod, Arc::clone(&pod.0), Arc::clone(&pod.1));
             let id = self.outbox.write(object, purpose, write, then);
+            if purpose == Purpose::UngatePod {
+                let (status, group) =
+                    (self.world.workloads[&workload].status(), self.world.is_of_group(&pod));
+                let gate = RemovedGate::of(status, labels::TOPOLOGY_SCHEDULING_GATE, group);
+                self.outbox.amend(id, |open| open.gate = gate);
+            }
             if let Some(known) = self.world.job_pods.get_mut(&pod) {
                 known.open = Some(id);
                 if let Some(place) = known.place.as_mut().filter(|_| target.is_some()) {

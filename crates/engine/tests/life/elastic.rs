@@ -5,6 +5,7 @@ use serde_json::json;
 use sluice_api::v1beta2::Workload;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
+use crate::gate_removal::removals;
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, told};
 
@@ -110,6 +111,7 @@ fn a_job_that_grows_gets_a_slice_that_takes_over() {
     scale(&mut c, 5);
     assert_eq!(slices(&c), ["3 WorkloadSliceReplaced", "5 runs"]);
     assert_eq!((used(&c).as_str(), free(&c).len()), ("5", 5));
+    assert_eq!(removals(&c), vec![format!("{GATE} cq false 0"); 5]);
     assert!(c.notes("Stopped").is_empty());
     let second = slice(&c, 5);
     let annotations = second.metadata.annotations.clone().unwrap();

@@ -18,6 +18,7 @@ mod elastic_ray;
 mod external;
 mod failure_recovery;
 mod found_again;
+mod gate_removal;
 mod gather;
 mod gathered_pods;
 mod grouped_pods;

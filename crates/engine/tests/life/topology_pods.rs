@@ -7,6 +7,7 @@ use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::{answer, cq, submit};
+use crate::gate_removal::removals;
 use crate::model::build::pod_set;
 use crate::model::{Api, Cluster};
 use crate::waiting::gate;
@@ -234,8 +235,10 @@ fn a_pod_with_a_write_under_way_counts_in_its_new_domain() {
     c.settle();
     assert_eq!(c.written(Purpose::UngatePod), 2);
     c.slow = None;
+    assert!(removals(&c).is_empty());
     c.release();
     assert_eq!(seats(&c), ["p1 n1", "p2 n2"]);
+    assert_eq!(removals(&c), [format!("{GATE} cq false 0"), format!("{GATE} cq false 0")]);
 }
 
 #[test]

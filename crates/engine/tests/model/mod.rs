@@ -71,6 +71,8 @@ pub struct Cluster {
     pub applied: Vec<(&'static str, Vec<String>)>,
     /// Observations in the order made.
     pub observed: Vec<(String, Vec<String>)>,
+    /// Their values.
+    pub values: Vec<f64>,
     /// Objects whose series went, in that order.
     pub series_gone: Vec<ObjectRef>,
     /// Lines of the journal in the order made.
@@ -140,6 +142,7 @@ impl Cluster {
             writes: Vec::new(),
             applied: Vec::new(),
             observed: Vec::new(),
+            values: Vec::new(),
             series_gone: Vec::new(),
             journal: Vec::new(),
             attempts: Vec::new(),
@@ -305,6 +308,7 @@ impl Cluster {
             }
             Effect::Event(event) => self.events.push(event),
             Effect::Observe(o) => {
+                self.values.push(o.value);
                 self.observed.push((o.metric.to_owned(), o.labels.iter().map(ToString::to_string).collect()));
             }
             Effect::SeriesGone(object) => self.series_gone.push(object),
