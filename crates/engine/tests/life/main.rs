@@ -23,6 +23,7 @@ mod gather;
 mod gathered_pods;
 mod grouped_pods;
 mod journal;
+mod kueues;
 mod memory;
 mod metrics;
 mod moved;
