@@ -138,9 +138,10 @@ impl Engine {
         }
     }
 
-    /// The pods of a job whose template is gone are not known any more: the Workload that it had goes.
-    pub(crate) fn lost_template(&mut self, key: &JobKey, view: &JobView) {
-        if view.template.is_some() {
+    /// The pods of a job that cannot be read, or whose template is gone, are not known any more: the Workload that it had goes, so that no quota is
+    /// held for what cannot start. What a job that is made of pods is for, its Workload says.
+    pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &JobView) {
+        if view.template.is_some() || !self.world.pod_jobs.contains_key(key) {
             self.remove_former_workloads(key, view);
         }
     }

@@ -31,6 +31,7 @@ mod plugin;
 mod pods;
 mod provisioning;
 mod ray;
+mod ray_unreadable;
 mod rights;
 mod seeds;
 mod serving;

@@ -13,7 +13,9 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
+use sluice_testkit::needs;
 use sluice_testkit::ray;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
@@ -27,7 +29,7 @@ const OF_RAY: &str = "ray.io/is-ray-node=yes";
 /// Pods of a cluster: a head and two workers.
 const PODS: usize = 3;
 /// Processors that a job of any kind needs at most: one for each pod, and half of one for what submits.
-const NEEDS: u32 = 4;
+pub const NEEDS: u32 = 4;
 
 static OPERATOR: OnceCell<Controllers> = OnceCell::const_new();
 
@@ -83,7 +85,7 @@ impl Bench<'_> {
         self.api_of(self.kind)
     }
 
-    async fn make(&self, name: &str) {
+    pub async fn make(&self, name: &str) {
         self.api().create(&PostParams::default(), &object(self.kind, name)).await.unwrap();
     }
 
@@ -96,7 +98,7 @@ impl Bench<'_> {
     }
 
     /// The pods of a job's clusters.
-    async fn pods(&self, name: &str) -> Vec<Value> {
+    pub async fn pods(&self, name: &str) -> Vec<Value> {
         let pods: Api<Pod> = Api::namespaced(self.place.client.clone(), &self.place.name);
         let all = pods.list(&ListParams::default().labels(OF_RAY)).await.unwrap();
         let all = all.iter().map(|pod| serde_json::to_value(pod).unwrap());
@@ -105,7 +107,7 @@ impl Bench<'_> {
     }
 
     /// Waits until all pods of a job run, and there is none of it but on the nodes of this flavor; nothing that KubeRay made names another.
-    async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
+    pub async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
         let place = self.place;
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
@@ -240,21 +242,25 @@ async fn whole_life(name: &'static str, kind: JobKind) {
 
 #[tokio::test]
 async fn a_raycluster_lives_through_everything_that_can_become_of_it() {
+    needs!(Tool::KubeRayOperator);
     whole_life("raycluster", JobKind::RAY_CLUSTER).await;
 }
 
 #[tokio::test]
 async fn a_rayjob_gets_another_cluster_for_another_flavor_and_ends() {
+    needs!(Tool::KubeRayOperator);
     whole_life("rayjob", JobKind::RAY_JOB).await;
 }
 
 #[tokio::test]
 async fn a_rayservice_takes_its_clusters_along() {
+    needs!(Tool::KubeRayOperator);
     whole_life("rayservice", JobKind::RAY_SERVICE).await;
 }
 
 #[tokio::test]
 async fn a_cluster_that_a_user_makes_in_the_name_of_a_rayjob_waits_for_quota_of_its_own() {
+    needs!(Tool::KubeRayOperator);
     let place = place("ray-forged", [NEEDS, 0]).await;
     let [old, _] = flavors("ray-forged");
     let bench = Bench { place: &place, kind: JobKind::RAY_JOB };
@@ -286,6 +292,7 @@ async fn a_cluster_that_a_user_makes_in_the_name_of_a_rayjob_waits_for_quota_of_
 /// KubeRay follows a change of a cluster that runs: one that cannot be read any more may ask for any number of pods.
 #[tokio::test]
 async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_other_is() {
+    needs!(Tool::KubeRayOperator);
     let pods = u32::try_from(PODS).unwrap();
     let place = place("ray-broken", [2 * pods, 0]).await;
     let [old, _] = flavors("ray-broken");

@@ -111,7 +111,7 @@ impl Engine {
             if !view.suspended && view.template.is_none() && key.kind.integration().follows_changes {
                 return self.halt(key, &view);
             }
-            return self.lost_template(key, &view);
+            return self.lost_pods(key, &view);
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),

@@ -51,5 +51,6 @@ mod topology;
 mod topology_failures;
 mod topology_pods;
 mod unadmitted;
+mod unreadable;
 mod waiting;
 mod wrapped;
