@@ -1,6 +1,7 @@
-//! What people look at: the simulator's page and the dashboard in a browser, and the alerts and the dashboards in a Prometheus.
+//! What people look at: the simulator's page and the dashboard in a browser, and the alerts and the dashboards in a Prometheus and as Grafana reads them.
 
 mod browser;
 mod dashboard;
+mod grafana;
 mod labels;
 mod prometheus;
