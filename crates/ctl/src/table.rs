@@ -9,6 +9,7 @@ use sluice_sim::report::{Line, QueueReport, Report};
 use sluice_sim::show_amount;
 
 pub use difference::difference;
+pub(crate) use difference::{queue_cells, shift};
 
 /// Lines of the timeline that are printed unasked.
 const MOST_LINES: usize = 400;

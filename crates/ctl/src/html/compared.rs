@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use sluice_sim::Record;
 use sluice_sim::duration::show;
 use sluice_sim::series::steps;
-use sluice_sim::whatif::{Difference, QueueDifference};
+use sluice_sim::whatif::{Difference, Moved};
 
 use super::schedule::Schedule;
 use super::svg::escape;
 use super::{colours, frame, place};
-use crate::table::time;
+use crate::table::{queue_cells, shift, time};
 
 /// Jobs and queues that are listed.
 const MOST_LISTED: usize = 500;
@@ -74,36 +74,15 @@ fn table(title: &str, heads: &[&str], rows: &[Vec<String>], all: usize) -> Strin
 
 fn moved(difference: &Difference) -> String {
     let starts = |s: Option<f64>| s.map_or("never".to_owned(), time);
-    let rows: Vec<_> = difference
-        .moved
-        .iter()
-        .take(MOST_LISTED)
-        .map(|m| {
-            let shift = match (m.before, m.after) {
-                (Some(a), Some(b)) if b < a => format!("{} sooner", time(a - b)),
-                (Some(a), Some(b)) => format!("{} later", time(b - a)),
-                (None, _) => "only with the change".to_owned(),
-                (_, None) => "only without it".to_owned(),
-            };
-            vec![m.job.clone(), starts(m.before), starts(m.after), shift]
-        })
-        .collect();
+    let row = |m: &Moved| vec![m.job.clone(), starts(m.before), starts(m.after), shift(m)];
+    let rows: Vec<_> = difference.moved.iter().take(MOST_LISTED).map(row).collect();
     let heads = ["Job", "Starts without", "Starts with", "Difference"];
     table("Jobs that start at another time", &heads, &rows, difference.moved.len())
 }
 
 fn queues(difference: &Difference) -> String {
-    let arrow = |a: String, b: String| if a == b { a } else { format!("{a} → {b}") };
-    let row = |q: &QueueDifference| {
-        vec![
-            q.name.to_string(),
-            arrow(time(q.wait_p50.0), time(q.wait_p50.1)),
-            arrow(time(q.wait_p90.0), time(q.wait_p90.1)),
-            arrow(q.waiting.0.to_string(), q.waiting.1.to_string()),
-            arrow(q.preempted.0.to_string(), q.preempted.1.to_string()),
-        ]
-    };
-    let rows: Vec<_> = difference.queues.iter().take(MOST_LISTED).map(row).collect();
+    let rows: Vec<_> =
+        difference.queues.iter().take(MOST_LISTED).map(|queue| queue_cells(queue, "→")).collect();
     let heads = ["Queue", "Wait p50", "p90", "Waiting at the end", "Preempted"];
     table("Queues", &heads, &rows, difference.queues.len())
 }

@@ -49,21 +49,35 @@ pub fn difference(difference: &Difference) -> String {
     text
 }
 
+/// How much sooner or later a job starts, in words.
+pub(crate) fn shift(moved: &Moved) -> String {
+    match (moved.before, moved.after) {
+        (Some(a), Some(b)) if b < a => format!("{} sooner", time(a - b)),
+        (Some(a), Some(b)) => format!("{} later", time(b - a)),
+        (None, _) => "only with the change".to_owned(),
+        (_, None) => "only without it".to_owned(),
+    }
+}
+
+/// A queue's name and what differs of it; `arrow` stands between what was and what comes.
+pub(crate) fn queue_cells(queue: &QueueDifference, arrow: &str) -> Vec<String> {
+    let both = |a: String, b: String| if a == b { a } else { format!("{a} {arrow} {b}") };
+    vec![
+        queue.name.to_string(),
+        both(time(queue.wait_p50.0), time(queue.wait_p50.1)),
+        both(time(queue.wait_p90.0), time(queue.wait_p90.1)),
+        both(queue.waiting.0.to_string(), queue.waiting.1.to_string()),
+        both(queue.preempted.0.to_string(), queue.preempted.1.to_string()),
+    ]
+}
+
 fn moved_table(difference: &Difference, text: &mut String) {
     if difference.moved.is_empty() {
         let _ = writeln!(text, "\nno job starts at another time");
         return;
     }
     let starts = |s: Option<f64>| s.map_or("never".to_owned(), time);
-    let row = |m: &Moved| {
-        let shift = match (m.before, m.after) {
-            (Some(a), Some(b)) if b < a => format!("{} sooner", time(a - b)),
-            (Some(a), Some(b)) => format!("{} later", time(b - a)),
-            (None, _) => "starts now".to_owned(),
-            (_, None) => "starves".to_owned(),
-        };
-        vec![m.job.clone(), starts(m.before), starts(m.after), shift]
-    };
+    let row = |m: &Moved| vec![m.job.clone(), starts(m.before), starts(m.after), shift(m)];
     let _ = writeln!(text, "\n{} jobs start at another time:", difference.moved.len());
     let rows: Vec<_> = difference.moved.iter().take(MOST_LISTED).map(row).collect();
     text.push_str(&columns(&["JOB", "BEFORE", "AFTER", ""], &rows));
@@ -76,16 +90,7 @@ fn moved_table(difference: &Difference, text: &mut String) {
 fn queue_tables(difference: &Difference, text: &mut String) {
     let arrow = |a: String, b: String| if a == b { a } else { format!("{a} -> {b}") };
     if !difference.queues.is_empty() {
-        let row = |q: &QueueDifference| {
-            vec![
-                q.name.to_string(),
-                arrow(time(q.wait_p50.0), time(q.wait_p50.1)),
-                arrow(time(q.wait_p90.0), time(q.wait_p90.1)),
-                arrow(q.waiting.0.to_string(), q.waiting.1.to_string()),
-                arrow(q.preempted.0.to_string(), q.preempted.1.to_string()),
-            ]
-        };
-        let rows: Vec<_> = difference.queues.iter().map(row).collect();
+        let rows: Vec<_> = difference.queues.iter().map(|queue| queue_cells(queue, "->")).collect();
         text.push('\n');
         text.push_str(&columns(&["QUEUE", "WAIT P50", "WAIT P90", "WAITING", "PREEMPTED"], &rows));
     }
@@ -102,4 +107,28 @@ fn queue_tables(difference: &Difference, text: &mut String) {
 
 fn and_more(more: usize) -> String {
     if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_s_shift_is_said_in_words_and_a_queue_s_figures_with_an_arrow() {
+        let moved = |before, after| shift(&Moved { job: "t/a".to_owned(), before, after });
+        assert_eq!(moved(Some(600.0), Some(0.0)), "10m sooner");
+        assert_eq!(moved(Some(0.0), Some(5.0)), "5s later");
+        assert_eq!(
+            (moved(None, Some(5.0)).as_str(), moved(Some(5.0), None).as_str()),
+            ("only with the change", "only without it")
+        );
+        let queue = QueueDifference {
+            name: "q".into(),
+            wait_p50: (60.0, 0.0),
+            wait_p90: (5.0, 5.0),
+            waiting: (1, 2),
+            preempted: (0, 0),
+        };
+        assert_eq!(queue_cells(&queue, "->"), ["q", "1m -> 0s", "5s", "1 -> 2", "0"]);
+    }
 }
