@@ -29,6 +29,7 @@ use sluice_api::job::JobKind;
 use sluice_core::Unadmitted;
 use sluice_engine::{Kind, ObjectRef};
 
+use crate::futures::why_not;
 use crate::record::{component, component_index};
 use crate::setup::prepare;
 use crate::simulation::Simulation;
@@ -151,11 +152,7 @@ impl Question<'_> {
         }
         // How long the controllers of a cluster take for a check is not known; a scenario says it.
         let queue = explained.cluster_queue.as_deref().filter(|_| self.live.is_some())?;
-        let queue = simulation.object(&ObjectRef::cluster(Kind::ClusterQueue, queue))?;
-        let checks = queue["spec"]["admissionChecksStrategy"]["admissionChecks"].as_array();
-        let old = queue["spec"]["admissionChecks"].as_array();
-        let any = checks.into_iter().chain(old).any(|checks| !checks.is_empty());
-        any.then(|| "its ClusterQueue has admission checks, and how long they take is not known".to_owned())
+        why_not(simulation, queue)
     }
 
     fn not_found(&self) -> ExplainError {

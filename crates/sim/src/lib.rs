@@ -16,6 +16,7 @@ pub mod duration;
 pub mod explain;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod futures;
 mod json;
 pub mod live;
 mod machines;
@@ -38,6 +39,7 @@ pub mod series;
 mod serving;
 mod setup;
 mod simulation;
+pub mod starts;
 pub mod whatif;
 mod world;
 
@@ -49,7 +51,8 @@ pub use options::Options;
 pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
 pub use record::{
-    Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
+    Hold, HoldEnd, Holding, JobRecord, NodeChange, NodeSeen, PlaceChange, PlacedSet, QuotaChange, Record,
+    TimelineEntry, TimelineEvent, show_amount,
 };
 pub use report::Report;
 pub use scenario::Scenario;

@@ -1,7 +1,9 @@
 //! What happened: a timeline, and for each job what it held and when. Times in milliseconds from the beginning.
 
+mod configured;
 mod entries;
 mod groups;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,13 +12,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::conditions::{WorkloadCondition as Type, find, is_true};
 use sluice_api::slim;
-use sluice_api::v1beta2::Admission;
+use sluice_api::v1beta2::{Admission, TopologyAssignment};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
 
 pub(crate) use groups::{component, component_index};
 
 pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
+pub use places::{NodeChange, NodeSeen, PlaceChange, PlacedSet};
 
 use crate::json::text;
 use crate::pods::queue_of;
@@ -30,6 +33,8 @@ struct Seen {
     admitted: bool,
     evicted: bool,
     finished: bool,
+    /// Where its pods are.
+    placed: Vec<TopologyAssignment>,
 }
 
 /// Everything that happened.
@@ -43,6 +48,15 @@ pub struct Record {
     pub entries: Vec<TimelineEntry>,
     /// Quotas over time.
     pub quotas: Vec<QuotaChange>,
+    /// Nodes over time.
+    pub nodes: Vec<NodeChange>,
+    /// Where jobs have their pods, over time.
+    pub places: Vec<PlaceChange>,
+    /// The labels of the levels of each Topology, as it was last.
+    pub topologies: BTreeMap<Arc<str>, Vec<String>>,
+    /// The flavors that have a Topology: its name, and the labels of the nodes.
+    pub placed_flavors: BTreeMap<Arc<str>, (Arc<str>, BTreeMap<String, String>)>,
+    nodes_now: BTreeMap<Arc<str>, usize>,
     by_ref: BTreeMap<ObjectRef, usize>,
     /// Groups of pods, by namespace and name: the job, and how many of the pods are there.
     groups: BTreeMap<(Arc<str>, Arc<str>), (usize, usize)>,
@@ -76,6 +90,12 @@ impl Record {
                 .map(|entry| TimelineEntry { job: entry.job.map(|at| before + at), ..entry });
             whole.entries.extend(moved);
             whole.quotas.extend(record.quotas);
+            whole.nodes.extend(record.nodes);
+            let moved =
+                record.places.into_iter().map(|place| PlaceChange { job: before + place.job, ..place });
+            whole.places.extend(moved);
+            whole.topologies.extend(record.topologies);
+            whole.placed_flavors.extend(record.placed_flavors);
         }
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         order.sort_by_key(|&at| (jobs[at].submitted, at));
@@ -86,11 +106,18 @@ impl Record {
         for entry in &mut whole.entries {
             entry.job = entry.job.map(|at| place[at]);
         }
+        for change in &mut whole.places {
+            change.job = place[change.job];
+        }
         let mut sorted: Vec<_> = jobs.into_iter().zip(place).collect();
         sorted.sort_by_key(|(_, place)| *place);
         whole.jobs = sorted.into_iter().map(|(job, _)| job).collect();
         whole.entries.sort_by_key(|entry| entry.at);
         whole.quotas.sort_by_key(|change| change.at);
+        whole.places.sort_by_key(|change| change.at);
+        // Every part has all nodes.
+        whole.nodes.sort_by(|a, b| (a.at, &a.name).cmp(&(b.at, &b.name)));
+        whole.nodes.dedup();
         whole
     }
 
@@ -235,32 +262,6 @@ impl Record {
         }
     }
 
-    /// A queue, its quota or its name changed.
-    pub(crate) fn configured(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
-        match reference.kind {
-            Kind::LocalQueue => {
-                let target = self.text(text(&value["spec"]["clusterQueue"]));
-                let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
-                self.local_queues.insert(key, target);
-            }
-            Kind::ClusterQueue | Kind::Cohort => {
-                let is_queue = reference.kind == Kind::ClusterQueue;
-                let above = if is_queue { "cohortName" } else { "parentName" };
-                let cohort = value["spec"][above].as_str().filter(|c| !c.is_empty()).map(Arc::from);
-                let change = QuotaChange {
-                    at: self.millis(now),
-                    node: Arc::clone(&reference.name),
-                    is_queue,
-                    cohort,
-                    nominal: nominal(&value["spec"]),
-                    stopped: !["", "None"].contains(&text(&value["spec"]["stopPolicy"])),
-                };
-                self.quotas.push(change);
-            }
-            _ => {}
-        }
-    }
-
     /// A Workload as the engine's last write left it.
     pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) {
         let metadata = &workload.metadata;
@@ -283,7 +284,8 @@ impl Record {
         self.seen.insert(reference, seen);
     }
 
-    fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
+    /// The place of a Workload's job among [`Record::jobs`].
+    pub(crate) fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
         let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|o| o.controller == Some(true));
         // Several pods may own a Workload.
@@ -311,6 +313,11 @@ impl Record {
             && let Some(admission) = &status.admission
         {
             self.open_hold(index, at, admission);
+        }
+        if reserved {
+            self.place(at, index, workload, &mut seen.placed);
+        } else {
+            seen.placed.clear();
         }
         if admitted && !seen.admitted {
             self.admit(now, index);
@@ -439,26 +446,6 @@ fn holdings(admission: &Admission) -> Vec<Holding> {
         amount,
     };
     sums.into_iter().map(holding).collect()
-}
-
-/// What a spec of a ClusterQueue or Cohort gives.
-fn nominal(spec: &Value) -> Vec<Holding> {
-    let groups = spec["resourceGroups"].as_array().into_iter().flatten();
-    let flavors = groups.flat_map(|g| g["flavors"].as_array().into_iter().flatten());
-    let of = |flavor: &Value| {
-        let resources = flavor["resources"].as_array().cloned().unwrap_or_default();
-        let name: Arc<str> = text(&flavor["name"]).into();
-        resources.into_iter().map(move |resource| {
-            let quota = match &resource["nominalQuota"] {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            let kind = text(&resource["name"]);
-            let amount = Quantity::parse(&quota).map_or(0, |q| amount_of(kind, &q).get());
-            Holding { flavor: Arc::clone(&name), resource: kind.into(), amount }
-        })
-    };
-    flavors.flat_map(of).collect()
 }
 
 /// An amount as people read it.

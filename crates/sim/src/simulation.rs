@@ -260,7 +260,10 @@ impl Simulation {
                         self.lost_with(&object);
                         self.record.gone(self.now, &object, &uid);
                         match object.kind {
-                            Kind::Node => self.nodes_gone(&[Arc::clone(&object.name)]),
+                            Kind::Node => {
+                                self.record.node_gone(self.record.millis(self.now), &object.name);
+                                self.nodes_gone(&[Arc::clone(&object.name)]);
+                            }
                             Kind::Job(_) | Kind::Workload => self.end_pods(&object),
                             _ => {}
                         }
@@ -297,8 +300,14 @@ impl Simulation {
                 let queue = value["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true;
                 self.show_pods_if_asked_for(queue);
             }
-            Kind::Cohort | Kind::LocalQueue => self.record.configured(self.now, reference, value),
-            Kind::Node => self.node_changed(reference),
+            Kind::Cohort | Kind::LocalQueue | Kind::Topology | Kind::ResourceFlavor => {
+                self.record.configured(self.now, reference, value);
+            }
+            Kind::Node => {
+                let at = self.record.millis(self.now);
+                self.record.node(at, &reference.name, value);
+                self.node_changed(reference);
+            }
             Kind::ProvisioningRequest => self.request_changed(reference),
             _ => {}
         }

@@ -1,62 +1,15 @@
 //! Explanations: the reason, the holders, remedies that were tried, the forecast.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+#[path = "worlds/queue.rs"]
+mod queue;
+
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use sluice_sim::explain::{Explained, Patience, Question, State};
+use queue::{WORLD, job, question, read};
+use sluice_sim::explain::{Explained, State};
 use sluice_sim::{File, JobRecord, Manifests, Observed, Options, settings};
-
-const WORLD: &str = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: cq}
-spec:
-  namespaceSelector: {}
-  preemption: {withinClusterQueue: LowerPriority}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 10}]}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: main, namespace: a}
-spec: {clusterQueue: cq}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: urgent}
-value: 100
-";
-
-fn job(name: &str, pods: u32, more: &str) -> String {
-    format!(
-        "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\n  namespace: a\n  labels: {{kueue.x-k8s.io/queue-name: main}}\n  \
-         annotations: {{{more}}}\nspec:\n  parallelism: {pods}\n  completions: {pods}\n  template:\n    spec:\n      restartPolicy: Never\n      \
-         containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]\n"
-    )
-}
-
-/// Asks about a job of namespace `a`, that many seconds from the beginning.
-fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, name: &'a str) -> Question<'a> {
-    static NO_FILES: BTreeMap<String, String> = BTreeMap::new();
-    Question {
-        manifests,
-        files: &NO_FILES,
-        options,
-        at: SignedDuration::from_secs(seconds),
-        namespace: "a",
-        kind: None,
-        name,
-        all_namespaces: false,
-        live: None,
-        patience: Patience::ENDLESS,
-    }
-}
 
 fn explain(jobs: &str, name: &str) -> Explained {
     explain_in(&format!("{WORLD}{jobs}"), 10, name)
@@ -343,11 +296,6 @@ fn the_ninetieth_percentile_covers_nine_of_ten_held_out_starts() {
 
 const LASTING: &str = "---\napiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec:\n  \
                        runTime: {lognormal: {p50: 10m, p90: 40m}}\n";
-
-fn read(text: &str) -> Manifests {
-    let file = File { name: "world".to_owned(), text: text.to_owned(), named: true };
-    Manifests::read(&[file]).unwrap()
-}
 
 /// What forty jobs took that ran before: all that a forecast knows.
 fn trace(seed: u64) -> Vec<Observed> {

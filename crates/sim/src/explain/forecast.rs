@@ -2,14 +2,12 @@
 
 use jiff::SignedDuration;
 use serde::Serialize;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::ObjectRef;
 
 use super::{ExplainError, Question};
-use crate::pods::Basis;
+use crate::futures::{Futures, later_than};
 use crate::simulation::Simulation;
 
-/// Futures that are simulated.
-const FUTURES: u64 = 20;
 /// How far they go.
 const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 14);
 
@@ -41,17 +39,9 @@ impl Question<'_> {
     ) -> Result<Option<Forecast>, ExplainError> {
         let mut starts = Vec::new();
         let mut after = None;
-        let (basis, all_known) = known(present);
-        // What is not drawn comes out the same in every future.
-        let futures = if all_known { 1 } else { FUTURES };
-        for future in 0..futures {
-            // Until now all is as it was; what is drawn differs from here on.
-            let mut simulation = present.fork();
-            simulation.options.until = None;
-            if future > 0 {
-                simulation.pods.seed = simulation.pods.seed.wrapping_add(future);
-                simulation.redraw();
-            }
+        let all = Futures::of(present);
+        for number in 0..all.count {
+            let mut simulation = all.begin(number);
             let now = simulation.now();
             let end = now.checked_add(HORIZON).unwrap_or(now);
             let started = |s: &Simulation| {
@@ -67,18 +57,14 @@ impl Question<'_> {
             if reached {
                 starts.push(simulation.now().as_second() - now.as_second());
             }
-            if future == 0 && reached {
+            if number == 0 && reached {
                 after = self.cause(&simulation);
             }
         }
         starts.sort_unstable();
         let count = u64::try_from(starts.len()).unwrap_or(0);
-        // The place among n draws below which the next one lies with that probability: counted among n + 1.
-        let quantile = |part: u64| {
-            let rank = ((futures + 1) * part).div_ceil(100).clamp(1, futures);
-            usize::try_from(rank - 1).ok().and_then(|at| starts.get(at).copied())
-        };
-        let (p50, p90) = (quantile(50), quantile(90));
+        let Futures { count: futures, basis, .. } = all;
+        let (p50, p90) = (later_than(&starts, futures, 50), later_than(&starts, futures, 90));
         Ok(Some(Forecast { p50, p90, futures, starts: count, basis, after }))
     }
 
@@ -95,27 +81,4 @@ impl Question<'_> {
         let job = &record.jobs[ended.job?];
         Some(self.shown(&job.namespace, &job.name))
     }
-}
-
-/// Where the run times come from, and whether none of them is drawn.
-fn known(simulation: &Simulation) -> (String, bool) {
-    let mut counts = std::collections::BTreeMap::new();
-    for kind in sluice_api::job::JobKind::jobs() {
-        let ends = |value: &serde_json::Value| sluice_jobs::ends(kind, value);
-        for (reference, value) in simulation.world.of_kind(Kind::Job(kind)).filter(|(_, value)| ends(value)) {
-            *counts.entry(simulation.pods.basis(reference, value)).or_insert(0_usize) += 1;
-        }
-    }
-    let say = |basis: &Basis| match basis {
-        Basis::Scenario => "by the scenario",
-        Basis::Annotation => "by annotation",
-        Basis::Observed => "by what jobs of their queue took",
-        Basis::Bound => "by their bound",
-        Basis::Default => "by the default run time",
-    };
-    let parts: Vec<_> = counts.iter().map(|(basis, n)| format!("{n} {}", say(basis))).collect();
-    let fixed = matches!(simulation.pods.default, crate::Distribution::Fixed(_));
-    let drawn = [Basis::Scenario, Basis::Observed].iter().any(|b| counts.contains_key(b))
-        || (counts.contains_key(&Basis::Default) && !fixed);
-    (format!("run times of jobs: {}", parts.join(", ")), !drawn && simulation.agenda.arrivals() == 0)
 }
