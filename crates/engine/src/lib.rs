@@ -62,7 +62,7 @@ pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};
 pub use positions::{Moves, WaitingWorkload};
 pub use provisioning::template::TemplateSource;
-pub use sluice_core::{Name, WorkloadKey};
+pub use sluice_core::{LargestFit, Name, WorkloadKey};
 pub use state::State;
 
 /// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).

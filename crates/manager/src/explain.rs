@@ -102,6 +102,11 @@ impl Explainer {
         Self { engine, client, configuration, turn: Arc::new(Semaphore::new(1)) }
     }
 
+    /// The engine that it asks.
+    pub fn engine(&self) -> Handle<Engine> {
+        self.engine.clone()
+    }
+
     /// Explains a Workload or job.
     pub fn answer(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
         Box::pin(async move {

@@ -147,6 +147,47 @@ impl Page {
         Ok(answer["result"]["value"].clone())
     }
 
+    /// Waits until the page has that text.
+    ///
+    /// # Errors
+    /// It does not come: what the page says instead.
+    pub async fn wait_for_text(&mut self, text: &str) -> Result<()> {
+        let wanted = Value::from(text);
+        let script = format!(
+            "(async () => {{ const until = performance.now() + 30000;
+               while (!document.body.innerText.includes({wanted})) {{
+                   if (performance.now() > until) return document.body.innerText.slice(0, 3000);
+                   await new Promise(requestAnimationFrame);
+               }}
+               return true; }})()"
+        );
+        let seen = self.run(&script).await?;
+        ensure!(seen == true, "{text:?} is not shown: {seen}");
+        Ok(())
+    }
+
+    /// Clicks the button with that text.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn click(&mut self, button: &str) -> Result<()> {
+        let wanted = Value::from(button);
+        let script = format!(
+            "(() => {{ const found = [...document.querySelectorAll('button')].find((one) => one.textContent === {wanted}); found?.click(); return Boolean(found); }})()"
+        );
+        ensure!(self.run(&script).await? == true, "there is no button {button:?}");
+        Ok(())
+    }
+
+    /// Takes any certificate from now on: a manager makes its own.
+    ///
+    /// # Errors
+    /// The browser refuses.
+    pub async fn take_any_certificate(&mut self) -> Result<()> {
+        self.ask("Security.setIgnoreCertificateErrors", json!({"ignore": true})).await?;
+        Ok(())
+    }
+
     /// Moves the mouse, in pixels of the window.
     ///
     /// # Errors
@@ -166,11 +207,16 @@ impl Page {
             "Enter" => 13,
             "End" => 35,
             "Home" => 36,
+            "ArrowRight" => 39,
             "ArrowDown" => 40,
             _ => 0,
         };
-        for kind in ["rawKeyDown", "keyUp"] {
-            let wanted = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+        // A button hears the character of Enter, not the key.
+        let (down, text) = if key == "Enter" { ("keyDown", "\r") } else { ("rawKeyDown", "") };
+        for kind in [down, "keyUp"] {
+            let text = if kind == "keyUp" { "" } else { text };
+            let wanted =
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
             self.ask("Input.dispatchKeyEvent", wanted).await?;
         }
         Ok(())

@@ -271,6 +271,59 @@ async fn what_happens_to_nodes_and_queues_is_marked() {
     assert!(seen.tip.text.contains("NodeFailures"), "{:?}", seen.tip);
 }
 
+/// Blocks, sub-blocks and hosts over time: how much is used at a moment and by which job, and how large a job would fit.
+#[tokio::test]
+async fn domains_are_seen_over_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = folder.path().join("world.yaml");
+    let read = |name: &str| {
+        fs::read_to_string(assets::workspace().join(format!("examples/topology/{name}.yaml"))).unwrap()
+    };
+    let parts = ["nodes", "queues", "1-together", "4-anywhere", "3-if-possible"].map(read);
+    fs::write(&world, parts.join("\n---\n")).unwrap();
+    let file = write_page(&world, &folder);
+    let mut page = Page::start().await.unwrap();
+    can_be_read(&mut page, &file, "topology").await;
+    let tips = "[...document.querySelectorAll('.heat button')].map((one) => one.dataset.t).join('; ')";
+    let text =
+        async |page: &mut Page, script: &str| page.run(script).await.unwrap().as_str().unwrap().to_owned();
+    // The page begins where most pods have a place: three machines and a GPU.
+    let block = text(&mut page, tips).await;
+    assert!(block.contains("25 of 32 nvidia.com/gpu used (78 %)\n4 nodes\ndefault/if-possible: 3 pods\ndefault/anywhere: 1 pod"), "{block}");
+    let fits = "[...document.querySelectorAll('.places tbody tr')].map((row) => row.innerText.split(/\\s+/).join(' ')).join('; ')";
+    let then = text(&mut page, fits).await;
+    assert!(
+        then.starts_with("1 nvidia.com/gpu 7 7 7; ") && then.ends_with("8 nvidia.com/gpu 0 0 0"),
+        "{then}"
+    );
+    page.run("document.querySelector('.heat button').focus()").await.unwrap();
+    page.press("Enter").await.unwrap();
+    let later = "(() => { const time = document.querySelector('.time'); time.value = '10000'; time.dispatchEvent(new Event('input')); return time.getAttribute('aria-valuetext'); })()";
+    assert!(text(&mut page, later).await.ends_with(" UTC)"));
+    let blocks = text(&mut page, tips).await;
+    assert!(
+        blocks
+            .starts_with("subblock-a: 1 of 16 nvidia.com/gpu used (6 %)\n2 nodes\ndefault/anywhere: 1 pod; "),
+        "{blocks}"
+    );
+    assert!(
+        blocks
+            .ends_with("subblock-b: 16 of 16 nvidia.com/gpu used (100 %)\n2 nodes\ndefault/together: 2 pods"),
+        "{blocks}"
+    );
+    let then = text(&mut page, fits).await;
+    assert!(then.ends_with("8 nvidia.com/gpu 1 1 1"), "{then}");
+    page.press("ArrowRight").await.unwrap();
+    page.press("Enter").await.unwrap();
+    let hosts = text(&mut page, tips).await;
+    assert_eq!(hosts.matches("8 of 8 nvidia.com/gpu used").count(), 2, "{hosts}");
+    page.press("ArrowRight").await.unwrap();
+    page.press("Enter").await.unwrap();
+    let named = text(&mut page, "document.querySelector('.places h4 + ul').innerText").await;
+    assert_eq!(named, "default/together: 1 pod");
+    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
+}
+
 /// Searching, zooming and moving by keys alone; charts show the same time as the schedule.
 #[tokio::test]
 async fn the_schedule_is_a_tool() {

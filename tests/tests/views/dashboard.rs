@@ -33,17 +33,7 @@ const VIEWS: [(&str, &str); 6] = [
 
 /// Waits until the page has that text.
 async fn shows(page: &mut Page, text: &str) {
-    let wanted = Value::from(text);
-    let script = format!(
-        "(async () => {{ const until = performance.now() + 30000;
-           while (!document.body.innerText.includes({wanted})) {{
-               if (performance.now() > until) return document.body.innerText.slice(0, 1000);
-               await new Promise(requestAnimationFrame);
-           }}
-           return true; }})()"
-    );
-    let seen = page.run(&script).await.unwrap();
-    assert_eq!(seen, true, "{text:?} is not shown");
+    page.wait_for_text(text).await.unwrap();
 }
 
 async fn go(page: &mut Page, view: &str, text: &str) {
@@ -124,6 +114,37 @@ async fn thousands_of_queues_and_workloads_stay_smooth() {
     assert!(after < megabytes / 2.0, "{after} of {megabytes} MB are left");
 }
 
+/// The heat map of the view Nodes: blocks first, then what is in them, by keys alone.
+async fn domains(page: &mut Page, width: u32) {
+    probed(page, &format!("nodes {width}")).await;
+    page.run("document.querySelector('.heat button').focus()").await.unwrap();
+    let focus = "document.activeElement.dataset.name";
+    page.press("ArrowRight").await.unwrap();
+    assert_eq!(page.run(focus).await.unwrap(), "block-1");
+    let tip = page.run("getComputedStyle(document.getElementById('tip')).display + document.getElementById('tip').textContent").await.unwrap();
+    let tip = tip.as_str().unwrap().to_owned();
+    assert!(tip.starts_with("blockblock-1: 7 of 320 nvidia.com/gpu used (2 %)"), "{tip}");
+    assert!(tip.contains(&format!("team-3/{HOSTILE}: 8 pods")) && tip.contains("2 of others"), "{tip}");
+    page.press("Enter").await.unwrap();
+    shows(page, "1 to 240 of 900 domains").await;
+    probed(page, &format!("racks {width}")).await;
+    page.click("later").await.unwrap();
+    shows(page, "241 to 480 of 900 domains").await;
+    page.click("all").await.unwrap();
+    shows(page, "40 domains").await;
+    for name in ["block-2", "rack-3", "host-4"] {
+        page.run(&format!("[...document.querySelectorAll('.heat button')].find((one) => one.dataset.name === '{name}').click()")).await.unwrap();
+        let next = match name {
+            "block-2" => "20 domains",
+            "rack-3" => "16 domains",
+            _ => "and 2 more",
+        };
+        shows(page, next).await;
+    }
+    shows(page, "Pods that fit into one domain now").await;
+    probed(page, &format!("hosts {width}")).await;
+}
+
 #[tokio::test]
 async fn every_view_can_be_read_and_names_stay_text() {
     let url = serve(Fault::None).await;
@@ -137,15 +158,23 @@ async fn every_view_can_be_read_and_names_stay_text() {
         go(&mut page, "now", HOSTILE).await;
         go(&mut page, &format!("workload/team-3/{}", HOSTILE.replace('/', "%2F")), HOSTILE).await;
         shows(&mut page, MESSAGE).await;
-        page.run("document.querySelector('section button').click()").await.unwrap();
+        for button in ["Explain: why, and what helps", "Estimate the start"] {
+            page.click(button).await.unwrap();
+        }
         shows(&mut page, "waits.").await;
+        shows(&mut page, "Expected start: about").await;
         probed(&mut page, &format!("explain {width}")).await;
         go(&mut page, "queue/team-1", "Estimate starts").await;
-        let press = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Estimate starts').click()";
-        page.run(press).await.unwrap();
-        // The second job of the cluster is submitted after 4 s, and starts 61 s later.
-        shows(&mut page, "in 1m05s").await;
+        page.click("Estimate starts").await.unwrap();
+        shows(
+            &mut page,
+            "about 2026-11-02 01:15 (2026-11-02 01:00–2026-11-02 02:06); preempts team-9/low, 2 more",
+        )
+        .await;
+        shows(&mut page, "for the first 100 of 20000").await;
         probed(&mut page, &format!("queue with starts {width}")).await;
+        go(&mut page, "nodes", "40 domains").await;
+        domains(&mut page, width).await;
         play(&mut page).await;
         shows(&mut page, &format!("{HOSTILE} starts 1m sooner.")).await;
         probed(&mut page, &format!("tomorrow {width}")).await;
@@ -216,7 +245,7 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     let mut page = opened(&serve(Fault::Less).await, 1280, Scheme::Light).await;
     go(&mut page, "nodes", "This server does not show nodes.").await;
     go(&mut page, "tomorrow", "Play the future").await;
-    page.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Play the future').click()").await.unwrap();
+    page.click("Play the future").await.unwrap();
     shows(&mut page, "This server does not play the future.").await;
     let url = serve(Fault::Broken).await;
     page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();

@@ -18,11 +18,14 @@ macro_rules! shared {
 
 const STYLE: &str = concat!("\n", shared!("theme.css"), include_str!("style.css"));
 /// Modules in the order in which each finds the names of those before it.
-const MODULES: [&str; 5] = [
+const MODULES: [&str; 8] = [
     shared!("time.js"),
     shared!("dom.js"),
     shared!("signs.js"),
+    shared!("visible.js"),
     shared!("gantt.js"),
+    shared!("heat.js"),
+    include_str!("places.js"),
     include_str!("page.js"),
 ];
 static SCRIPT: LazyLock<String> = LazyLock::new(|| bundled(&MODULES));

@@ -7,6 +7,7 @@
 mod compared;
 mod curve;
 mod frame;
+mod places;
 mod schedule;
 mod svg;
 

@@ -29,6 +29,12 @@ const main = () => {
   const hosts = [...document.querySelectorAll("[data-schedule]")];
   const gantts = hosts.map((host) => new Gantt(host, schedules[Number(host.dataset.schedule)], { label: host.dataset.label }));
   if (gantts.length > 1) together(gantts);
+  for (const host of hosts) {
+    const schedule = schedules[Number(host.dataset.schedule)];
+    const space = el("div", { class: "places" });
+    host.after(space);
+    for (const topology of schedule.places) new Places(space, topology, schedule);
+  }
   if (gantts.length !== 1) return;
   const [one] = gantts;
   const pictures = charts(one.end);

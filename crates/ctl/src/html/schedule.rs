@@ -8,6 +8,8 @@ use sluice_sim::{
     Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
 };
 
+use super::places::{Places, places};
+
 /// The most jobs that are drawn: more would make a page that browsers do not like.
 pub(super) const MOST_JOBS: usize = 100_000;
 /// The most marks.
@@ -25,6 +27,7 @@ pub(super) struct Schedule {
     jobs: Vec<Job>,
     marks: Vec<Mark>,
     stops: Vec<Stop>,
+    places: Vec<Places>,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,7 +107,17 @@ impl Schedule {
         names.sort_by_key(|(_, place)| **place);
         let flavors = names.into_iter().map(|(name, _)| Arc::clone(name)).collect();
         let (marks, stops) = (marks(record), stops(&record.quotas));
-        Self { start: record.start.as_millisecond(), end, flavors, texts: texts.list, jobs, marks, stops }
+        let places = places(record, end, MOST_JOBS);
+        Self {
+            start: record.start.as_millisecond(),
+            end,
+            flavors,
+            texts: texts.list,
+            jobs,
+            marks,
+            stops,
+            places,
+        }
     }
 }
 

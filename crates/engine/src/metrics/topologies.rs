@@ -1,12 +1,17 @@
 //! The gauges of flavors with a topology.
 
-use sluice_core::Name;
+use sluice_core::{LargestFit, Name};
 
 use super::TOPOLOGY_LARGEST_FIT;
 use super::scrape::{LIGHT, Page};
 use crate::engine::Engine;
 
 impl Engine {
+    /// How many pods of each size fit into one domain of each level of a flavor's topology now. Looks at each host of it.
+    pub fn largest_fits(&self, flavor: &Name) -> Vec<LargestFit> {
+        self.scheduler.largest_fits(flavor).0
+    }
+
     /// How many pods of each size fit into one domain of each level now.
     pub(super) fn topology_gauges(&self, flavor: &Name, topology: &str, out: &mut Page<'_>) {
         let (fits, looked_at) = self.scheduler.largest_fits(flavor);

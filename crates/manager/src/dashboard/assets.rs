@@ -19,7 +19,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 17] = [
+const ASSETS: [Asset; 20] = [
     asset!("index.html", HTML),
     asset!("theme.css", CSS),
     asset!("style.css", CSS),
@@ -28,6 +28,7 @@ const ASSETS: [Asset; 17] = [
     asset!("app.js", SCRIPT),
     asset!("dom.js", SCRIPT),
     asset!("gantt.js", SCRIPT),
+    asset!("heat.js", SCRIPT),
     asset!("nodes.js", SCRIPT),
     asset!("now.js", SCRIPT),
     asset!("queue.js", SCRIPT),
@@ -36,6 +37,8 @@ const ASSETS: [Asset; 17] = [
     asset!("signs.js", SCRIPT),
     asset!("time.js", SCRIPT),
     asset!("tomorrow.js", SCRIPT),
+    asset!("topology.js", SCRIPT),
+    asset!("visible.js", SCRIPT),
     asset!("workload.js", SCRIPT),
 ];
 

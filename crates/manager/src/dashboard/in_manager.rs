@@ -1,7 +1,7 @@
 //! The dashboard that the manager serves: on every replica, from what its watches deliver.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use futures::future::BoxFuture;
@@ -12,13 +12,17 @@ use sluice_api::slim;
 use sluice_client::error_chain::Chain;
 use sluice_client::list::{self, ListError};
 use sluice_engine::input::Kind;
+use sluice_engine::{Engine, Name};
 use sluice_sim::live::{self, Extent};
 use tracing::warn;
 
+use super::snapshot::Snapshot;
 use super::source::{Begin, Found, Source, View};
 use super::viewer::Viewer;
 use super::views::items::Order;
+use super::views::topology::Fits;
 use crate::api_call::Call;
+use crate::engine_thread::Handle;
 use crate::explain::{Asked, Explains, Format};
 use crate::percent::encoded;
 use crate::serve::Bounds;
@@ -31,6 +35,8 @@ use crate::visibility::status::Refusal;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reading the whole world.
 const READING: Duration = Duration::from_secs(30);
+/// The engine is asked what fits into topologies at most once in this time.
+const SELDOM: Duration = Duration::from_secs(10);
 /// What waits in one ClusterQueue, at most.
 const MOST_WAITING: usize = 100_000;
 /// A manager has half a gigabyte, and an object of a Workload and its job take up to a hundred kilobytes in memory.
@@ -50,8 +56,37 @@ pub struct InManager {
     pub client: Client,
     /// Who explains.
     pub explains: Arc<dyn Explains>,
+    /// The engine, which knows what fits into a topology.
+    pub engine: Handle<Engine>,
+    /// What it said last.
+    pub fits: LatelyFit,
     /// Its configuration.
     pub configuration: Configuration,
+}
+
+/// What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
+#[derive(Debug, Default)]
+pub struct LatelyFit(tokio::sync::Mutex<Option<(Instant, Fits)>>);
+
+impl LatelyFit {
+    /// What fits, one flavor at a time on the engine's thread. Nothing if the engine does not answer in time.
+    async fn of(&self, engine: &Handle<Engine>, flavors: Vec<Name>) -> Option<Fits> {
+        let mut last = self.0.lock().await;
+        if let Some((at, fits)) = &*last
+            && at.elapsed() < SELDOM
+        {
+            return Some(fits.clone());
+        }
+        let open = (flavors.into_iter(), Fits::new());
+        let asking = engine.pages(open, |(left, found), engine: &mut Engine| {
+            let next = left.next();
+            found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
+            next.is_none()
+        });
+        let (_, fits) = tokio::time::timeout(TIMEOUT, asking).await.ok()??;
+        *last = Some((Instant::now(), fits.clone()));
+        Some(fits)
+    }
 }
 
 impl Source for InManager {
@@ -94,13 +129,19 @@ impl Source for InManager {
         })
     }
 
+    fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
+        let flavors = snapshot.flavors.iter().filter(|(_, flavor)| flavor.topology.is_some());
+        let flavors: Vec<_> = flavors.map(|(name, _)| name.clone()).collect();
+        Box::pin(self.fits.of(&self.engine, flavors))
+    }
+
     fn most_simulated(&self) -> usize {
         MOST_SIMULATED
     }
 
-    fn begin(&self) -> Found<'_, Begin> {
+    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
         let configuration = self.configuration.clone();
-        Box::pin(begin(&self.client, configuration, false))
+        Box::pin(begin(&self.client, configuration, extent, false))
     }
 }
 
@@ -137,6 +178,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 pub(super) async fn begin(
     client: &Client,
     configuration: Configuration,
+    extent: Extent<'_>,
     any: bool,
 ) -> Result<Begin, Refusal> {
     let simulated = |kind: &sluice_api::job::JobKind| {
@@ -144,7 +186,7 @@ pub(super) async fn begin(
     };
     let kinds: Vec<_> = configuration.job_kinds().into_iter().filter(simulated).collect();
     let list = |place: String, query: &'static str| async move { list::objects(client, &place, query).await };
-    match tokio::time::timeout(READING, live::read(Extent::All, &kinds, list)).await {
+    match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
         Ok(Ok(live)) => Ok(Begin { live, configuration }),
         Ok(Err(ListError::Read { path, source })) if is_forbidden(&source) => {
             Err(Refusal::Forbidden(format!("a simulation takes the right to list {path}")))

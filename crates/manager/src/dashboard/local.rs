@@ -15,6 +15,7 @@ use sluice_api::visibility::MAX_LIMIT;
 use sluice_client::error_chain::Chain;
 use sluice_engine::WorkloadKey;
 use sluice_sim::Options;
+use sluice_sim::live::Extent;
 use tokio::net::TcpListener;
 use tracing::warn;
 
@@ -22,10 +23,12 @@ use super::in_manager::{begin, bounds, workload};
 use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
+use super::snapshot::Snapshot;
 use super::source::{Begin, Callers, Found, Source, View};
 use super::store::Store;
 use super::viewer::Viewer;
 use super::views::items::Order;
+use super::views::topology::Fits;
 use crate::access::bearer;
 use crate::api_call::Call;
 use crate::percent::encoded;
@@ -115,12 +118,17 @@ impl Source for Laptop {
         })
     }
 
+    /// Only the engine knows.
+    fn fits<'a>(&'a self, _snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
+        Box::pin(async { None })
+    }
+
     fn most_simulated(&self) -> usize {
         MOST_SIMULATED
     }
 
-    fn begin(&self) -> Found<'_, Begin> {
-        Box::pin(begin(&self.client, Options::default_configuration(), true))
+    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
+        Box::pin(begin(&self.client, Options::default_configuration(), extent, true))
     }
 }
 

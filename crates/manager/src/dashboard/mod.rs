@@ -13,6 +13,7 @@ pub mod happening;
 pub mod in_manager;
 pub mod local;
 pub mod opening;
+pub mod placed;
 pub mod polled;
 pub mod query;
 pub mod rows;

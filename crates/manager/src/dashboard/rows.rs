@@ -7,19 +7,14 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use sluice_api::conditions::{ACTIVE, WorkloadCondition, find, is_true};
 use sluice_api::slim;
-use sluice_api::v1beta2::{
-    ClusterQueue, FlavorUsage, ResourceFlavor, StopPolicy, TopologyAssignment, TopologyAssignmentSlice,
-};
+use sluice_api::v1beta2::{ClusterQueue, FlavorUsage, ResourceFlavor, StopPolicy};
 use sluice_engine::{Name, WorkloadKey};
 
 use super::amounts::{self, Amounts};
+use super::placed::{Placed, placed};
 
 /// The longest message that is kept, in bytes: conditions may have 32 KiB.
 const LONGEST: usize = 1024;
-/// Nodes of a Workload that are kept at most.
-const MOST_NODES: usize = 256;
-/// The lowest level of most topologies.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// How far a Workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,8 +91,8 @@ pub struct WorkloadRow {
     pub message: Name,
     /// The quota that it holds: flavor, resource, amount.
     pub usage: Vec<(Name, Name, i64)>,
-    /// What its pods ask for on each node, as far as a topology says it.
-    pub on_nodes: Vec<(Name, Amounts)>,
+    /// Where its pods are, as far as a topology says it.
+    pub placed: Vec<Placed>,
     /// Its conditions that are true.
     pub facts: Vec<Fact>,
 }
@@ -201,7 +196,7 @@ impl WorkloadRow {
             state,
             reason: reason.into(),
             message: cut(message),
-            on_nodes: on_nodes(workload),
+            placed: if state.holds() { placed(workload) } else { Vec::new() },
             usage,
             facts,
         }
@@ -276,51 +271,6 @@ fn requests(workload: &slim::Workload, usage: &[(Name, Name, i64)]) -> Amounts {
 fn add_one(sum: &mut Amounts, resource: &Name, amount: i64) {
     let entry = sum.entry(Name::clone(resource)).or_default();
     *entry = entry.saturating_add(amount);
-}
-
-/// The pods of each node, times what each of them asks for.
-fn on_nodes(workload: &slim::Workload) -> Vec<(Name, Amounts)> {
-    let Some(admission) = &workload.status.admission else { return Vec::new() };
-    let mut nodes = Vec::new();
-    for assigned in &admission.pod_set_assignments {
-        let Some(assignment) = &assigned.topology_assignment else { continue };
-        let template = workload.spec.pod_sets.iter().find(|pod_set| pod_set.name == assigned.name);
-        let Some(template) = template.map(|pod_set| &pod_set.template) else { continue };
-        if assignment.levels.last().is_none_or(|level| level != HOSTNAME) {
-            continue;
-        }
-        let each = amounts::of_pod(template);
-        for (node, pods) in lowest(assignment).take(MOST_NODES) {
-            let mut sum = Amounts::new();
-            amounts::add(&mut sum, &each, i64::from(pods.max(0)));
-            nodes.push((node.into(), sum));
-        }
-    }
-    nodes
-}
-
-/// The values of the lowest level, each with its number of pods.
-pub fn lowest(assignment: &TopologyAssignment) -> impl Iterator<Item = (String, i32)> + '_ {
-    assignment.slices.iter().flat_map(|slice| {
-        let count = usize::try_from(slice.domain_count).unwrap_or(0);
-        // What the lists do not have is not there, whatever the number says.
-        (0..count).map_while(|at| Some((value(slice, at)?, pods(slice, at)?)))
-    })
-}
-
-fn value(slice: &TopologyAssignmentSlice, at: usize) -> Option<String> {
-    let values = slice.values_per_level.last()?;
-    if let Some(individual) = &values.individual {
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let root = individual.roots.get(at)?;
-        return Some(part(&individual.prefix) + root + &part(&individual.suffix));
-    }
-    // One value for all of them: they are one domain.
-    values.universal.clone().filter(|_| at == 0)
-}
-
-fn pods(slice: &TopologyAssignmentSlice, at: usize) -> Option<i32> {
-    slice.pod_counts.universal.or_else(|| slice.pod_counts.individual.get(at).copied())
 }
 
 impl QueueRow {

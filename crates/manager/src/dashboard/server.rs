@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sluice_engine::WorkloadKey;
 use tokio::sync::Semaphore;
 use tracing::error;
 
@@ -22,7 +23,7 @@ use super::source::{Callers, Source, View};
 use super::store::Store;
 use super::tomorrow::Tomorrow;
 use super::viewer::Viewer;
-use super::views::{items, nodes, now, workload};
+use super::views::{items, nodes, now, topology, workload};
 use crate::access::Rate;
 use crate::percent::decoded;
 use crate::visibility::status::Refusal;
@@ -47,7 +48,12 @@ enum Route {
     Workloads,
     Workload(String, String),
     Explain(String, String),
+    Starts(String),
+    Start(String, String),
     Nodes,
+    Topologies,
+    /// A topology, and the values that lead to a domain of it.
+    Domains(String, Vec<String>),
     Changes,
     Tomorrow,
 }
@@ -64,12 +70,20 @@ impl Route {
             ["who"] => Some(Self::Who),
             ["now"] => Some(Self::Now),
             ["queues", name] => Some(Self::Queue(name.to_owned())),
+            ["queues", name, "starts"] => Some(Self::Starts(name.to_owned())),
             ["workloads"] => Some(Self::Workloads),
             ["workloads", namespace, name] => Some(Self::Workload(namespace.to_owned(), name.to_owned())),
             ["workloads", namespace, name, "explain"] => {
                 Some(Self::Explain(namespace.to_owned(), name.to_owned()))
             }
+            ["workloads", namespace, name, "start"] => {
+                Some(Self::Start(namespace.to_owned(), name.to_owned()))
+            }
             ["nodes"] => Some(Self::Nodes),
+            ["topologies"] => Some(Self::Topologies),
+            ["topologies", name, ref path @ ..] => {
+                Some(Self::Domains(name.to_owned(), path.iter().map(|&value| value.to_owned()).collect()))
+            }
             ["changes"] => Some(Self::Changes),
             ["tomorrow"] => Some(Self::Tomorrow),
             _ => None,
@@ -80,9 +94,11 @@ impl Route {
     fn view(&self) -> Option<View> {
         match self {
             Self::Who | Self::Changes | Self::Tomorrow => None,
-            Self::Now | Self::Queue(_) => Some(View::Queues),
-            Self::Workloads | Self::Workload(..) | Self::Explain(..) => Some(View::Workloads),
-            Self::Nodes => Some(View::Nodes),
+            Self::Now | Self::Queue(_) | Self::Starts(_) => Some(View::Queues),
+            Self::Workloads | Self::Workload(..) | Self::Explain(..) | Self::Start(..) => {
+                Some(View::Workloads)
+            }
+            Self::Nodes | Self::Topologies | Self::Domains(..) => Some(View::Nodes),
         }
     }
 }
@@ -208,9 +224,27 @@ impl Dashboard {
                 let _turn = self.explanations.take(&viewer.user)?;
                 self.source.explain(&viewer, &namespace, &name).await?
             }
+            Route::Starts(name) => self.starts(&viewer, &name).await?,
+            Route::Start(namespace, name) => self.start(&viewer, &namespace, &name).await?,
             Route::Nodes => {
                 let page = query::page(query)?;
                 self.make(viewer, move |snapshot, viewer| Ok(nodes::nodes(snapshot, viewer, page))).await?
+            }
+            Route::Topologies => {
+                let snapshot = taken(&self.store)?;
+                let fits = self.source.fits(&snapshot).await;
+                self.make(viewer, move |snapshot, viewer| {
+                    Ok(topology::topologies(snapshot, viewer, fits.as_ref()))
+                })
+                .await?
+            }
+            Route::Domains(name, path) => {
+                let page = query::page(query)?;
+                self.make(viewer, move |snapshot, viewer| {
+                    let found = topology::domains(snapshot, viewer, (&name, &path), page);
+                    found.ok_or_else(|| Refusal::NoObject("topologies", GROUP, name.clone()))
+                })
+                .await?
             }
             Route::Changes => return self.streams.answer(&viewer.user, self.store.revisions()),
             Route::Tomorrow => {
@@ -244,9 +278,7 @@ impl Dashboard {
         let store = Arc::clone(&self.store);
         let making = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            let snapshot = store.snapshot();
-            let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
-            make(snapshot.as_deref().ok_or_else(not_yet)?, &viewer)
+            make(&*taken(&store)?, &viewer)
         });
         making.await.unwrap_or_else(|panic| {
             error!(%panic, "an answer of the dashboard could not be made");
@@ -264,6 +296,25 @@ impl Dashboard {
         .await
     }
 
+    async fn starts(&self, viewer: &Viewer, name: &str) -> Result<Value, Refusal> {
+        let snapshot = taken(&self.store)?;
+        let none = || Refusal::NoObject("clusterqueues", GROUP, name.to_owned());
+        let (queue, _) = snapshot.cluster_queues.get_key_value(name).ok_or_else(none)?;
+        let order = self.source.order(name).await;
+        self.tomorrow.starts(viewer, &snapshot, (queue.clone(), None), order).await
+    }
+
+    async fn start(&self, viewer: &Viewer, namespace: &str, name: &str) -> Result<Value, Refusal> {
+        seen(viewer, namespace)?;
+        let snapshot = taken(&self.store)?;
+        let key = WorkloadKey { namespace: namespace.into(), name: name.into() };
+        let row = snapshot.workloads.get(&key).filter(|row| row.state == super::rows::State::Pending);
+        let none = || Refusal::NoObject("workloads", GROUP, name.to_owned());
+        let queue = row.and_then(|row| snapshot.queue_of(row)).ok_or_else(none)?.clone();
+        let order = self.source.order(&queue).await;
+        self.tomorrow.starts(viewer, &snapshot, (queue, Some(key)), order).await
+    }
+
     async fn workload(&self, viewer: Viewer, namespace: &str, name: &str) -> Result<Value, Refusal> {
         seen(&viewer, namespace)?;
         let object = self.source.workload(namespace, name).await?;
@@ -278,6 +329,12 @@ impl Dashboard {
         self.make(viewer, move |snapshot, viewer| Ok(workload::workload(snapshot, viewer, &object, position)))
             .await
     }
+}
+
+/// The state now, once everything is known.
+fn taken(store: &Store) -> Result<Arc<Snapshot>, Refusal> {
+    let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
+    store.snapshot().ok_or_else(not_yet)
 }
 
 /// Refuses a viewer who may not read Workloads of the namespace, in the same words whether the Workload exists or not.

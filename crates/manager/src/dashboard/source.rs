@@ -5,10 +5,12 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_api::slim;
-use sluice_sim::live::Live;
+use sluice_sim::live::{Extent, Live};
 
+use super::snapshot::Snapshot;
 use super::viewer::Viewer;
 use super::views::items::Order;
+use super::views::topology::Fits;
 use crate::visibility::status::Refusal;
 
 /// What is offered only if its objects may be read.
@@ -50,8 +52,10 @@ pub trait Source: Send + Sync + 'static {
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
     /// Why a Workload waits: `text` and `explanation`.
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value>;
+    /// How many pods of each size fit into the domains of the flavors that have a topology, if that is known.
+    fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>>;
     /// With more Workloads than this, no simulation is begun: it would take too much memory.
     fn most_simulated(&self) -> usize;
-    /// What a simulation begins with.
-    fn begin(&self) -> Found<'_, Begin>;
+    /// What a simulation of so much of the cluster begins with.
+    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin>;
 }

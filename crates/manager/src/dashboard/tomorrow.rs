@@ -5,6 +5,7 @@
 
 pub mod changed;
 pub mod seen;
+pub mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use axum::http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_sim::live::Extent;
 use sluice_sim::whatif::Difference;
 use sluice_sim::{Manifests, Options, Simulation, duration, prepare};
 use tokio::sync::Semaphore;
@@ -21,7 +23,7 @@ use tracing::error;
 
 use self::changed::Change;
 use super::answers::OneEach;
-use super::source::{Begin, Source};
+use super::source::{Begin, Found, Source};
 use super::store::Store;
 use super::viewer::Viewer;
 use crate::access::Rate;
@@ -57,32 +59,44 @@ pub struct Tomorrow {
     source: Arc<dyn Source>,
     users: OneEach,
     one: Arc<Semaphore>,
+    starts: starts::Cache,
 }
 
 impl Tomorrow {
     /// Of what the source reads.
     pub fn new(store: Arc<Store>, source: Arc<dyn Source>) -> Self {
         let users = OneEach::new("simulations", EACH, ALL);
-        Self { store, source, users, one: Arc::new(Semaphore::new(1)) }
+        Self { store, source, users, one: Arc::new(Semaphore::new(1)), starts: starts::Cache::default() }
     }
 
     /// The answer for a viewer.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<Value, Refusal> {
         let (lasts, changes) = read(viewer, body)?;
         let _turn = self.users.take(&viewer.user)?;
+        check_size(self.store.workloads(), self.source.most_simulated())?;
+        let begin = self.source.begin(Extent::All);
+        let viewer = viewer.clone();
+        self.play(begin, SIMULATING, move |begin| simulated(begin, lasts, &changes, &viewer)).await
+    }
+
+    /// Reads the world and plays with it, one at a time, for so long.
+    async fn play<T: Send + 'static>(
+        &self,
+        begin: Found<'_, Begin>,
+        most: Duration,
+        work: impl FnOnce(Begin) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let one = tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await;
         let Ok(Ok(one)) = one else {
             return Err(Refusal::TooMany("another simulation is running: try again".to_owned()));
         };
-        self.check_size()?;
-        let begin = self.source.begin().await?;
-        let viewer = viewer.clone();
+        let begin = begin.await?;
         // The thread keeps the turn until it is done, also when no caller waits for it any more.
         let simulating = tokio::task::spawn_blocking(move || {
             let _one = one;
-            simulated(begin, lasts, &changes, &viewer)
+            work(begin)
         });
-        match tokio::time::timeout(SIMULATING + GRACE, simulating).await {
+        match tokio::time::timeout(most + GRACE, simulating).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panic)) => {
                 error!(%panic, "a simulation ended abnormally");
@@ -94,17 +108,16 @@ impl Tomorrow {
             Err(_) => Err(too_long()),
         }
     }
+}
 
-    fn check_size(&self) -> Result<(), Refusal> {
-        let (count, most) = (self.store.workloads(), self.source.most_simulated());
-        if count <= most {
-            return Ok(());
-        }
-        let why = format!(
-            "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate --from-cluster"
-        );
-        Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))
+fn check_size(count: usize, most: usize) -> Result<(), Refusal> {
+    if count <= most {
+        return Ok(());
     }
+    let why = format!(
+        "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate --from-cluster"
+    );
+    Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))
 }
 
 fn too_long() -> Refusal {
@@ -112,14 +125,29 @@ fn too_long() -> Refusal {
     Refusal::Other(StatusCode::GATEWAY_TIMEOUT, why)
 }
 
+/// What is asked. Lists of values are refused: serde would take one for an object, its fields in their order.
+fn parsed(body: &[u8]) -> Result<Asked, String> {
+    if body.is_empty() {
+        return Ok(Asked::default());
+    }
+    let unreadable = |error| format!("the body cannot be read: {error}");
+    let body: Value = serde_json::from_slice(body).map_err(unreadable)?;
+    if !body.is_object() {
+        return Err("expected an object such as {\"for\": \"24h\", \"changes\": []}".to_owned());
+    }
+    if body["changes"].as_array().into_iter().flatten().any(|change| !change.is_object()) {
+        return Err(
+            "changes: expected objects such as {\"kind\": \"nodes\", \"like\": \"n1\", \"count\": 2}"
+                .to_owned(),
+        );
+    }
+    serde_json::from_value(body).map_err(unreadable)
+}
+
 /// What is asked, within its bounds.
 fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), Refusal> {
     let wrong = |why: String| Refusal::BadRequest(why);
-    let asked: Asked = if body.is_empty() {
-        Asked::default()
-    } else {
-        serde_json::from_slice(body).map_err(|error| wrong(format!("the body cannot be read: {error}")))?
-    };
+    let asked = parsed(body).map_err(wrong)?;
     let lasts = match asked.lasts.as_deref() {
         None => USUAL,
         Some(text) => duration::parse(text).map_err(|why| wrong(format!("for: {why}")))?,
@@ -136,16 +164,21 @@ fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), R
     Ok((lasts, asked.changes))
 }
 
+/// What a simulation begins with, now.
+fn world(begin: Begin, until: Option<SignedDuration>) -> (Manifests, Options) {
+    let Begin { live, configuration } = begin;
+    let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    let options = Options { start, until, ..Options::new(configuration) };
+    (Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() }, options)
+}
+
 fn simulated(
     begin: Begin,
     lasts: SignedDuration,
     wanted: &[Change],
     viewer: &Viewer,
 ) -> Result<Value, Refusal> {
-    let Begin { live, configuration } = begin;
-    let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
-    let options = Options { start, until: Some(lasts), ..Options::new(configuration) };
-    let manifests = Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() };
+    let (manifests, options) = world(begin, Some(lasts));
     let deadline = Instant::now() + SIMULATING;
     let with_changes = if wanted.is_empty() {
         None
@@ -169,22 +202,30 @@ fn simulated(
     Ok(json!({"base": report(&base), "changed": changed, "difference": difference}))
 }
 
-/// Simulates up to the end, or as long as there is time.
-fn play(manifests: &Manifests, options: Options, deadline: Instant) -> Result<Simulation, Refusal> {
-    // What the cluster has is not the caller's: errors about it do not say what is in it.
-    let failed =
-        |_| Refusal::Other(StatusCode::CONFLICT, "the cluster's objects cannot be simulated".to_owned());
+/// What the cluster has is not the caller's: errors about it do not say what is in it.
+fn unplayable() -> Refusal {
+    Refusal::Other(StatusCode::CONFLICT, "the cluster's objects cannot be simulated".to_owned())
+}
+
+/// The world as it is now.
+fn present(manifests: &Manifests, options: Options) -> Result<Simulation, Refusal> {
     let prepared = prepare(manifests, &BTreeMap::new(), options);
     let mut simulation = prepared.map_err(|errors| {
         error!(errors = errors.len(), first = %errors.first().map(ToString::to_string).unwrap_or_default(), "the cluster cannot be simulated");
-        Refusal::Other(StatusCode::CONFLICT, "the cluster's objects cannot be simulated".to_owned())
+        unplayable()
     })?;
-    simulation.settle().map_err(failed)?;
+    simulation.settle().map_err(|_| unplayable())?;
+    Ok(simulation)
+}
+
+/// Simulates up to the end, or as long as there is time.
+fn play(manifests: &Manifests, options: Options, deadline: Instant) -> Result<Simulation, Refusal> {
+    let mut simulation = present(manifests, options)?;
     loop {
         if Instant::now() >= deadline {
             return Err(too_long());
         }
-        if !simulation.step().map_err(failed)? {
+        if !simulation.step().map_err(|_| unplayable())? {
             return Ok(simulation);
         }
     }

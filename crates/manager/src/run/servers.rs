@@ -9,7 +9,7 @@ use super::{
 };
 use crate::access::front_proxy::FrontProxy;
 use crate::dashboard::callers::Tokens;
-use crate::dashboard::in_manager::{self, InManager};
+use crate::dashboard::in_manager::{self, InManager, LatelyFit};
 use crate::dashboard::server::Dashboard;
 use crate::dashboard::store::Store;
 use crate::journal::Reader;
@@ -98,7 +98,9 @@ impl Parts {
         let serving = Serving::provisional(self.tls()).context("setting up TLS of the dashboard")?;
         let callers = Arc::new(Tokens::new(self.client.clone(), Arc::clone(&store)));
         let (client, configuration) = (self.client.clone(), self.configuration.clone());
-        let source = Arc::new(InManager { published, client, explains: explainer, configuration });
+        let (engine, fits) = (explainer.engine(), LatelyFit::default());
+        let source =
+            Arc::new(InManager { published, client, explains: explainer, engine, fits, configuration });
         let connections = self.shares.dashboard;
         // The other connections are for answers.
         let dashboard = Dashboard::new(store, callers, source, connections / 2);

@@ -31,7 +31,28 @@ fn name(number: usize) -> String {
     if number == 3 { HOSTILE.to_owned() } else { format!("job-train-model-{number}") }
 }
 
-/// A Workload as lists have it.
+/// The policy that the manager sends.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A refusal.
+pub fn refusal(code: u16, message: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": "", "code": code})
+}
+
+/// `/api/who`.
+pub fn who() -> Value {
+    json!({"user": "alice", "all": true, "namespaces": []})
+}
+
+/// A Workload as a search finds it.
+pub fn found(number: usize) -> Value {
+    let mut item = item(number);
+    item["clusterQueue"] = format!("team-{}", number % QUEUES).into();
+    item
+}
+
+/// A Workload as the list of a queue has it.
 pub fn item(number: usize) -> Value {
     let hidden = number % 11 == 10;
     let state = ["admitted", "pending", "reserved"][number % 3];
@@ -41,7 +62,6 @@ pub fn item(number: usize) -> Value {
         "workload": (!hidden).then(|| name(number)),
         "job": (!hidden).then(|| name(number)),
         "localQueue": (!hidden).then_some("main"),
-        "clusterQueue": format!("team-{}", number % QUEUES),
         "priority": number % 5 * 100,
         "created": at(number),
         "requests": {"cpu": "4", "nvidia.com/gpu": "8"},
@@ -56,7 +76,7 @@ fn resource(name: &str, unit: f64, suffix: &str, used: u8) -> Value {
     json!({
         "resource": name, "nominal": 16.0 * unit, "used": f64::from(used) * unit, "borrowed": f64::from(borrowed) * unit,
         "lendingLimit": null, "borrowingLimit": null,
-        "shown": {"nominal": format!("16{suffix}"), "used": format!("{used}{suffix}"), "borrowed": format!("{borrowed}{suffix}")},
+        "shown": {"nominal": format!("16{suffix}"), "used": format!("{used}{suffix}"), "borrowed": format!("{borrowed}{suffix}"), "lendingLimit": null, "borrowingLimit": null},
     })
 }
 
@@ -112,7 +132,7 @@ pub fn nodes(offset: usize, limit: usize) -> Value {
 
 /// `/api/workloads/NAMESPACE/NAME`.
 pub fn workload(namespace: &str, name: &str) -> Value {
-    let mut item = item(4);
+    let mut item = found(4);
     (item["namespace"], item["workload"]) = (namespace.into(), name.into());
     let life = ["queued", "reserved", "admitted", "started", "evicted"].iter().enumerate();
     json!({
@@ -121,6 +141,50 @@ pub fn workload(namespace: &str, name: &str) -> Value {
         "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodes": ["node-1", "node-2"]}],
         "checks": [{"name": "prov", "state": "Pending", "message": "ETA 3m"}],
     })
+}
+
+/// `/api/queues/NAME/starts` and `/api/workloads/NAMESPACE/NAME/start`: of the Workloads with these numbers.
+pub fn starts(numbers: &[usize]) -> Value {
+    let shown = numbers.iter().map(|&n| item(n)).filter(|item| !item["workload"].is_null());
+    let start = |item: Value| {
+        let early = (item["position"].as_u64() != Some(7)).then(|| at(90_000));
+        json!({
+            "namespace": item["namespace"], "workload": item["workload"], "early": early, "expected": at(90_900), "late": at(94_000),
+            "starts": 20, "preempts": ["team-9/low"], "others": 2,
+        })
+    };
+    json!({
+        "name": "team-1", "at": at(80_000), "whyNot": null, "futures": 20, "complete": true, "basis": "run times of jobs: 7 by annotation",
+        "hours": 72, "waiting": WORKLOADS, "first": 100, "items": shown.map(start).collect::<Vec<_>>(),
+    })
+}
+
+/// `/api/topologies`.
+pub fn topologies() -> Value {
+    let fit = |level: &str, pods: u32| json!({"flavor": "spot", "level": level, "resource": "nvidia.com/gpu", "perPod": 8, "pods": pods});
+    let levels = ["cloud.example.com/block", "cloud.example.com/rack", "kubernetes.io/hostname"];
+    json!({"topologies": [{"name": "default", "levels": levels, "flavors": ["spot"], "fits": [fit(levels[0], 40), fit(levels[1], 8), fit(levels[2], 1)]}], "hidden": false})
+}
+
+/// `/api/topologies/NAME/…`: 12,500 hosts in 40 blocks, of which one has 900 racks.
+pub fn domains(path: &[&str], offset: usize, limit: usize) -> Value {
+    let (name, total, nodes) = match path {
+        [] => ("block", 40, 320),
+        ["block-1"] => ("rack", 900, 1),
+        [_] => ("rack", 20, 16),
+        _ => ("host", 16, 1),
+    };
+    let domain = |n: usize| {
+        let used = u32::try_from(n * 7 % (nodes + 1)).unwrap_or(0);
+        let down = usize::from(n % 9 == 4);
+        json!({
+            "name": format!("{name}-{n}"), "nodes": nodes, "healthy": nodes - down,
+            "resources": [{"resource": "nvidia.com/gpu", "used": used, "capacity": nodes, "shown": {"used": used.to_string(), "capacity": nodes.to_string()}}],
+            "jobs": [{"namespace": "team-3", "workload": HOSTILE, "pods": 8}], "more": 0, "others": 2,
+        })
+    };
+    let shown: Vec<_> = (offset..total.min(offset + limit)).map(domain).collect();
+    json!({"name": "default", "levels": ["cloud.example.com/block", "cloud.example.com/rack", "kubernetes.io/hostname"], "path": path, "total": total, "domains": shown, "hidden": false})
 }
 
 /// A simulation of all Workloads, as `kubectl kueue simulate --output json` prints it.
@@ -148,7 +212,7 @@ pub fn report() -> Value {
     lines.sort_by_key(|line| line["at"].as_u64());
     json!({
         "seed": 0, "start": at(0), "seconds": 86_400.0,
-        "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "preemptions": 400},
-        "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5}], "timeline": lines,
+        "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
+        "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines,
     })
 }

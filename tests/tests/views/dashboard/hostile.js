@@ -4,7 +4,8 @@
   const { Gantt, together } = await import("/gantt.js");
   const { lines } = await import("/now.js");
   const { events } = await import("/api.js");
-  const { expected } = await import("/queue.js");
+  const { expected, startBasis, startText } = await import("/queue.js");
+  const { Heat } = await import("/heat.js");
   const trouble = [];
   const host = document.createElement("div");
   document.getElementById("main").replaceChildren(host);
@@ -37,7 +38,6 @@
       if (host.querySelector("b")) trouble.push("a name became an element");
       one.close();
       two.close();
-      expected(report);
     } catch (error) {
       trouble.push(`report ${number}: ${error.stack}`);
     }
@@ -49,6 +49,21 @@
     } catch (error) {
       if (!error.message.startsWith("This is not")) trouble.push(error.message);
     }
+  }
+  for (const wrong of [null, {}, { items: 7 }, { items: [null, 7, {}, { namespace: "__proto__", workload: "x" }] }]) expected(wrong);
+  const day = new Date().toISOString().slice(0, 10);
+  const says = (start) => startText({ starts: 20, preempts: [], others: 0, ...start }, { hours: 72, futures: 20 });
+  for (const [text, wanted] of [
+    [says({ early: `${day}T14:05:00Z`, expected: `${day}T14:20:00Z`, late: `${day}T15:10:00Z` }), "about 14:20 (14:05–15:10)"],
+    [says({ early: `${day}T14:20:00Z`, expected: `${day}T14:20:30Z`, late: `${day}T14:20:59Z`, preempts: ["a/b"], others: 2 }), "about 14:20; preempts a/b, 2 more"],
+    [says({ early: `${day}T14:05:00Z`, expected: `${day}T14:20:00Z`, late: null, others: 1 }), "about 14:20 (14:05–later); preempts 1 of others"],
+    [says({ expected: null, starts: 3 }), "in 3 of 20 futures only"], [says({ expected: null, starts: 0 }), "not within 72h"],
+    [startBasis({ whyNot: "checks" }), "No estimate: checks."],
+  ]) if (text !== wanted) trouble.push(`${text} is not ${wanted}`);
+  const heat = new Heat(host, { label: "domains" });
+  for (const domains of [[], many(5000, (at) => ({ name: `<b>${at}</b>`, used: at, capacity: at % 3 ? 10 : 0, nodes: 2, healthy: at % 2, jobs: ["<i>x</i>"] })), [{ name: "x", used: NaN, capacity: Infinity }]]) {
+    heat.show(domains, { what: "gpu" });
+    if (host.querySelector("b, i:not(.key i)") || heat.cells.childElementCount > 240) trouble.push(`a heat map of ${domains.length} domains`);
   }
   const again = fromReport({ seconds: 9, start, timeline: [0, 2, 4].flatMap((at) => [{ at, event: "submitted", job: "a/a" }, { at: at + 1, event: "finished", job: "a/a", success: true }]) });
   if (again.jobs.length !== 3) trouble.push(`${again.jobs.length} of three jobs of one name`);

@@ -10,13 +10,10 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 use sluice_testkit::assets;
 
-use super::data::{self, WORKLOADS};
+use super::data::{self, POLICY, WORKLOADS};
 
 /// The token that is accepted.
 pub const TOKEN: &str = "secret";
-/// The policy that the manager sends.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// The most bytes of a question.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -76,8 +73,7 @@ fn file(path: &str) -> Response {
 }
 
 fn refused(status: StatusCode, message: &str) -> Response {
-    let said = json!({"kind": "Status", "message": message, "reason": "", "code": status.as_u16()});
-    (status, axum::Json(said)).into_response()
+    (status, axum::Json(data::refusal(status.as_u16(), message))).into_response()
 }
 
 /// A stream that says once that all changed, and stays open.
@@ -119,19 +115,20 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], fault: Fault) -> Re
     let (offset, limit) = (number("offset", 0), number("limit", 100).min(1000));
     let parts: Vec<String> = what.split('/').map(plain).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let page = |all: &[usize]| {
-        let items: Vec<_> = all.iter().skip(offset).take(limit).map(|n| data::item(*n)).collect();
+    let page = |all: &[usize], item: fn(usize) -> Value| {
+        let items: Vec<_> = all.iter().skip(offset).take(limit).map(|n| item(*n)).collect();
         json!({"total": all.len(), "items": items})
     };
     let value = match (&parts[..], fault) {
-        (["nodes" | "tomorrow", ..], Fault::Less) => {
+        (["nodes" | "tomorrow" | "topologies", ..], Fault::Less) => {
             return refused(StatusCode::NOT_FOUND, "there is no such view");
         }
         (["workloads" | "now"], Fault::Broken) => return "<html>a proxy".into_response(),
-        (["who"], _) => json!({"user": "alice", "all": true, "namespaces": []}),
+        (["who"], _) => data::who(),
         (["now"], _) => data::now(),
+        (["queues", _, "starts"], _) => data::starts(&(0..100).collect::<Vec<_>>()),
         (["queues", name], _) => {
-            let mut page = page(&(0..WORKLOADS / 10).collect::<Vec<_>>());
+            let mut page = page(&(0..WORKLOADS / 10).collect::<Vec<_>>(), data::item);
             page["name"] = (*name).into();
             page
         }
@@ -141,13 +138,21 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], fault: Fault) -> Re
                 wanted.is_empty()
                     || data::item(*n)["workload"].as_str().is_some_and(|name| name.contains(wanted))
             };
-            page(&(0..WORKLOADS).filter(found).collect::<Vec<_>>())
+            page(&(0..WORKLOADS).filter(found).collect::<Vec<_>>(), data::found)
         }
         (["workloads", namespace, name], _) => data::workload(namespace, name),
+        (["workloads", namespace, name, "start"], _) => {
+            let mut one = data::starts(&[4]);
+            (one["items"][0]["namespace"], one["items"][0]["workload"]) =
+                ((*namespace).into(), (*name).into());
+            one
+        }
         (["workloads", _, name, "explain"], _) => {
             json!({"text": format!("{name} waits.\n{}", data::MESSAGE), "explanation": {}})
         }
         (["nodes"], _) => data::nodes(offset, limit),
+        (["topologies"], _) => data::topologies(),
+        (["topologies", _, path @ ..], _) => data::domains(path, offset, limit),
         (["tomorrow"], _) => {
             let asked: Value = serde_json::from_slice(body).unwrap();
             let changes = asked["changes"].as_array().unwrap().len();

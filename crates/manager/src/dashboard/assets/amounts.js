@@ -19,12 +19,13 @@ export function age(text, now = Date.now()) {
   return Number.isNaN(at) ? "–" : show(Math.max(Math.floor((now - at) / 1000), 0) * 1000);
 }
 
-/** A time of day, with the date where it is another day. */
-export function when(text) {
+/** A time of day (`short`: in minutes), with the date where it is another day. */
+export function when(text, short = false) {
   const at = Date.parse(text);
   if (Number.isNaN(at)) return "–";
   const whole = new Date(at).toISOString();
-  return whole.slice(0, 10) === new Date().toISOString().slice(0, 10) ? whole.slice(11, 19) : `${whole.slice(0, 10)} ${whole.slice(11, 19)}`;
+  const time = whole.slice(11, short ? 16 : 19);
+  return whole.slice(0, 10) === new Date().toISOString().slice(0, 10) ? time : `${whole.slice(0, 10)} ${time}`;
 }
 
 const GOOD = ["admitted", "finished", "started", "ready"], BAD = ["preempted", "evicted", "failed", "refused"];

@@ -41,22 +41,29 @@ export function soon(act) {
   };
 }
 
-/** Shows the text of `data-t` beside the pointer. One such box for the whole page. */
+/** Shows the text of `data-t` beside the pointer, or beside what has the focus. One such box for the whole page. */
 export function tips(box) {
-  const tell = (event) => {
-    const mark = event.target.closest ? event.target.closest("[data-t]") : null;
+  const show = (mark, left, top) => {
     box.style.display = mark ? "block" : "none";
     if (!mark) return;
     box.textContent = mark.dataset.t;
-    const x = Math.min(event.clientX + 14, innerWidth - box.offsetWidth - 8);
-    const y = Math.min(event.clientY + 14, innerHeight - box.offsetHeight - 8);
-    box.style.left = Math.max(x, 4) + "px";
-    box.style.top = Math.max(y, 4) + "px";
+    box.style.left = Math.max(Math.min(left, innerWidth - box.offsetWidth - 8), 4) + "px";
+    box.style.top = Math.max(Math.min(top, innerHeight - box.offsetHeight - 8), 4) + "px";
   };
+  const tell = (event) => show(event.target.closest ? event.target.closest("[data-t]") : null, event.clientX + 14, event.clientY + 14);
   // A finger points too.
   document.addEventListener("pointermove", tell);
   document.addEventListener("pointerdown", tell);
   const hide = () => { box.style.display = "none"; };
-  document.addEventListener("scroll", hide, true);
+  const tellFocused = () => {
+    const mark = document.activeElement;
+    if (!mark?.matches("[data-t]:focus-visible")) return hide();
+    const { left, bottom } = mark.getBoundingClientRect();
+    show(mark, left, bottom + 6);
+  };
+  document.addEventListener("focusin", tellFocused);
+  document.addEventListener("focusout", hide);
+  // What gets the focus may scroll to be seen.
+  document.addEventListener("scroll", tellFocused, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 }

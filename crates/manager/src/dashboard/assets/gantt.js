@@ -7,6 +7,7 @@
 import { clock, show, stamp, ticks } from "./time.js";
 import { draw, el, fresh, soon } from "./dom.js";
 import { ENDS, KINDS, SHAPES, shape } from "./signs.js";
+import { scrollToRow, showVisible } from "./visible.js";
 
 const ROW_HEIGHT = 20;
 const MOST_SHARES = 8;
@@ -234,24 +235,7 @@ export class Gantt {
 
   /** The rows that can be seen. */
   rows() {
-    const high = this.scroller.clientHeight || 400;
-    const first = Math.max(Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - 4, 0);
-    const past = Math.min(first + Math.ceil(high / ROW_HEIGHT) + 8, this.list.length);
-    for (const [at, row] of this.shown) {
-      // A row with the focus stays, so that the keys go on working.
-      if ((at < first || at >= past) && !row.contains(document.activeElement)) {
-        row.remove();
-        this.shown.delete(at);
-      }
-    }
-    const added = document.createDocumentFragment();
-    for (let at = first; at < past; at += 1) {
-      if (this.shown.has(at)) continue;
-      const row = this.row(this.list[at], at);
-      this.shown.set(at, row);
-      added.append(row);
-    }
-    this.space.append(added);
+    showVisible(this.scroller, this.space, this.shown, { height: ROW_HEIGHT, count: this.list.length, make: (at) => this.row(this.list[at], at) });
     if (!this.shown.has(this.active)) this.space.firstElementChild?.setAttribute("tabindex", "0");
   }
 
@@ -394,9 +378,7 @@ export class Gantt {
     if (next < 0) return;
     this.shown.get(this.active)?.setAttribute("tabindex", "-1");
     this.active = next;
-    const top = next * ROW_HEIGHT, high = this.scroller.clientHeight;
-    if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
-    else if (top + ROW_HEIGHT > this.scroller.scrollTop + high) this.scroller.scrollTop = top + ROW_HEIGHT - high;
+    scrollToRow(this.scroller, next, ROW_HEIGHT);
     this.rows();
     const row = this.shown.get(next);
     row?.setAttribute("tabindex", "0");

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { number, trouble } from "./amounts.js";
 import { el } from "./dom.js";
 import { Paged, counted } from "./rows.js";
+import { topologySection } from "./topology.js";
 
 const COLUMNS = [
   { title: "Node", size: "minmax(130px, 2fr)" },
@@ -25,7 +26,9 @@ function cells(node, columns) {
 
 export function view(host) {
   const note = el("div"), flavors = el("div", { class: "card" }), count = el("output", { class: "count-line" }), below = el("div");
-  host.append(note, el("h2", null, "Flavors"), flavors, el("h2", null, "Nodes"), count, below);
+  const domains = el("div");
+  host.append(note, el("h2", null, "Flavors"), flavors, domains, el("h2", null, "Nodes"), count, below);
+  const readTopology = topologySection(domains);
   let signal, hidden = false;
   const table = new Paged(below, {
     label: "Nodes", columns: COLUMNS, cells,
@@ -47,5 +50,5 @@ export function view(host) {
     flavors.replaceChildren(all.length ? el("table", null, el("thead", null, el("tr", null, ["Flavor", "Healthy nodes", "Topology", "Node labels"].map((title, i) => el("th", { scope: "col", class: i === 1 ? "n" : null }, title)))),
       el("tbody", null, rows)) : el("p", null, "There are no flavors."), all.length > 500 ? el("p", null, `and ${all.length - 500} more`) : "");
   };
-  return { read: (next) => { signal = next; return table.reload(); }, close: () => table.close() };
+  return { read: async (next) => { signal = next; await Promise.all([table.reload(), readTopology(next)]); }, close: () => table.close() };
 }

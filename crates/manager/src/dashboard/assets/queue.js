@@ -1,38 +1,45 @@
 // Queue: who waits in which order, and why.
 
-import { get, part, post } from "./api.js";
-import { age, amounts, linkCell, queueLink, trouble, whose, workloadLink } from "./amounts.js";
+import { get, part } from "./api.js";
+import { age, amounts, linkCell, queueLink, trouble, when, whose, workloadLink } from "./amounts.js";
 import { el, fresh } from "./dom.js";
 import { Paged, counted } from "./rows.js";
-import { show } from "./time.js";
 
 export const STATES = [["", "all states"], ["pending", "pending"], ["reserved", "has quota, waits for checks"], ["admitted", "admitted"], ["finished", "finished"]];
 
-const FAR = "72h";
+const of = (namespace, workload) => `${namespace}/${workload}`;
 
-/** When each job starts, and which jobs it displaces, in a future that was played. */
-export function expected(report) {
-  const starts = new Map(), displaced = new Map();
-  for (const line of report.timeline ?? []) {
-    if (!line?.job) continue;
-    if (line.event === "admitted" && !starts.has(line.job)) starts.set(line.job, Number(line.at) * 1000);
-    if (line.event === "preempted" && line.by) {
-      if (!displaced.has(line.by)) displaced.set(line.by, []);
-      displaced.get(line.by).push(line.job);
-    }
-  }
-  return { starts, displaced };
+/** When the workloads of an answer start, by namespace and name. */
+export function expected(answer) {
+  const starts = new Map();
+  for (const item of Array.isArray(answer?.items) ? answer.items : []) if (item?.workload) starts.set(of(item.namespace, item.workload), item);
+  return { starts, hours: answer?.hours ?? 0, futures: answer?.futures ?? 0 };
+}
+
+/** `about 14:20 (14:05–15:10)`, and whom it preempts. */
+export function startText(start, { hours, futures }) {
+  if (!start.expected) return start.starts ? `in ${start.starts} of ${futures} futures only` : `not within ${hours}h`;
+  const [early, late] = [when(start.early ?? start.expected, true), start.late ? when(start.late, true) : "later"];
+  const about = when(start.expected, true);
+  const range = early === late ? "" : ` (${early}–${late})`;
+  const others = (start.preempts ?? []).slice(0, 3), more = (start.preempts ?? []).length - others.length + (start.others ?? 0);
+  const victims = [...others, ...(more > 0 ? [`${more} ${others.length ? "more" : "of others"}`] : [])];
+  return `about ${about}${range}${victims.length ? `; preempts ${victims.join(", ")}` : ""}`;
+}
+
+/** What estimates rest on, in a sentence. */
+export function startBasis(answer) {
+  if (answer.whyNot) return `No estimate: ${answer.whyNot}.`;
+  const first = answer.waiting > answer.first ? `; for the first ${answer.first} of ${answer.waiting}` : "";
+  const cut = answer.complete ? "" : "; there was no time for more";
+  return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; no other jobs come.`;
 }
 
 /** What a future says about a workload that waits. */
 function start(item, future) {
-  if (!future || item.state !== "pending" || !item.job) return "";
-  const job = `${item.namespace}/${item.job}`;
-  const at = future.starts.get(job);
-  if (at === undefined) return `not within ${FAR}`;
-  const others = future.displaced.get(job) ?? [];
-  const more = others.length > 3 ? ` and ${others.length - 3} more` : "";
-  return `in ${show(at)}${others.length ? `; preempts ${others.slice(0, 3).join(", ")}${more}` : ""}`;
+  if (!future || item.state !== "pending" || !item.workload) return "";
+  const found = future.starts.get(of(item.namespace, item.workload));
+  return found ? startText(found, future) : "";
 }
 
 /** The cells of a workload in a list. */
@@ -51,7 +58,7 @@ const COLUMNS = [
   { of: "state", title: "State", size: "90px", wide: 420 },
   { of: "priority", title: "Priority", n: true, size: "80px", wide: 520 },
   { of: "age", title: "Age", n: true, size: "96px", wide: 620 },
-  { of: "starts", title: "Expected start", size: "minmax(110px, 1.2fr)", wide: 340 },
+  { of: "starts", title: "Expected start (UTC)", size: "minmax(120px, 2.4fr)", wide: 340 },
   { of: "requests", title: "Requests", size: "minmax(100px, 1.5fr)", wide: 760 },
   { of: "why", title: "Why", size: "minmax(100px, 3fr)", wide: 900 },
 ];
@@ -70,10 +77,9 @@ export function view(host, [name]) {
     estimate.disabled = true;
     said.textContent = "The future is played…";
     try {
-      const { base } = await post("/api/tomorrow", { for: FAR, changes: [] }, signal);
-      future = expected(base ?? {});
-      const known = [...table.pages.values()].flat().some((item) => item.job);
-      said.textContent = known ? "Estimates: jobs run as long as they say, else a default time, and no other jobs come." : "No start is known: the server names no jobs.";
+      const answer = await get(`/api/queues/${part(name)}/starts`, {}, signal);
+      future = expected(answer);
+      said.textContent = startBasis(answer);
       table.rows.refresh();
     } catch (error) {
       said.textContent = error.name === "AbortError" ? "" : error.message;

@@ -1,6 +1,7 @@
 // Tables of any length: only the rows that can be seen exist. One row has the focus; keys move it.
 
 import { el, soon } from "./dom.js";
+import { scrollToRow, showVisible } from "./visible.js";
 
 const LINE = 28;
 // Browsers draw nothing beyond some ten million pixels.
@@ -84,24 +85,7 @@ export class Rows {
   }
 
   draw() {
-    const high = this.body.clientHeight || 400;
-    const count = this.count();
-    const first = Math.max(Math.floor(this.body.scrollTop / LINE) - 4, 0);
-    const past = Math.min(first + Math.ceil(high / LINE) + 8, count);
-    for (const [at, row] of this.shown) {
-      if ((at < first || at >= past) && !row.contains(document.activeElement)) {
-        row.remove();
-        this.shown.delete(at);
-      }
-    }
-    const added = document.createDocumentFragment();
-    for (let at = first; at < past; at += 1) {
-      if (this.shown.has(at)) continue;
-      const row = this.line(at);
-      this.shown.set(at, row);
-      added.append(row);
-    }
-    this.space.append(added);
+    const [first, past] = showVisible(this.body, this.space, this.shown, { height: LINE, count: this.count(), make: (at) => this.line(at) });
     // One row can be reached by Tab, also when the active one is far away.
     if (!this.shown.has(this.active)) this.shown.get(first)?.setAttribute("tabindex", "0");
     this.options.seen?.(first, past);
@@ -125,9 +109,7 @@ export class Rows {
     if (at < 0) return;
     for (const row of this.shown.values()) row.setAttribute("tabindex", "-1");
     this.active = at;
-    const high = this.body.clientHeight;
-    if (at * LINE < this.body.scrollTop) this.body.scrollTop = at * LINE;
-    else if ((at + 1) * LINE > this.body.scrollTop + high) this.body.scrollTop = (at + 1) * LINE - high;
+    scrollToRow(this.body, at, LINE);
     this.draw();
     const row = this.shown.get(at);
     row?.setAttribute("tabindex", "0");

@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { age, amounts, number, queueLink, trouble, when, word, workloadLink } from "./amounts.js";
 import { draw, el } from "./dom.js";
-import { STATES, workloadCells } from "./queue.js";
+import { STATES, expected, startBasis, startText, workloadCells } from "./queue.js";
 import { Paged, counted } from "./rows.js";
 import { show, stamp } from "./time.js";
 
@@ -67,7 +67,10 @@ function single(host, namespace, name) {
   const facts = el("section", { class: "card" }, el("p", { class: "busy" }, "Reading…")), note = el("div");
   const answer = el("div", { "aria-live": "polite" });
   const ask = el("button", { type: "button", onclick: () => explain() }, "Explain: why, and what helps");
-  host.append(el("p", null, el("a", { href: "#/workload" }, "All workloads")), el("h2", null, `${namespace}/${name}`), note, facts, el("section", { class: "card" }, ask, answer));
+  const begin = el("button", { type: "button", hidden: true, onclick: () => estimate() }, "Estimate the start");
+  const starts = el("output", { class: "count-line" });
+  host.append(el("p", null, el("a", { href: "#/workload" }, "All workloads")), el("h2", null, `${namespace}/${name}`), note, facts,
+    el("section", { class: "card" }, el("div", { class: "tools" }, ask, begin, starts), answer));
   let signal;
   const explain = async () => {
     ask.disabled = true;
@@ -79,6 +82,19 @@ function single(host, namespace, name) {
       if (error.name !== "AbortError") answer.replaceChildren(trouble(error));
     }
     ask.disabled = false;
+  };
+  const estimate = async () => {
+    begin.disabled = true;
+    starts.textContent = "The future is played…";
+    try {
+      const said = await get(`${path}/start`, {}, signal);
+      const future = expected(said);
+      const own = future.starts.get(`${namespace}/${name}`);
+      starts.textContent = own && !said.whyNot ? `Expected start: ${startText(own, future)}. ${startBasis(said)}` : startBasis(said);
+    } catch (error) {
+      starts.textContent = error.name === "AbortError" ? "" : error.message;
+    }
+    begin.disabled = false;
   };
   const read = async (next) => {
     signal = next;
@@ -95,6 +111,7 @@ function single(host, namespace, name) {
     note.replaceChildren();
     facts.hidden = false;
     const { item = {}, job, podSets = [], checks = [], life: moments = [] } = known;
+    begin.hidden = item.state !== "pending";
     const fact = (title, text) => (text === "" || text === null || text === undefined ? [] : [el("dt", null, title), el("dd", null, text)]);
     facts.replaceChildren(el("dl", null, fact("State", word(item.state)), fact("Position", item.position), fact("Why", [item.reason, item.message].filter(Boolean).join(": ")),
       fact("Job", job ? `${job.kind} ${job.name}` : null), fact("ClusterQueue", item.clusterQueue ? el("a", { href: queueLink(item.clusterQueue) }, item.clusterQueue) : null),

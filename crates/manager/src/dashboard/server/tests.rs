@@ -6,7 +6,7 @@ use sluice_api::config::Configuration;
 use sluice_api::slim;
 use sluice_engine::WorkloadKey;
 use sluice_engine::input::Object;
-use sluice_sim::live::Live;
+use sluice_sim::live::{Extent, Live};
 
 use super::*;
 use crate::dashboard::answers::POLICY;
@@ -14,6 +14,7 @@ use crate::dashboard::callers::Tokens;
 use crate::dashboard::source::{Begin, Found};
 use crate::dashboard::store::tests::{condition, workload as a_workload, world};
 use crate::dashboard::views::items::Order;
+use crate::dashboard::views::topology::Fits;
 use crate::fake_api::{self, found};
 
 /// An API server that knows tokens of the form `NAME-token`: `alice` may get Workloads in `a`, `root` in all namespaces, `carol` in none.
@@ -67,11 +68,15 @@ impl Source for Fixed {
         Box::pin(async move { Ok(json!({"text": format!("{} asks for {namespace}/{name}", viewer.user)})) })
     }
 
+    fn fits<'a>(&'a self, _snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
+        Box::pin(async { None })
+    }
+
     fn most_simulated(&self) -> usize {
         3
     }
 
-    fn begin(&self) -> Found<'_, Begin> {
+    fn begin<'a>(&'a self, _extent: Extent<'a>) -> Found<'a, Begin> {
         Box::pin(async {
             let (configuration, _) =
                 Configuration::parse("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration")

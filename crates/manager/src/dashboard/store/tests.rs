@@ -191,7 +191,7 @@ fn a_message_is_cut_at_a_character_and_a_wrong_topology_is_harmless() {
         .unwrap(),
     );
     let row = WorkloadRow::of(&huge);
-    assert_eq!(row.on_nodes.len(), 1);
+    assert_eq!(row.placed[0].domains.len(), 1);
     let Object::Workload(waits) = workload(
         "a",
         "w",

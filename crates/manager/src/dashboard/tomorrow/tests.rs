@@ -169,6 +169,10 @@ fn what_is_asked_has_bounds() {
         json!({"for": "-1h"}),
         json!({"for": "nonsense"}),
         json!({"unknown": 1}),
+        json!([]),
+        json!(["24h", []]),
+        json!("24h"),
+        json!({"changes": [["nodes", "n", 1]]}),
         json!({"changes": [{"kind": "nonsense"}]}),
         json!({"changes": vec![quota("1"); MOST_CHANGES + 1]}),
         json!({"changes": [quota("-1")]}),
@@ -177,6 +181,8 @@ fn what_is_asked_has_bounds() {
     ] {
         assert!(matches!(asked(body.clone()), Err(Refusal::BadRequest(_))), "{body}");
     }
+    let Err(Refusal::BadRequest(why)) = asked(json!([])) else { unreachable!("a list is no object") };
+    assert!(why.starts_with("expected an object such as"), "{why}");
     let other = json!({"changes": [{"kind": "priority", "namespace": "b", "workload": "w", "value": 5}]});
     assert!(matches!(asked(other), Err(Refusal::Forbidden(_))));
     let nodes = |count: u32| json!({"changes": [{"kind": "nodes", "like": "n", "count": count}]});

@@ -3,4 +3,5 @@
 pub mod items;
 pub mod nodes;
 pub mod now;
+pub mod topology;
 pub mod workload;

@@ -39,8 +39,10 @@ fn flavor(snapshot: &Snapshot, name: &Name) -> Value {
 fn used(snapshot: &Snapshot) -> BTreeMap<Name, Amounts> {
     let mut all = BTreeMap::<Name, Amounts>::new();
     for row in snapshot.workloads.values().filter(|row| row.state.holds()) {
-        for (node, amounts) in &row.on_nodes {
-            add(all.entry(Name::clone(node)).or_default(), amounts, 1);
+        for placed in &row.placed {
+            for (node, pods) in placed.hosts() {
+                add(all.entry(Name::clone(node)).or_default(), &placed.each, pods);
+            }
         }
     }
     all

@@ -8,7 +8,8 @@ use sluice_engine::WorkloadKey;
 
 use super::items::item;
 use crate::dashboard::happening::{Happening, word};
-use crate::dashboard::rows::{Fact, WorkloadRow, controller, lowest};
+use crate::dashboard::placed::lowest;
+use crate::dashboard::rows::{Fact, WorkloadRow, controller};
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 

@@ -1,0 +1,199 @@
+//! When the Workloads that wait in a queue are expected to start: several futures of the part of the cluster that shares quota with it.
+//!
+//! What was found is kept for as long as nothing changes, and for a moment longer: many who look at a queue cost one simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_engine::{Name, WorkloadKey};
+use sluice_sim::explain::Patience;
+use sluice_sim::live::Extent;
+use sluice_sim::starts::{Expected, Start, expected, why_not};
+
+use super::{Tomorrow, check_size, present, unplayable, world};
+use crate::dashboard::rows::State;
+use crate::dashboard::snapshot::Snapshot;
+use crate::dashboard::source::Begin;
+use crate::dashboard::viewer::Viewer;
+use crate::visibility::status::Refusal;
+
+/// The first Workloads of a queue, for which a start is estimated.
+pub const FIRST: usize = 100;
+/// How far ahead.
+const HORIZON: SignedDuration = SignedDuration::from_hours(72);
+/// All futures together.
+const PLAYING: Duration = Duration::from_secs(20);
+/// What was found is good for so long, though something changed since; and for so long, if nothing did.
+const FRESH: Duration = Duration::from_secs(30);
+const GOOD: Duration = Duration::from_mins(5);
+/// Answers that are kept.
+const MOST_KEPT: usize = 64;
+
+/// What was found for a queue, or for one Workload.
+#[derive(Debug)]
+pub struct Known {
+    /// When.
+    at: Timestamp,
+    expected: Expected,
+    /// Why there is no estimate.
+    why_not: Option<String>,
+    /// How many wait in the queue.
+    waiting: usize,
+}
+
+/// What is kept of it.
+#[derive(Debug)]
+struct Kept {
+    made: Instant,
+    revision: u64,
+    known: Arc<Known>,
+}
+
+/// A queue, and the Workload if only one is asked about.
+type Asked = (Name, Option<WorkloadKey>);
+
+/// What was found lately.
+#[derive(Debug, Default)]
+pub struct Cache(Mutex<BTreeMap<Asked, Kept>>);
+
+impl Cache {
+    fn get(&self, asked: &Asked, revision: u64) -> Option<Arc<Known>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let good = |kept: &&Kept| kept.made.elapsed() < if kept.revision == revision { GOOD } else { FRESH };
+        kept.get(asked).filter(good).map(|kept| Arc::clone(&kept.known))
+    }
+
+    fn put(&self, asked: Asked, revision: u64, known: &Arc<Known>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, kept| kept.made.elapsed() < GOOD);
+        if all.len() >= MOST_KEPT
+            && let Some(oldest) = all.iter().min_by_key(|(_, kept)| kept.made).map(|(asked, _)| asked.clone())
+        {
+            all.remove(&oldest);
+        }
+        all.insert(asked, Kept { made: Instant::now(), revision, known: Arc::clone(known) });
+    }
+}
+
+impl Tomorrow {
+    /// The starts of the first Workloads of a queue in this order, or of one of them, as the viewer may know them.
+    pub async fn starts(
+        &self,
+        viewer: &Viewer,
+        snapshot: &Snapshot,
+        (queue, one): Asked,
+        order: Option<Vec<WorkloadKey>>,
+    ) -> Result<Value, Refusal> {
+        let asked = (Name::clone(&queue), one);
+        if let Some(known) = self.starts.get(&asked, snapshot.revision) {
+            return Ok(shown(&known, &queue, viewer));
+        }
+        let order = order.unwrap_or_else(|| waiting(snapshot, &queue));
+        let count = order.len();
+        let wanted: Vec<WorkloadKey> = match &asked.1 {
+            Some(one) => vec![one.clone()],
+            None => order.into_iter().take(FIRST).collect(),
+        };
+        let Some((namespace, local_queue)) = entrance(snapshot, &queue).filter(|_| !wanted.is_empty()) else {
+            let known =
+                Known { at: Timestamp::now(), expected: Expected::default(), why_not: None, waiting: 0 };
+            return Ok(shown(&known, &queue, viewer));
+        };
+        let _turn = self.users.take(&viewer.user)?;
+        check_size(beside(snapshot, &queue), self.source.most_simulated())?;
+        let begin = self.source.begin(Extent::Around { namespace: &namespace, local_queue: &local_queue });
+        let name = Name::clone(&queue);
+        let known = self.play(begin, PLAYING, move |begin| found(begin, &name, &wanted, count)).await?;
+        let known = Arc::new(known);
+        self.starts.put(asked, snapshot.revision, &known);
+        Ok(shown(&known, &queue, viewer))
+    }
+}
+
+/// The Workloads that wait in a queue, by priority and age, where its order is not known.
+fn waiting(snapshot: &Snapshot, queue: &str) -> Vec<WorkloadKey> {
+    let members = snapshot.sums().get(queue).map(|sums| &sums.members[..]).unwrap_or_default();
+    members.iter().filter(|row| row.state == State::Pending).map(|row| row.key.clone()).collect()
+}
+
+/// A LocalQueue of a ClusterQueue.
+fn entrance(snapshot: &Snapshot, queue: &str) -> Option<(Name, Name)> {
+    snapshot.local_queues.iter().find(|(_, target)| ***target == *queue).map(|(key, _)| key.clone())
+}
+
+/// How many Workloads share quota with a queue, its own included.
+fn beside(snapshot: &Snapshot, queue: &str) -> usize {
+    let root = |queue: &str| {
+        let mut above = snapshot.cluster_queues.get(queue)?.cohort.as_ref()?;
+        let mut seen = BTreeSet::new();
+        while let Some(Some(parent)) = snapshot.cohorts.get(above).filter(|_| seen.insert(above)) {
+            above = parent;
+        }
+        Some(above)
+    };
+    let own = root(queue);
+    let counts =
+        snapshot.sums().iter().filter(|(name, _)| ***name == *queue || (own.is_some() && root(name) == own));
+    counts.map(|(_, sums)| sums.members.len()).sum()
+}
+
+fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> Result<Known, Refusal> {
+    let began = Instant::now();
+    let (manifests, options) = world(begin, None);
+    let at = options.start;
+    let mut present = present(&manifests, options)?;
+    drop(manifests);
+    present.advance(SignedDuration::ZERO).map_err(|_| unplayable())?;
+    if let Some(why) = why_not(&present, queue) {
+        return Ok(Known { at, expected: Expected::default(), why_not: Some(why), waiting });
+    }
+    let over = || began.elapsed() > PLAYING;
+    let expected = expected(&present, wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
+    let late = expected.futures == 0;
+    let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));
+    Ok(Known { at, expected, why_not, waiting })
+}
+
+/// What the viewer may know: the starts of his own.
+fn shown(known: &Known, queue: &str, viewer: &Viewer) -> Value {
+    let own = known.expected.starts.iter().filter(|(key, _)| viewer.sees(&key.namespace));
+    let items: Vec<Value> = own.map(|(key, start)| item(key, start, known.at, viewer)).collect();
+    json!({
+        "name": queue,
+        "at": known.at.to_string(),
+        "whyNot": known.why_not,
+        "futures": known.expected.futures,
+        "complete": known.expected.complete,
+        "basis": known.expected.basis,
+        "hours": HORIZON.as_hours(),
+        "waiting": known.waiting,
+        "first": FIRST,
+        "items": items,
+    })
+}
+
+fn item(key: &WorkloadKey, start: &Start, now: Timestamp, viewer: &Viewer) -> Value {
+    let time = |seconds: Option<i64>| {
+        seconds.and_then(|s| now.checked_add(SignedDuration::from_secs(s)).ok()).map(|at| at.to_string())
+    };
+    let sees = |job: &&String| {
+        viewer.all || job.split_once('/').is_some_and(|(namespace, _)| viewer.sees(namespace))
+    };
+    let own: Vec<&String> = start.preempts.iter().filter(sees).collect();
+    json!({
+        "namespace": key.namespace,
+        "workload": key.name,
+        "early": time(start.p10),
+        "expected": time(start.p50),
+        "late": time(start.p90),
+        "starts": start.starts,
+        "others": start.preempts.len() - own.len(),
+        "preempts": own,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::BoxFuture;
+use sluice_api::slim;
+use sluice_engine::input::{Input, Kind};
+use sluice_sim::Manifest;
+use sluice_sim::live::Live;
+use sluice_sim::{Options, Source as Place};
+
+use super::*;
+use crate::dashboard::source::{Found, Source, View};
+use crate::dashboard::store::Store;
+use crate::dashboard::store::tests::{cluster_queue, local_queue, workload};
+use crate::dashboard::views::items::Order;
+use crate::dashboard::views::topology::Fits;
+
+/// A cluster of one ClusterQueue with four cores, and in each of two namespaces a Workload of three cores. It counts how often it is read.
+struct Cluster {
+    read: AtomicUsize,
+    most: usize,
+    checks: bool,
+}
+
+fn manifest(kind: Kind, mut object: Value) -> Manifest {
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.as_str());
+    Manifest { source: Place { file: kind.plural().to_owned(), document: 1 }, kind, object }
+}
+
+fn objects(checks: bool) -> Vec<Manifest> {
+    let quota = json!({"name": "cpu", "nominalQuota": "4"});
+    let mut spec = json!({"namespaceSelector": {}, "preemption": {"withinClusterQueue": "LowerPriority"}, "resourceGroups": [
+        {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]},
+    ]});
+    if checks {
+        spec["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "prov"}]});
+    }
+    let mut objects = vec![
+        manifest(Kind::ResourceFlavor, json!({"metadata": {"name": "spot"}})),
+        manifest(Kind::ClusterQueue, json!({"metadata": {"name": "cq"}, "spec": spec})),
+    ];
+    for (second, (namespace, name, priority)) in
+        [("secret-ns", "secret", 0), ("a", "own", 0), ("a", "urgent", 9)].into_iter().enumerate()
+    {
+        let place = json!({"name": "lq", "namespace": namespace});
+        objects.push(manifest(Kind::LocalQueue, json!({"metadata": place, "spec": {"clusterQueue": "cq"}})));
+        let requests = json!({"requests": {"cpu": "1"}});
+        let template =
+            json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "resources": requests}]}});
+        objects.push(manifest(
+            Kind::Workload,
+            json!({
+                "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}"), "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+                "spec": {"queueName": "lq", "priority": priority, "podSets": [{"name": "main", "count": 3, "template": template}]},
+            }),
+        ));
+    }
+    objects
+}
+
+impl Source for Cluster {
+    fn missing(&self, _view: View) -> Option<String> {
+        None
+    }
+
+    fn order<'a>(&'a self, _queue: &'a str) -> BoxFuture<'a, Order> {
+        Box::pin(async { None })
+    }
+
+    fn workload<'a>(&'a self, _namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
+        Box::pin(async { Err(Refusal::NoObject("workloads", "kueue.x-k8s.io", name.to_owned())) })
+    }
+
+    fn explain<'a>(&'a self, _: &'a Viewer, _: &'a str, _: &'a str) -> Found<'a, Value> {
+        Box::pin(async { Ok(Value::Null) })
+    }
+
+    fn fits<'a>(&'a self, _snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
+        Box::pin(async { None })
+    }
+
+    fn most_simulated(&self) -> usize {
+        self.most
+    }
+
+    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
+        assert!(matches!(extent, Extent::Around { local_queue: "lq", .. }), "{extent:?}");
+        self.read.fetch_add(1, Ordering::Relaxed);
+        let live = Live { objects: objects(self.checks), observed: Vec::new() };
+        Box::pin(async move { Ok(Begin { live, configuration: Options::default_configuration() }) })
+    }
+}
+
+fn store() -> Store {
+    let store = Store::default();
+    for object in [cluster_queue("cq"), local_queue("a", "lq", "cq"), local_queue("secret-ns", "lq", "cq")] {
+        store.note(&Input::Applied(object));
+    }
+    for (namespace, name) in [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")] {
+        store.note(&Input::Applied(workload(namespace, name, &[])));
+    }
+    store.synced();
+    store
+}
+
+fn tomorrow(most: usize, checks: bool) -> (Tomorrow, Arc<Store>, Arc<Cluster>) {
+    let store = Arc::new(store());
+    let cluster = Arc::new(Cluster { read: AtomicUsize::new(0), most, checks });
+    let source: Arc<dyn Source> = cluster.clone();
+    (Tomorrow::new(Arc::clone(&store), source), store, cluster)
+}
+
+fn viewer(user: &str, all: bool) -> Viewer {
+    Viewer { user: user.to_owned(), all, namespaces: ["a".into()].into(), nodes: all }
+}
+
+fn item<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    answer["items"].as_array().unwrap().iter().find(|item| item["workload"] == name).unwrap()
+}
+
+#[tokio::test]
+async fn starts_are_times_and_one_simulation_serves_all_who_look() {
+    let (tomorrow, store, cluster) = tomorrow(10, false);
+    let snapshot = store.snapshot().unwrap();
+    let asked = || ("cq".into(), None);
+    let all = tomorrow.starts(&viewer("root", true), &snapshot, asked(), None).await.unwrap();
+    assert_eq!(
+        (&all["futures"], &all["complete"], &all["waiting"], &all["first"]),
+        (&json!(1), &json!(true), &json!(3), &json!(FIRST))
+    );
+    let seconds = |name: &str| {
+        let at = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
+        let start = item(&all, name);
+        assert_eq!(
+            (&start["early"], &start["late"]),
+            (&start["expected"], &start["expected"]),
+            "all run times are known"
+        );
+        at(&start["expected"]) - at(&all["at"])
+    };
+    // Jobs that say nothing are taken to run for ten minutes.
+    assert_eq!(seconds("urgent"), 0);
+    let later = (seconds("secret"), seconds("own"));
+    assert!((600..=601).contains(&later.0) && (1200..=1202).contains(&later.1), "{all}");
+    let own = tomorrow.starts(&viewer("alice", false), &snapshot, asked(), None).await.unwrap();
+    assert_eq!(cluster.read.load(Ordering::Relaxed), 1, "nothing has changed");
+    assert!(!own.to_string().contains("secret") && own["items"].as_array().unwrap().len() == 2, "{own}");
+    let one = ("cq".into(), Some(WorkloadKey { namespace: "a".into(), name: "own".into() }));
+    let one = tomorrow.starts(&viewer("bob", true), &snapshot, one, None).await.unwrap();
+    assert_eq!(one["items"].as_array().unwrap().len(), 1);
+    assert_eq!(item(&one, "own")["starts"], 1);
+}
+
+#[test]
+fn whom_others_lose_is_a_number() {
+    let key = WorkloadKey { namespace: "a".into(), name: "own".into() };
+    let preempts = vec!["secret-ns/secret".to_owned(), "a/other".to_owned()];
+    let start = Start { p10: Some(60), p50: Some(120), p90: None, starts: 15, preempts };
+    let now = Timestamp::UNIX_EPOCH;
+    let seen = super::item(&key, &start, now, &viewer("alice", false));
+    assert_eq!((&seen["preempts"], &seen["others"]), (&json!(["a/other"]), &json!(1)));
+    assert_eq!((&seen["early"], &seen["late"]), (&json!("1970-01-01T00:01:00Z"), &Value::Null));
+    assert_eq!(super::item(&key, &start, now, &viewer("root", true))["others"], 0);
+}
+
+#[tokio::test]
+async fn too_many_beside_a_queue_and_checks_are_said() {
+    let (tomorrow, store, _) = tomorrow(2, false);
+    let snapshot = store.snapshot().unwrap();
+    let refused =
+        tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap_err();
+    assert!(matches!(&refused, Refusal::Other(_, why) if why.contains("3 Workloads")), "{refused:?}");
+    let (tomorrow, store, _) = self::tomorrow(10, true);
+    let snapshot = store.snapshot().unwrap();
+    let answer = tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap();
+    assert!(answer["whyNot"].as_str().unwrap().contains("admission checks"), "{answer}");
+    let empty =
+        tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), Some(Vec::new())).await;
+    assert!(empty.is_ok());
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let cache = Cache::default();
+    let known = Arc::new(Known {
+        at: Timestamp::UNIX_EPOCH,
+        expected: Expected::default(),
+        why_not: None,
+        waiting: 0,
+    });
+    for n in 0..MOST_KEPT + 9 {
+        cache.put((n.to_string().into(), None), 1, &known);
+    }
+    assert_eq!(cache.0.lock().unwrap().len(), MOST_KEPT);
+    let last: Asked = ((MOST_KEPT + 8).to_string().into(), None);
+    assert!(cache.get(&last, 1).is_some() && cache.get(&last, 2).is_some());
+    assert!(cache.get(&("0".into(), None), 1).is_none());
+}
