@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "../views/dashboard/data.rs"]
+mod data;
+mod page;
+mod shape;
+
 use std::path::Path;
 use std::process::Stdio;
 
@@ -63,6 +68,11 @@ impl Caller {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
+    async fn policy(&self) -> String {
+        let answer = self.0.send(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+        answer.headers()["content-security-policy"].to_str().unwrap().to_owned()
+    }
+
     async fn get(&self, path: &str) -> (u16, String) {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
@@ -81,7 +91,7 @@ impl Caller {
 
 /// A plane with the chart, a manager that serves the dashboard, and its address.
 async fn plane() -> (ControlPlane, Manager, String) {
-    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+    let plane = ControlPlane::builder().controller_manager(true).kwok(true).start().await.unwrap();
     let port = free_ports(1).unwrap()[0];
     let section = json!({"dashboard": {"bindAddress": "127.0.0.1", "port": port}});
     let setup = Setup::new(&plane).unwrap().with(&section);
@@ -104,10 +114,11 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
         place.job(name, "lq", 1).await.unwrap();
         place.workload(name).await.unwrap();
     }
+    let racks = page::a_job_on_racks(&plane).await;
     let token = async |name: &str| plane.token_of_service_account("dash-a", name).await.unwrap();
-    let [alice, root, stranger] = [token("alice").await, token("root").await, token("stranger").await];
+    let tokens = [token("alice").await, token("root").await, token("stranger").await];
     let [alice, root, stranger] =
-        [&alice, &root, &stranger].map(|token| Caller::new(&address, Some(token.as_str())));
+        [&tokens[0], &tokens[1], &tokens[2]].map(|token| Caller::new(&address, Some(token.as_str())));
 
     assert_eq!(Caller::new(&address, None).get("/api/now").await.0, 401);
     assert_eq!(Caller::new(&address, Some("made-up")).get("/api/now").await.0, 401);
@@ -116,6 +127,8 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     for_a_team(&alice, &ours).await;
     for_an_administrator(&root).await;
     what_comes(&alice, &root).await;
+    page::made_up_answers_have_the_form_of_real_ones(&root, &ours, &racks).await;
+    page::in_a_browser(&address, (&root, &tokens[1]), &ours, &racks).await;
     on_a_laptop(&plane, &theirs).await;
 }
 
@@ -131,11 +144,21 @@ async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
     })
     .await
     .unwrap();
-    for path in
-        ["/api/now", "/api/queues/dash-a", "/api/workloads", "/api/workloads?search=secret", "/api/nodes"]
-    {
+    for path in [
+        "/api/now",
+        "/api/queues/dash-a",
+        "/api/queues/dash-a/starts",
+        "/api/workloads",
+        "/api/workloads?search=secret",
+        "/api/nodes",
+        "/api/topologies",
+        "/api/topologies/dash-c",
+    ] {
         let text = alice.json(path).await.to_string();
-        assert!(!text.contains("secret") && !text.contains("dash-b"), "{path}: {text}");
+        assert!(
+            !text.contains("secret") && !text.contains("dash-b") && !text.contains("dash-c/"),
+            "{path}: {text}"
+        );
     }
     let now = alice.json("/api/now").await;
     let queue = now["clusterQueues"].as_array().unwrap().iter().find(|q| q["name"] == "dash-a").unwrap();
@@ -154,7 +177,7 @@ async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
 async fn for_an_administrator(root: &Caller) {
     assert_eq!(root.json("/api/who").await["all"], true);
     let all = root.json("/api/workloads").await;
-    assert_eq!(all["total"], 3, "{all}");
+    assert_eq!(all["total"], 4, "{all}");
     assert!(root.json("/api/queues/dash-a").await.to_string().contains("secret"));
     assert!(root.json("/api/nodes").await["hidden"].is_null());
 }
@@ -178,18 +201,18 @@ async fn on_a_laptop(plane: &ControlPlane, theirs: &Place<'_>) {
     assert_eq!(Caller::new(address, None).get("/api/who").await.0, 401);
     assert_eq!(Caller::new(address, Some("0123")).get("/api/who").await.0, 401);
     assert_eq!(owner.json("/api/who").await["all"], true);
-    assert_eq!(owner.json("/api/workloads").await["total"], 3);
+    assert_eq!(owner.json("/api/workloads").await["total"], 4);
     let foreign = Request::get("/").header("host", "evil.example").body(Body::empty()).unwrap();
     assert_eq!(owner.send(foreign).await.0, 403);
     theirs.delete_job("secret").await.unwrap();
     eventually("the deletion to be shown", DEADLINE, || async {
         let all = owner.json("/api/workloads").await;
-        Ok(if all["total"] == 2 { Progress::Done(()) } else { Progress::NotYet(all.to_string()) })
+        Ok(if all["total"] == 3 { Progress::Done(()) } else { Progress::NotYet(all.to_string()) })
     })
     .await
     .unwrap();
     let left = kubectl(plane, &["get", "workloads", "-A", "-o", "name"]).await.unwrap();
-    assert_eq!(left.lines().count(), 2, "{left}");
+    assert_eq!(left.lines().count(), 3, "{left}");
     program.kill().await.unwrap();
 }
 
