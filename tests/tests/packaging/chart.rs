@@ -5,8 +5,8 @@
 mod dashboard;
 mod declared;
 mod journal;
-mod tracing;
 mod kinds;
+mod tracing;
 
 use std::collections::BTreeMap;
 use std::process::Command;
