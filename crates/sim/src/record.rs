@@ -37,6 +37,9 @@ struct Seen {
     placed: Vec<TopologyAssignment>,
 }
 
+/// A Topology's name, and the labels of the nodes of a flavor that has it.
+pub type TopologyFlavor = (Arc<str>, BTreeMap<String, String>);
+
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
@@ -54,8 +57,8 @@ pub struct Record {
     pub places: Vec<PlaceChange>,
     /// The labels of the levels of each Topology, as it was last.
     pub topologies: BTreeMap<Arc<str>, Vec<String>>,
-    /// The flavors that have a Topology: its name, and the labels of the nodes.
-    pub placed_flavors: BTreeMap<Arc<str>, (Arc<str>, BTreeMap<String, String>)>,
+    /// The flavors that have a Topology.
+    pub placed_flavors: BTreeMap<Arc<str>, TopologyFlavor>,
     nodes_now: BTreeMap<Arc<str>, usize>,
     by_ref: BTreeMap<ObjectRef, usize>,
     /// Groups of pods, by namespace and name: the job, and how many of the pods are there.

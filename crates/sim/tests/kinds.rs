@@ -30,8 +30,8 @@ fn example(kind: JobKind) -> Value {
     let text = folders
         .into_iter()
         .find_map(|folder| std::fs::read_to_string(folder.unwrap().path().join(&name)).ok());
-    let text = text.unwrap_or_else(|| panic!("{name}: write a job of the kind beside its adapter"));
-    let example: Value = serde_saphyr::from_str(&text).unwrap();
+    let text = text.ok_or_else(|| format!("{name}: write a job of the kind beside its adapter"));
+    let example: Value = serde_saphyr::from_str(&text.unwrap()).unwrap();
     assert_eq!(example["apiVersion"], kind.api_version(), "{name}");
     assert_eq!(example["kind"], kind.kind(), "{name}");
     example

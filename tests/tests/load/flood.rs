@@ -1,7 +1,7 @@
 //! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers; then
 //! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
-//! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and honest reviews are answered. Then it starts
-//! in a cluster that is full of large Jobs which are none of its business.
+//! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and
+//! honest reviews are answered. Then it starts in a cluster that is full of large Jobs which are none of its business.
 //!
 //! All of it under the chart's memory limit (in a real cgroup where the machine lets one be made) and with few descriptors.
 
@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Request;
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube::client::Body;
+use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use sluice_testkit::ports::free_ports;
+use sluice_testkit::free_ports;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
 use sluice_tests::place::{Place, job};
@@ -94,18 +95,21 @@ async fn ask(client: &Client, path: &str, worker: usize, turn: usize) -> Option<
 
 /// A request whose head is far too large, or whose body comes by the byte and does not end.
 async fn endless(port: u16, head: bool) -> Option<u16> {
-    let client = stranger(port);
-    let request = Request::post("/apis");
+    let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+    config.accept_invalid_certs = true;
+    let connector = config.rustls_https_connector().unwrap();
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let request = Request::post(format!("https://127.0.0.1:{port}/apis"));
     let request = if head {
-        request.header("x-large", "x".repeat(1 << 20)).body(Body::empty()).unwrap()
+        request.header("x-large", "x".repeat(1 << 20)).body(axum::body::Body::empty()).unwrap()
     } else {
         let bytes = futures::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             Some((Ok::<_, std::io::Error>("x"), ()))
         });
-        request.body(Body::wrap_body(axum::body::Body::from_stream(bytes))).unwrap()
+        request.body(axum::body::Body::from_stream(bytes)).unwrap()
     };
-    Some(client.send(request).await.ok()?.status().as_u16())
+    Some(client.request(request).await.ok()?.status().as_u16())
 }
 
 /// What was seen of the manager during a flood.

@@ -1,5 +1,6 @@
 //! A stand-in for an OpenTelemetry collector: a server that takes OTLP over HTTP, decodes it with OpenTelemetry's own protobuf, and keeps the spans.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -24,8 +25,8 @@ pub struct Collector {
 impl Collector {
     /// Starts it on a free port.
     pub async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let kept = Kept::default();
         let router = Router::new().route("/v1/traces", post(take)).with_state(Arc::clone(&kept));
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -34,7 +35,7 @@ impl Collector {
 
     /// The names of the spans of each trace that came, the root first, by the trace's id in hexadecimal digits and the root's outcome.
     pub fn traces(&self) -> Vec<(String, String, Vec<String>)> {
-        let spans = self.kept.lock().unwrap();
+        let spans = self.kept.lock().expect("no panic");
         let of = |root: &Span| {
             let own = spans.iter().filter(|span| span.trace_id == root.trace_id);
             let names = own.map(|span| span.name.clone()).collect();
@@ -47,12 +48,15 @@ impl Collector {
 async fn take(State(kept): State<Kept>, body: Bytes) -> StatusCode {
     let Ok(request) = ExportTraceServiceRequest::decode(body) else { return StatusCode::BAD_REQUEST };
     let spans = request.resource_spans.into_iter().flat_map(|of| of.scope_spans).flat_map(|of| of.spans);
-    kept.lock().unwrap().extend(spans);
+    kept.lock().expect("no panic").extend(spans);
     StatusCode::OK
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn text(span: &Span, key: &str) -> String {

@@ -193,8 +193,7 @@ impl Bench<'_> {
         eventually(&format!("{}/{name} to wait", self.place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
             let waits = |pod: &Value| {
-                let gates = pod["spec"]["schedulingGates"].as_array();
-                let gated = gates.is_some_and(|gates| !gates.is_empty());
+                let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
                 !pod["metadata"]["deletionTimestamp"].is_null()
                     || gated && pod["spec"]["nodeSelector"].is_null()
             };

@@ -20,8 +20,8 @@ fn cluster(kind: JobKind) -> &'static str {
 /// Changes a field of the spec of an object's cluster, as its user would.
 async fn change(bench: &Bench<'_>, name: &str, field: &str, value: &Value) -> kube::Result<()> {
     let path = format!("{}/{field}", cluster(bench.kind));
-    let patch = serde_json::from_value(json!([{"op": "replace", "path": path, "value": value}])).unwrap();
-    bench.api().patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await.map(drop)
+    let changes = serde_json::from_value(json!([{"op": "replace", "path": path, "value": value}])).unwrap();
+    bench.api().patch(name, &PatchParams::default(), &Patch::Json::<()>(changes)).await.map(drop)
 }
 
 /// So many groups of workers.

@@ -200,8 +200,12 @@ impl Kept {
                 continue;
             }
             let (counts, why) = counting.leaf(leaf, &mut scratch);
-            before.into_iter().for_each(|why| self.excluded.remove(why));
-            why.into_iter().for_each(|why| self.excluded.add(why));
+            if let Some(before) = before {
+                self.excluded.remove(before);
+            }
+            if let Some(why) = why {
+                self.excluded.add(why);
+            }
             self.why[leaf] = why;
             self.counts.set_leaf(leaf, counts, counting.shape.ask);
         }
@@ -226,7 +230,9 @@ impl Kept {
                 Some(why) => (Counts::default(), Some(why)),
                 None => counting.leaf(leaf, &mut scratch),
             };
-            why.into_iter().for_each(|why| self.excluded.add(why));
+            if let Some(why) = why {
+                self.excluded.add(why);
+            }
             self.why.push(why);
             all.push(counts);
         }

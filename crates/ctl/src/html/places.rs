@@ -60,7 +60,7 @@ struct Making<'a> {
     hosts: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Making<'a> {
+impl Making<'_> {
     fn whole(mut self, name: &Arc<str>, most_jobs: usize) -> Places {
         let resources = self.resources();
         let mut nodes = self.nodes(&resources);

@@ -144,7 +144,7 @@ impl Engine {
         for (pod, patch) in writes {
             let object = ObjectRef::namespaced(Kind::JobPod, Arc::clone(&pod.0), Arc::clone(&pod.1));
             let id = self.outbox.write(object, Purpose::UngatePod, Write::Patch(patch), Vec::new());
-            self.outbox.amend(id, |open| open.gate = gate.clone());
+            self.outbox.amend(id, |open| open.gate.clone_from(&gate));
             if let Some(known) = self.world.job_pods.get_mut(&pod) {
                 known.open = Some(id);
             }

@@ -97,7 +97,7 @@ fn an_attempt_that_is_evicted_is_followed_by_one_with_the_next_number() {
     let told: Vec<_> = steps.iter().map(said).collect();
     assert_eq!(told, ["2: decided among 1", "2: reserved admitted", "2: job started"]);
     let Step::Seen(progress) = &steps[1].step else { unreachable!("{told:?}") };
-    assert_eq!(progress.queued.map(|at| at.as_second()), Some(since), "since it gave its quota back");
+    assert_eq!(progress.queued.map(jiff::Timestamp::as_second), Some(since), "since it gave its quota back");
     // Another process has the same numbers.
     c.restart();
     c.advance(1);

@@ -347,17 +347,17 @@ fn no_nodes_are_looked_for_before_it_is_known_which_there_are() {
     let mut delayed = provisioned(&THREE);
     submit_in_rack(&mut delayed, "a", 2);
     answer(&mut delayed, "a", "Ready", "");
-    for (mut c, nodes) in [(c, ["n2", "n3"]), (delayed, ["n1", "n2"])] {
+    for (c, nodes) in [(&mut c, ["n2", "n3"]), (&mut delayed, ["n1", "n2"])] {
         c.restart_without(&[Kind::JobPod]);
         c.settle();
         c.advance(60);
         assert!(c.notes("EvictedDueToNodeFailures").is_empty() && c.notes("SecondPassFailed").is_empty());
-        assert_ne!(names_of(&c, "a"), nodes);
+        assert_ne!(names_of(c, "a"), nodes);
         let revision = c.api.revision();
         c.list(Kind::JobPod, Vec::new(), revision);
         c.settle();
         c.advance(2);
-        assert_eq!(names_of(&c, "a"), nodes);
-        assert!(runs(&c, "a"));
+        assert_eq!(names_of(c, "a"), nodes);
+        assert!(runs(c, "a"));
     }
 }

@@ -147,8 +147,7 @@ impl<T> Followed<T> {
     ) -> Result<Self, SettingsError> {
         let path = PathBuf::from(path);
         let text = read(&path).map_err(|source| SettingsError::File { field, path: path.clone(), source })?;
-        let made = make(&path, &text)?;
-        Ok(Self { field, path, text, made })
+        Ok(Self { field, made: make(&path, &text)?, path, text })
     }
 
     /// Reads it again.

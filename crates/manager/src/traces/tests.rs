@@ -54,8 +54,8 @@ fn reserved(progress: &mut Progress) {
     progress.flavors = vec!["spot".to_owned()];
 }
 
-fn ended(how: Ending, ms: i64, reason: &str) -> Option<End> {
-    Some(End { at: whole(ms), how, reason: reason.to_owned() })
+fn ended(how: Ending, ms: i64, reason: &str) -> End {
+    End { at: whole(ms), how, reason: reason.to_owned() }
 }
 
 const TOOK: Duration = Duration::from_millis(20);
@@ -91,7 +91,7 @@ fn whole_attempt() -> Vec<AttemptStep> {
             reserved(p);
             p.checks = with_checks(CheckState::Ready, CheckState::Ready, 5_250);
             p.admitted = Some(whole(9_500));
-            p.end = ended(Ending::Started, 15_700, "Started");
+            p.end = Some(ended(Ending::Started, 15_700, "Started"));
         }),
     ]
 }
@@ -188,7 +188,7 @@ fn an_eviction_by_a_check_is_the_error_of_its_check_and_of_the_attempt() {
         reserved(p);
         // As the eviction resets them.
         p.checks = vec![check("a", CheckState::Pending, 8_350), check("b", CheckState::Pending, 8_350)];
-        p.end = ended(Ending::Evicted, 8_350, "AdmissionCheck");
+        p.end = Some(ended(Ending::Evicted, 8_350, "AdmissionCheck"));
     }));
     let spans = made(steps);
     let times = [
@@ -250,7 +250,7 @@ fn attempts_that_never_end_take_bounded_memory() {
     assert!(cost.bytes_current < 2 << 20, "{cost:?}");
     // The youngest are kept.
     let mut last = attempt(2_999);
-    last.step = seen(500, |p| p.end = ended(Ending::Deleted, 500, "")).step;
+    last.step = seen(500, |p| p.end = Some(ended(Ending::Deleted, 500, ""))).step;
     assert_eq!(attempts.take(last, TOOK).unwrap().queued, Some(at(400)));
 }
 

@@ -1,6 +1,7 @@
 //! Job kinds are data: no shipped code names one but the table that lists them and the folder of its adapter, or where it is about that one alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use sluice_api::job::JobKind;
 
@@ -53,10 +54,8 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         let shipped = shipped(text);
         let own = |name: &str| listed.iter().any(|kind| kind.name == name && path.starts_with(&kind.folder));
         let literals = listed.iter().filter(|kind| is_quoted(&shipped, &kind.literals)).map(|kind| kind.name);
-        let mut names: Vec<_> = constants(text).into_iter().chain(literals).collect();
-        names.sort_unstable();
-        names.dedup();
-        named.extend(names.into_iter().filter(|name| !own(name)).map(|name| (path.as_str(), name)));
+        let kinds: BTreeSet<_> = constants(text).into_iter().chain(literals).collect();
+        named.extend(kinds.into_iter().filter(|name| !own(name)).map(|name| (path.as_str(), name)));
     }
     let is_excepted = |(path, kind): &(&str, &str)| EXCEPTIONS.iter().any(|(p, k, _)| p == path && k == kind);
     let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, kind)| {
@@ -93,7 +92,9 @@ fn listed(table: &str) -> Vec<Listed<'_>> {
 
 /// Whether a file is a part of what ships, but for tests inside it. The table names all kinds.
 fn ships(path: &str) -> bool {
-    let is_source = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    let is_source = path.starts_with("crates/")
+        && path.contains("/src/")
+        && Path::new(path).extension().is_some_and(|extension| extension == "rs");
     let is_test =
         path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
     is_source && !is_test && !path.starts_with(TEST_ONLY) && path != TABLE

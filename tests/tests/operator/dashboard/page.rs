@@ -17,8 +17,8 @@ const RACK: &str = "example.com/rack";
 const MESSAGE: &str = "<img src=x onerror=\"window.ran = 1\"><script>window.ran = 2</script> in 3 minutes";
 
 /// Two racks with a node each, a queue for them with an admission check, and a job that waits for the check.
-pub async fn a_job_on_racks(plane: &ControlPlane) -> Place<'_> {
-    let place = Place::bare(plane, "dash-c").await.unwrap();
+pub async fn a_job_on_racks(on: &ControlPlane) -> Place<'_> {
+    let place = Place::bare(on, "dash-c").await.unwrap();
     for rack in ["r1", "r2"] {
         let pool = nodes::pool(&format!("dash-{rack}"), 1).label("pool", "dash-c").label(RACK, rack);
         pool.allocatable("nvidia.com/gpu", "8").make(&place.client).await.unwrap();

@@ -23,10 +23,10 @@ fn each_kind_brings_rights_and_roles_only_where_its_framework_is_on() {
                 let role = objects.get(&format!("ClusterRole/kueue-{name}-{role}-role"));
                 assert_eq!(role.is_some(), on.contains(&one), "{framework}: {name}");
                 let Some(role) = role else { continue };
-                let rule = &role["rules"][0];
-                assert_eq!(rule["apiGroups"], json!([one.group()]), "{name}");
-                assert_eq!(rule["resources"], json!([one.plural()]), "{name}");
-                assert!(rule["verbs"].as_array().unwrap().contains(&json!(verb)), "{name}");
+                let granted = &role["rules"][0];
+                assert_eq!(granted["apiGroups"], json!([one.group()]), "{name}");
+                assert_eq!(granted["resources"], json!([one.plural()]), "{name}");
+                assert!(granted["verbs"].as_array().unwrap().contains(&json!(verb)), "{name}");
                 assert_eq!(role["metadata"]["labels"]["rbac.kueue.x-k8s.io/batch-user"], "true", "{name}");
             }
         }

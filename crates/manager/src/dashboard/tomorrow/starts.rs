@@ -141,7 +141,7 @@ fn beside(snapshot: &Snapshot, queue: &str) -> usize {
 }
 
 fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> Result<Known, Refusal> {
-    let began = Instant::now();
+    let since = Instant::now();
     let (manifests, options) = world(begin, None);
     let at = options.start;
     let mut present = present(&manifests, options)?;
@@ -150,7 +150,7 @@ fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> R
     if let Some(why) = why_not(&present, queue) {
         return Ok(Known { at, expected: Expected::default(), why_not: Some(why), waiting });
     }
-    let over = || began.elapsed() > PLAYING;
+    let over = || since.elapsed() > PLAYING;
     let expected = expected(&present, wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
     let late = expected.futures == 0;
     let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));

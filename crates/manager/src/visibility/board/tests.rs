@@ -254,7 +254,9 @@ fn bytes_of(workloads: u32) -> i64 {
     }
     let cost = allocation_counter::measure(|| {
         // Copies, so that all that is kept was made here.
-        batches.iter().for_each(|moves| follower.board.apply(moves.clone()));
+        for moves in &batches {
+            follower.board.apply(moves.clone());
+        }
         follower.board.order("cq", follower.now).unwrap();
     });
     cost.bytes_current
