@@ -13,6 +13,7 @@
 mod account;
 mod answers;
 pub mod attempt;
+mod attempts;
 mod backoff;
 mod boxed_map;
 mod changes;

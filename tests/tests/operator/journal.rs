@@ -90,7 +90,7 @@ fn all_lines_are_whole(folder: &str) {
     }
 }
 
-/// The id of the trace of a job's Workload, as explain says it: of whichever of the two leads.
+/// The id of the trace of a job's Workload, as explain says it on the replica that leads.
 async fn trace_of(one: &Manager, other: &Manager, job: &str) -> String {
     let mut leader = (one, other);
     let path = format!("/debug/explain/used/{job}");
@@ -179,7 +179,7 @@ async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     let evicted = |[hours, evicted, borrowed]: [f64; 3]| evicted > 0.0 && hours >= evicted && borrowed == 0.0;
     wait_for("hours that were evicted", &admin, &["-n", "used"], evicted).await;
     all_lines_are_whole(&folder);
-    // Whoever leads by now sends what the one before has begun, by the same id. Its cycle is known to that one alone.
+    // The replica that leads now sends what the one before has begun, by the same id. Its cycle is known to that one alone.
     let names = wait_for_trace(&collector, &first, "Evicted").await;
     assert_eq!(names, ["admission", "queued", "reserved", "started"]);
 

@@ -235,7 +235,7 @@ async fn whole_life(mover: Mover) {
     bench.delete("second").await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
-    // A job that matters more takes its place; then there is room on the other flavor. Nobody but their user makes pods anew.
+    // A job that matters more takes its place; then there is room on the other flavor. Only their user makes pods anew.
     place.make_urgent(bench.mover.place, most).await.unwrap();
     place.wait_until("urgent", true).await.unwrap();
     bench.wait_until_it_waits("first").await;

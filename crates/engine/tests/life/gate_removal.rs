@@ -30,7 +30,7 @@ fn the_gate_of_a_pod_is_off_when_the_write_is_answered() {
 }
 
 #[test]
-fn each_pod_of_a_group_counts_once_it_is_let_go_and_a_write_that_fails_does_not() {
+fn each_pod_of_a_group_counts_once_it_is_released_and_a_write_that_fails_does_not() {
     let mut c = bed("2");
     c.fail.push_back((Purpose::StartJob, WriteError::Refused("not now".to_owned())));
     for name in ["p0", "p1"] {

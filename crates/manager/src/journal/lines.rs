@@ -22,14 +22,14 @@ pub(super) struct Losses {
     /// Lines.
     pub lines: u64,
     /// Lines that were lost before, which was to be told.
-    pub untold: u64,
+    pub unreported: u64,
 }
 
 impl Losses {
     fn add(&mut self, worth: Worth) {
         match worth {
             Worth::Line => self.lines += 1,
-            Worth::Lost(lines) => self.untold += lines,
+            Worth::Lost(lines) => self.unreported += lines,
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let error = lines.flush().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert_eq!(lines.push(&[b'x'; FULL], Worth::Line).unwrap_err().kind(), ErrorKind::StorageFull);
-        assert_eq!(lines.give_up(), Losses { lines: 4, untold: 7 });
+        assert_eq!(lines.give_up(), Losses { lines: 4, unreported: 7 });
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         (&lines.file).write_all(b"two\nth").unwrap();
         lines.written(6);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nth");
-        assert_eq!((lines.bytes(), lines.give_up()), (14, Losses { lines: 1, untold: 0 }));
+        assert_eq!((lines.bytes(), lines.give_up()), (14, Losses { lines: 1, unreported: 0 }));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 }

@@ -33,17 +33,17 @@ const LOOK: u64 = 4 << 20;
 #[derive(Clone)]
 struct Lost {
     /// Those that no line has told of yet.
-    untold: Arc<AtomicU64>,
+    unreported: Arc<AtomicU64>,
     registry: Arc<Registry>,
 }
 
 impl Lost {
     fn new(registry: Arc<Registry>) -> Self {
-        Self { untold: Arc::default(), registry }
+        Self { unreported: Arc::default(), registry }
     }
 
     fn add(&self, losses: Losses) {
-        self.untold.fetch_add(losses.lines + losses.untold, Ordering::Relaxed);
+        self.unreported.fetch_add(losses.lines + losses.unreported, Ordering::Relaxed);
         if losses.lines > 0 {
             let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
             self.registry.record(&Sample { metric: JOURNAL_LINES_LOST, labels: Vec::new(), value });
@@ -52,7 +52,7 @@ impl Lost {
 
     /// Takes those that a line is to tell of.
     fn take(&self) -> u64 {
-        self.untold.swap(0, Ordering::Relaxed)
+        self.unreported.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -96,7 +96,13 @@ pub async fn a_running_job_that_takes_its_queue_name_off_keeps_no_quota_for_noth
     }
     tenant.gained_nothing().await;
     // Nothing is hidden from the queue's sum: what runs here is in it, or there is nothing.
-    let job = tenant.place.jobs().get("runs").await.unwrap();
-    let runs = job.spec.is_some_and(|spec| spec.suspend != Some(true));
-    assert_eq!(runs, tenant.place.reserved_cpu().await.unwrap() != "0");
+    // The sum follows within a second.
+    eventually("the job to be in its queue's sum, or not to run", DEADLINE, || async {
+        let job = tenant.place.jobs().get("runs").await?;
+        let runs = job.spec.is_some_and(|spec| spec.suspend != Some(true));
+        let reserved = tenant.place.reserved_cpu().await?;
+        Ok(progress(runs == (reserved != "0"), format!("runs: {runs}, reserved: {reserved}")))
+    })
+    .await
+    .unwrap();
 }

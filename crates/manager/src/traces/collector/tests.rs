@@ -113,7 +113,7 @@ async fn what_was_not_taken_is_told() {
 async fn a_collector_that_is_down_or_never_answers_is_given_up_on() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // It is connected to by the system, and nobody ever reads.
+    // The system accepts the connection, and nothing is ever read.
     let mut silent = collector(port);
     silent.timeout = Duration::from_millis(50);
     let began = Instant::now();
