@@ -113,7 +113,7 @@ spec:
     assert_eq!(said, "its job holds it: StatefulSet scaled to zero; workload on hold");
     assert!(explained.text().contains("a person or program has to act first"), "{}", explained.text());
     let up = Act::Change(
-        "let the StatefulSet mine ask for its pods again",
+        "let the job ask for its pods again",
         ("StatefulSet", "a", "mine"),
         json!({"spec": {"replicas": 2}}),
     );

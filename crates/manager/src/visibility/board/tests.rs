@@ -269,10 +269,3 @@ fn a_waiting_workload_takes_less_than_a_kilobyte_of_the_copy() {
     println!("{} bytes for each of {workloads}", bytes / i64::from(workloads));
     assert!(bytes < i64::from(workloads) * 1024, "{bytes}");
 }
-
-/// A measurement: `cargo test --release -p sluice-manager -- --ignored --nocapture copy_of_a_hundred_thousand`.
-#[test]
-#[ignore = "takes a while without optimisation"]
-fn the_copy_of_a_hundred_thousand_workloads_is_measured() {
-    println!("{} MiB", bytes_of(100_000) >> 20);
-}
