@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 
 use crate::wait::{Progress, eventually, progress};
@@ -111,7 +113,25 @@ pub async fn wait_until_converting(client: &Client) -> Result<()> {
         })
         .await?;
     }
-    wait_until_served(client, &crds).await
+    wait_until_served(client, &crds).await?;
+    wait_until_admitting(client).await
+}
+
+/// Waits until the API server calls the manager's webhooks with the certificate authority that it wrote into both of their
+/// configurations: it learns of a written one a moment later. A dry run of a ClusterQueue goes through both.
+async fn wait_until_admitting(client: &Client) -> Result<()> {
+    let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
+    let queues: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let probe = serde_json::from_value(serde_json::json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "probe"}, "spec": {},
+    }))
+    .context("making a ClusterQueue to try")?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    eventually("the API server to reach the webhooks", DEADLINE, || async {
+        queues.create(&params, &probe).await?;
+        Ok(Progress::Done(()))
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -232,11 +232,11 @@ async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
             let tasks: Vec<_> = (0..32)
                 .map(|worker| {
                     let (count, client) = (Arc::clone(&count), client.clone());
-                    let head = (worker % 2 == 0).then(|| large.clone());
+                    let header = (worker % 2 == 0).then(|| large.clone());
                     tokio::spawn(async move {
                         while Instant::now() < until {
                             let left = until.saturating_duration_since(Instant::now());
-                            let _ = tokio::time::timeout(left, endless(&client, port, head.clone())).await;
+                            let _ = tokio::time::timeout(left, endless(&client, port, header.clone())).await;
                             count.fetch_add(1, Ordering::Relaxed);
                         }
                     })

@@ -41,6 +41,26 @@ async fn migrate(plane: &ControlPlane, args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &error)
 }
 
+/// Quantities as Kubernetes writes them: who writes an object in another version writes `10` as `"10"`, whenever that is.
+fn canonical(quotas: &mut Value) {
+    match quotas {
+        Value::Array(all) => all.iter_mut().for_each(canonical),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::Number(quantity)
+                        if ["nominalQuota", "borrowingLimit", "lendingLimit"].contains(&name.as_str()) =>
+                    {
+                        *value = quantity.to_string().into();
+                    }
+                    _ => canonical(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Everything that users made, in one version; without what every write changes.
 async fn everything(plane: &ControlPlane, version: &str) -> Value {
     let crds = sluice_api::crds();
@@ -53,6 +73,7 @@ async fn everything(plane: &ControlPlane, version: &str) -> Value {
         metadata.retain(|key, _| ["name", "namespace", "uid", "labels"].contains(&key.as_str()));
         // The manager writes it.
         item.as_object_mut().unwrap().remove("status");
+        canonical(&mut item["spec"]);
         // Dead, only in v1beta1, and there by default.
         item.pointer_mut("/spec").and_then(Value::as_object_mut).map(|spec| spec.remove("retryDelayMinutes"));
     }
