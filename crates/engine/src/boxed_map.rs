@@ -1,67 +1,78 @@
-//! A sorted map of large values.
+//! A sorted map of large values that is mostly asked for single ones.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::ops::{Bound, Index, RangeBounds};
 
-/// A sorted map whose values are in memory of their own: a node of a B-tree has room for eleven entries, of which half are used when keys
-/// come in order, so that large values cost twice their size.
+/// A sorted map whose values are in memory of their own, found by hash: names of Workloads are long and begin alike, so that the way down a
+/// B-tree costs a thousand instructions for each look, and a reconciled Workload is looked up forty times. The order is for pages and for
+/// whole passes. Keys are cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct BoxedMap<K, V>(BTreeMap<K, Box<V>>);
+pub(crate) struct BoxedMap<K, V> {
+    values: HashMap<K, Box<V>>,
+    order: BTreeSet<K>,
+}
 
 impl<K, V> Default for BoxedMap<K, V> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { values: HashMap::new(), order: BTreeSet::new() }
     }
 }
 
-impl<K: Ord, V> BoxedMap<K, V> {
+impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
     pub fn insert(&mut self, key: K, value: V) {
-        self.0.insert(key, Box::new(value));
+        if self.values.insert(key.clone(), Box::new(value)).is_none() {
+            self.order.insert(key);
+        }
     }
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.remove(key).map(|value| *value)
+        let value = self.values.remove(key)?;
+        self.order.remove(key);
+        Some(*value)
     }
 
     pub fn get(&self, key: &K) -> Option<&V> {
-        self.0.get(key).map(Box::as_ref)
+        self.values.get(key).map(Box::as_ref)
     }
 
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.0.get_mut(key).map(Box::as_mut)
+        self.values.get_mut(key).map(Box::as_mut)
     }
 
     pub fn get_key_value(&self, key: &K) -> Option<(&K, &V)> {
-        self.0.get_key_value(key).map(|(key, value)| (key, &**value))
+        self.values.get_key_value(key).map(|(key, value)| (key, &**value))
     }
 
     pub fn contains_key(&self, key: &K) -> bool {
-        self.0.contains_key(key)
+        self.values.contains_key(key)
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.values.len()
     }
 
-    pub fn keys(&self) -> btree_map::Keys<'_, K, Box<V>> {
-        self.0.keys()
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
+        self.order.iter()
     }
 
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
-        self.0.values().map(Box::as_ref)
-    }
-
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.0.values_mut().map(Box::as_mut)
+        self.order.iter().map(|key| &self[key])
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
-        self.0.iter().map(|(key, value)| (key, &**value))
+        self.order.iter().map(|key| (key, &self[key]))
     }
 
+    /// All values, in no order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.values.values_mut().map(Box::as_mut)
+    }
+
+    /// All entries, in no order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
-        self.0.iter_mut().map(|(key, value)| (key, &mut **value))
+        self.values.iter_mut().map(|(key, value)| (key, &mut **value))
     }
 
     /// The entries after a key, or all.
@@ -74,14 +85,32 @@ impl<K: Ord, V> BoxedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.0.range(range).map(|(key, value)| (key, &**value))
+        self.order.range(range).map(|key| (key, &self[key]))
     }
 }
 
-impl<K: Ord, V> Index<&K> for BoxedMap<K, V> {
+impl<K: Eq + Hash, V> Index<&K> for BoxedMap<K, V> {
     type Output = V;
 
     fn index(&self, key: &K) -> &V {
-        &self.0[key]
+        &self.values[key]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_values_hold_the_same_keys_after_any_change() {
+        let mut map = BoxedMap::default();
+        for key in [3, 1, 2, 3] {
+            map.insert(key, key * 10);
+        }
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &10), (&2, &20), (&3, &30)]);
+        assert_eq!((map.remove(&2), map.remove(&2)), (Some(20), None));
+        map.values_mut().for_each(|value| *value += 1);
+        assert_eq!(map.after(Some(&1)).collect::<Vec<_>>(), [(&3, &31)]);
+        assert_eq!((map.len(), map.keys().count()), (2, 2));
     }
 }
