@@ -36,6 +36,7 @@ mod spec;
 mod taints;
 #[cfg(test)]
 mod tests;
+mod tightest;
 mod trees;
 mod trial;
 mod world;

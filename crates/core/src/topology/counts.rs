@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::topology::ask::Ask;
 use crate::topology::layout::Layout;
+use crate::topology::tightest::Tightest;
 
 /// What fits into a domain; later, what goes there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(crate) struct AllCounts {
     levels: Vec<Vec<Counts>>,
     /// (level, position, counts before a search changed them).
     undo: Vec<(usize, usize, Counts)>,
+    tightest: Tightest,
 }
 
 impl AllCounts {
@@ -33,6 +35,7 @@ impl AllCounts {
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
         self.undo.clear();
+        self.tightest.reset(depth);
         self.levels.resize_with(depth, Vec::new);
         for (level, counts) in self.levels.iter_mut().enumerate() {
             counts.clear();
@@ -44,6 +47,17 @@ impl AllCounts {
     /// The counts of a level.
     pub(crate) fn level(&self, level: usize) -> &[Counts] {
         &self.levels[level]
+    }
+
+    /// Whether [`AllCounts::tightest`] gives the domain that is the best in either order: no leader fits anywhere, and no search has changed
+    /// anything, which the orders would not follow.
+    pub(crate) fn are_in_order(&self) -> bool {
+        self.undo.is_empty() && self.levels[0].iter().all(|counts| counts.leaders == 0)
+    }
+
+    /// The domain of a level with the fewest slices that holds so many, then the one with the fewest pods, then the first.
+    pub(crate) fn tightest(&mut self, level: usize, slices: i64) -> Option<usize> {
+        self.tightest.at_least(level, &self.levels[level], slices)
     }
 
     /// The counts of a domain, for a search to change them.
@@ -66,7 +80,12 @@ impl AllCounts {
         if ask.slice_level == lowest {
             count_slices(&mut counts, ask.size);
         }
-        self.levels[lowest][leaf] = counts;
+        self.set(lowest, leaf, counts);
+    }
+
+    fn set(&mut self, level: usize, at: usize, counts: Counts) {
+        let before = std::mem::replace(&mut self.levels[level][at], counts);
+        self.tightest.changed(level, at, &before, &counts);
     }
 
     /// Sums up anew above some leaves, which come in order.
@@ -76,10 +95,9 @@ impl AllCounts {
                 *at = layout.ancestor_from(level + 1, *at, level);
             }
             leaves.dedup();
-            let (above, below) = self.levels.split_at_mut(level + 1);
             for &at in &*leaves {
-                above[level][at] =
-                    sum(&below[0][layout.children(level, at)], ask, level, ask.portions[level + 1]);
+                let children = &self.levels[level + 1][layout.children(level, at)];
+                self.set(level, at, sum(children, ask, level, ask.portions[level + 1]));
             }
         }
     }

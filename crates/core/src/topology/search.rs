@@ -83,7 +83,7 @@ impl Search<'_> {
     }
 
     /// The level and the domains of it that hold everything: one if possible.
-    fn find(&self) -> Result<(usize, Vec<usize>), PlacementFit> {
+    fn find(&mut self) -> Result<(usize, Vec<usize>), PlacementFit> {
         let mut level = self.ask.level;
         loop {
             if self.layout.len(level) == 0 {
@@ -105,8 +105,11 @@ impl Search<'_> {
     }
 
     /// The domain that holds everything alone: the first in order for LeastFreeCapacity, else the one with the fewest slices.
-    fn single(&self, level: usize) -> Option<usize> {
+    fn single(&mut self, level: usize) -> Option<usize> {
         let (leaders, slices) = (self.ask.leaders, self.ask.slices());
+        if leaders == 0 && self.counts.are_in_order() {
+            return self.counts.tightest(level, slices);
+        }
         let counts = self.counts.level(level);
         let least_free = self.ask.least_free;
         let order = |counts: &Counts| {
