@@ -1,22 +1,24 @@
 //! A sorted map of large values that is mostly asked for single ones.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::{Bound, Index, RangeBounds};
+
+use indexmap::IndexMap;
 
 /// A sorted map whose values are in memory of their own, found by hash: names of Workloads are long and begin alike, so that the way down a
 /// B-tree costs a thousand instructions for each look, and a reconciled Workload is looked up forty times. The order is for pages and for
 /// whole passes. Keys are cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct BoxedMap<K, V> {
-    values: HashMap<K, Box<V>>,
+    values: IndexMap<K, Box<V>>,
     order: BTreeSet<K>,
 }
 
 impl<K, V> Default for BoxedMap<K, V> {
     fn default() -> Self {
-        Self { values: HashMap::new(), order: BTreeSet::new() }
+        Self { values: IndexMap::new(), order: BTreeSet::new() }
     }
 }
 
@@ -28,7 +30,7 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
     }
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let value = self.values.remove(key)?;
+        let value = self.values.swap_remove(key)?;
         self.order.remove(key);
         Some(*value)
     }
@@ -65,12 +67,12 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.order.iter().map(|key| (key, &self[key]))
     }
 
-    /// All values, in no order.
+    /// All values, not in the order of their keys.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.values.values_mut().map(Box::as_mut)
     }
 
-    /// All entries, in no order.
+    /// All entries, not in the order of their keys.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.values.iter_mut().map(|(key, value)| (key, &mut **value))
     }

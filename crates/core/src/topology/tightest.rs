@@ -83,12 +83,12 @@ mod tests {
         let mut level: Vec<Counts> = (0..50).map(|at| counts(at * 7 % 11, at * 3 % 5)).collect();
         let mut orders = Tightest::default();
         orders.reset(1);
-        for step in 0..50 {
+        for (step, moved) in (0..50).zip(0i64..) {
             for slices in -1..12 {
                 let keys = level.iter().enumerate().map(|(at, counts)| key(counts, at));
                 assert_eq!(orders.at_least(0, &level, slices), tightest(keys, slices), "{step} {slices}");
             }
-            let (at, after) = (step * 13 % 50, counts((step as i64 * 5) % 12, (step as i64 * 7) % 4));
+            let (at, after) = (step * 13 % 50, counts(moved * 5 % 12, moved * 7 % 4));
             orders.changed(0, at, &level[at], &after);
             level[at] = after;
         }
