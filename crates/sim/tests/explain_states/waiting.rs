@@ -260,3 +260,38 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
     remedy(&explained, "repair or replace the nodes");
 }
+
+#[test]
+fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
+    let mut options = options();
+    let mut waits = options.configuration.wait_for_pods_ready.clone().unwrap();
+    waits.timeout = sluice_api::config::Duration::from_secs(30);
+    waits.requeuing_strategy.backoff_base_seconds = 60;
+    options.configuration.wait_for_pods_ready = Some(waits);
+    let slow = scenario(&json!({"podStartup": "600s"}));
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB, &slow].concat();
+    let (explained, mut simulation) = played(&world, &options, 50);
+    let said = finding(&explained, Code::BackingOff);
+    assert!(said.ends_with("it was put back 1 time(s)"), "{said}");
+    remedy(&explained, "wait until ");
+    assert!(!runs(&simulation), "{}", explained.text());
+    wait(&mut simulation, 60);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label() {
+    let mut options = options();
+    options.configuration.managed_jobs_namespace_selector.match_labels =
+        Some([("team".to_owned(), "ml".to_owned())].into());
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
+    let world = [namespace, FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB].concat();
+    let (explained, mut simulation) = played(&world, &options, 20);
+    let said = finding(&explained, Code::NamespaceNotManaged);
+    assert!(said.contains("managedJobsNamespaceSelector asks for") && said.contains("team"), "{said}");
+    assert!(!runs(&simulation), "{}", explained.text());
+    let label = json!({"metadata": {"labels": {"team": "ml"}}});
+    let labelled = Act::Change("the labels of the namespace", ("Namespace", "", "a"), label);
+    act(&mut simulation, &explained, &labelled);
+    assert!(runs(&simulation), "{}", explained.text());
+}
