@@ -59,6 +59,7 @@
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod admission_fair_sharing;
+mod cache;
 mod capacity;
 mod changed;
 mod cluster_queue;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::cache::Cache;
 use crate::topology::ask::Ask;
 use crate::topology::layout::Layout;
 use crate::topology::tightest::Tightest;
@@ -27,7 +28,7 @@ pub(crate) struct AllCounts {
     levels: Vec<Vec<Counts>>,
     /// (level, position, counts before a search changed them).
     undo: Vec<(usize, usize, Counts)>,
-    tightest: Tightest,
+    tightest: Cache<Tightest>,
 }
 
 impl AllCounts {
@@ -35,7 +36,7 @@ impl AllCounts {
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
         self.undo.clear();
-        self.tightest.reset(depth);
+        self.tightest.0.reset(depth);
         self.levels.resize_with(depth, Vec::new);
         for (level, counts) in self.levels.iter_mut().enumerate() {
             counts.clear();
@@ -57,7 +58,7 @@ impl AllCounts {
 
     /// The domain of a level with the fewest slices that holds so many, then the one with the fewest pods, then the first.
     pub(crate) fn tightest(&mut self, level: usize, slices: i64) -> Option<usize> {
-        self.tightest.at_least(level, &self.levels[level], slices)
+        self.tightest.0.at_least(level, &self.levels[level], slices)
     }
 
     /// The counts of a domain, for a search to change them.
@@ -85,7 +86,7 @@ impl AllCounts {
 
     fn set(&mut self, level: usize, at: usize, counts: Counts) {
         let before = std::mem::replace(&mut self.levels[level][at], counts);
-        self.tightest.changed(level, at, &before, &counts);
+        self.tightest.0.changed(level, at, &before, &counts);
     }
 
     /// Sums up anew above some leaves, which come in order.

@@ -95,8 +95,8 @@ pub(crate) struct Kept {
     used: u64,
 }
 
-/// The counts of several shapes, those of one ledger. A clone has none.
-#[derive(Default)]
+/// The counts of several shapes, those of one ledger.
+#[derive(Debug, Default)]
 pub(crate) struct KeptCounts {
     kept: Vec<Kept>,
     /// For what is asked for once.
@@ -105,18 +105,6 @@ pub(crate) struct KeptCounts {
     asked: u64,
     /// How many leaves were counted.
     counted: u64,
-}
-
-impl std::fmt::Debug for KeptCounts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KeptCounts")
-    }
-}
-
-impl Clone for KeptCounts {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
 }
 
 /// What is counted.

@@ -42,7 +42,7 @@ impl Topologies {
                 places: &self.places,
                 generation: self.generation,
             };
-            place_on(ground, (&mut self.ledger, &mut self.kept), request, names, config)
+            place_on(ground, (&mut self.ledger, &mut self.kept.0), request, names, config)
         });
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.put_layout(layout);

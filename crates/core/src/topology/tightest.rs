@@ -9,28 +9,15 @@ use crate::topology::counts::Counts;
 type Key = (i64, i64, usize);
 
 /// The orders of all levels. One is made when it is asked for the second time: a look at all domains is cheaper than an order that is used once.
-/// A clone has none.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tightest {
     levels: Vec<Order>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Order {
     asked: bool,
     domains: Option<BTreeSet<Key>>,
-}
-
-impl std::fmt::Debug for Tightest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tightest")
-    }
-}
-
-impl Clone for Tightest {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
 }
 
 fn key(counts: &Counts, at: usize) -> Key {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Name;
+use crate::cache::Cache;
 use crate::intern::FlavorId;
 use crate::spec::FlavorSpec;
 use crate::topology::hosts::Hosts;
@@ -30,7 +31,7 @@ pub(crate) struct Topologies {
     /// Changes with nodes, their labels and taints, and flavors, but not with what is free.
     pub(super) generation: u64,
     /// How many pods fit, from one placement to the next.
-    pub(super) kept: KeptCounts,
+    pub(super) kept: Cache<KeptCounts>,
 }
 
 impl Topologies {

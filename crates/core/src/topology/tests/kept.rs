@@ -67,7 +67,7 @@ fn a_shape_that_comes_again_counts_only_the_nodes_that_changed() {
     for at in 0..200 {
         world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &[("cpu", 4)]));
     }
-    let counted = |world: &World| KeptCounts::counted(&world.topologies.kept);
+    let counted = |world: &World| KeptCounts::counted(&world.topologies.kept.0);
     let set = pods(20).required("rack");
     let first = world.place(&set).expect("it fits");
     assert_eq!(counted(&world), 200);
