@@ -229,7 +229,7 @@ async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
             let client = raw(port);
             let large = HeaderValue::try_from("x".repeat(1 << 20)).unwrap();
             let until = Instant::now() + PERIOD;
-            let tasks: Vec<_> = (0..32)
+            let tasks: Vec<_> = (0..64)
                 .map(|worker| {
                     let (count, client) = (Arc::clone(&count), client.clone());
                     let header = (worker % 2 == 0).then(|| large.clone());
@@ -342,7 +342,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         assert!(above <= MEMORY, "{name}: {} MiB above idle", above >> 20);
         assert!(count > 0, "{name} was no flood");
         assert_eq!(seen.unhealthy, 0, "{name}: {seen:?}");
-        assert!(seen.looks >= 5 && seen.slowest_health < HEALTH, "{name}: {seen:?}");
+        assert!(seen.looks > 10 && seen.slowest_health < HEALTH, "{name}: {seen:?}");
         assert!(served > 0 && slowest < HONEST, "{name}: {served} in {slowest:?}");
         let (holder, now) = lease(&client).await;
         assert!(holder == leader && now != renewed, "{name}: {holder} leads, {now}");
