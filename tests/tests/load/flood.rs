@@ -192,7 +192,7 @@ fn flood_of_heads(port: u16, count: &AtomicUsize) {
     let large = HeaderValue::try_from("x".repeat(1 << 20)).unwrap();
     let until = Instant::now() + PERIOD;
     let one = async |worker: usize| {
-        let header = (worker % 2 == 0).then(|| large.clone());
+        let header = worker.is_multiple_of(2).then(|| large.clone());
         while Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             let _ = tokio::time::timeout(left, endless(&client, port, header.clone())).await;

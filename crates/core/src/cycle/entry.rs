@@ -37,7 +37,7 @@ pub(super) enum Precedence {
 
 /// One head on its way through the cycle.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     pub(super) head: Head,
     /// Where in its queue it waits; of no meaning in a second pass.
     pub(super) class: ClassId,

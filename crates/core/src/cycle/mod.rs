@@ -1,7 +1,7 @@
 //! One cycle: heads, nomination, order, processing, requeueing (docs/reference/06-algorithm.md 6.5).
 
 mod admit;
-pub(crate) mod entry;
+mod entry;
 mod heads;
 mod nominate;
 mod preempt;
@@ -25,9 +25,6 @@ use crate::spec::Time;
 use entry::{CycleState, Entry};
 use tournament::Tournament;
 
-/// The memory of so many entries is kept for the next cycle.
-const MOST_KEPT: usize = 256;
-
 impl Scheduler {
     /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked
     /// evicted and keep their quota until they are set to another state or removed.
@@ -40,8 +37,7 @@ impl Scheduler {
         let ready: Vec<QueueId> = self.ready.iter().copied().collect();
         let mut state = CycleState::default();
         state.report.cycle = self.cycle;
-        let mut entries = std::mem::take(&mut self.entries.0);
-        self.take_second_passes(now, &mut state, &mut entries);
+        let mut entries = self.take_second_passes(now, &mut state);
         entries.reserve(ready.len());
         for id in ready {
             let Some(mut entry) = self.take_head(id, &local_usage) else { continue };
@@ -63,9 +59,6 @@ impl Scheduler {
                 self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         }
-        entries.clear();
-        entries.shrink_to(MOST_KEPT);
-        self.entries.0 = entries;
         self.finish(state)
     }
 

@@ -17,7 +17,8 @@ use crate::workloads::{Place, PodSetNodes, TopologyReservation};
 
 impl Scheduler {
     /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
-    pub(super) fn take_second_passes(&mut self, now: Time, state: &mut CycleState, entries: &mut Vec<Entry>) {
+    pub(super) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
+        let mut entries = Vec::new();
         for queued in self.second_passes.take_ready() {
             let Some(entry) = self.second_pass_entry(queued) else { continue };
             match self.second_pass_objection(&entry) {
@@ -25,6 +26,7 @@ impl Scheduler {
                 None => entries.push(entry),
             }
         }
+        entries
     }
 
     fn second_pass_entry(&self, (id, iteration): (WorkloadId, u32)) -> Option<Entry> {

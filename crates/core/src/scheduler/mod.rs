@@ -24,12 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use crate::Name;
-use crate::cache::Cache;
 use crate::capacity::Capacity;
 use crate::changed::ChangedSet;
 use crate::cluster_queue::ClusterQueue;
 use crate::config::Config;
-use crate::cycle::entry::Entry;
 use crate::intern::{FrId, LocalId, Names, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::kept_out::KeptOut;
 use crate::local_queue::LocalQueue;
@@ -102,8 +100,6 @@ pub struct Scheduler {
     pub(crate) moves: Moves,
     /// When dead rows are looked for.
     pub(crate) sweeps: Sweeps,
-    /// The memory of a cycle's entries, for the next one.
-    pub(crate) entries: Cache<Vec<Entry>>,
 }
 
 impl Scheduler {
@@ -147,7 +143,6 @@ impl Scheduler {
             changed_nodes: ChangedSet::default(),
             moves: Moves::default(),
             sweeps: Sweeps::default(),
-            entries: Cache::default(),
         }
     }
 
