@@ -93,9 +93,21 @@ async fn play(args: &Args, folder: &Path) -> Result<ExitCode> {
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The programs that it starts: an example's jobs are Jobs and JobSets.
+const PROGRAMS: [Tool; 8] = [
+    Tool::Etcd,
+    Tool::KubeApiserver,
+    Tool::Kubectl,
+    Tool::KubeControllerManager,
+    Tool::KubeScheduler,
+    Tool::Kwok,
+    Tool::Helm,
+    Tool::JobSetController,
+];
+
 async fn set_up(narrator: &Narrator) -> Result<Stage> {
     narrator.say("control plane: looking for its programs, building what is missing");
-    tokio::task::spawn_blocking(|| assets::ensure(&Tool::ALL))
+    tokio::task::spawn_blocking(|| assets::ensure(&PROGRAMS))
         .await
         .context("building the control plane")??;
     tokio::task::spawn_blocking(sluice_testkit::binary).await.context("building sluice")??;
