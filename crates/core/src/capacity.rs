@@ -55,6 +55,12 @@ impl Capacity {
         self.rows.keys().copied().chain(claimed)
     }
 
+    /// Whether any pair has a limit.
+    #[inline]
+    pub(crate) fn limits_any(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
     /// Whether a pair has a limit.
     pub(crate) fn limits(&self, pair: FrId) -> bool {
         self.rows.contains_key(&pair)

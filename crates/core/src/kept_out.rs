@@ -26,6 +26,9 @@ pub(crate) struct KeptOut {
 impl KeptOut {
     /// Says which heads keep a workload out from now on.
     pub(crate) fn replace(&mut self, id: WorkloadId, by: &[WorkloadId]) {
+        if by.is_empty() && self.by.is_empty() {
+            return;
+        }
         for head in self.by.remove(&id).into_iter().flatten() {
             if let Some(waiting) = self.waiting.get_mut(&head) {
                 waiting.remove(&id);

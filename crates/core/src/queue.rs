@@ -364,14 +364,15 @@ impl PendingQueue {
 
     /// Takes out the first by priority, timestamp and UID.
     fn pop_first(&mut self) -> Option<(ClassId, OrderKey)> {
-        let (priority, key, id) = self.heads.pop_first()?;
+        let &(priority, _, id) = self.heads.first()?;
         let class = self.classes[id.at()].as_mut().expect("a class with a head is in use");
         class.active.pop_first();
         self.active -= 1;
+        // The next one goes in before the first one leaves: a set that never gets empty keeps its memory.
         if let Some(next) = class.active.first() {
             self.heads.insert((priority, next.clone(), id));
         }
-        Some((id, key))
+        self.heads.pop_first().map(|(_, key, id)| (id, key))
     }
 
     /// Makes a whole class inadmissible: what is in the heap, and newcomers until the next flush. Returns the members to

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
 use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
-use crate::quota::clamp;
+use crate::quota::{Quota, clamp};
 use crate::reason::Refusal;
 use crate::report::PreemptionReason;
 use crate::shape::Shapes;
@@ -112,6 +112,12 @@ pub(crate) struct ViewMark {
     topology: TopologyMark,
 }
 
+/// Whether all quantities fit now.
+pub(crate) fn fit(quota: &Quota, usage: &Usage, quantities: &[FlavorResourceQuantity]) -> bool {
+    let available = |slot| i128::from(quota.available(usage, slot).get());
+    quantities.iter().all(|quantity| quantity.amount <= available(quantity.slot))
+}
+
 impl View<'_> {
     /// Starts to try something with quota and nodes; ends with [`View::rollback`].
     pub(crate) fn mark(&mut self) -> ViewMark {
@@ -168,11 +174,11 @@ impl View<'_> {
 
     /// Whether all quantities fit now; without borrowing, if that is not allowed.
     pub(crate) fn fits(&self, quantities: &[FlavorResourceQuantity], allow_borrowing: bool) -> bool {
-        let quota = &self.forest.quota;
-        quantities.iter().all(|quantity| {
-            (allow_borrowing || !quota.borrowing_with(self.usage, quantity.slot, quantity.amount))
-                && quantity.amount <= i128::from(quota.available(self.usage, quantity.slot).get())
-        })
+        let borrows = |quantity: &FlavorResourceQuantity| {
+            self.forest.quota.borrowing_with(self.usage, quantity.slot, quantity.amount)
+        };
+        (allow_borrowing || !quantities.iter().any(borrows))
+            && fit(&self.forest.quota, self.usage, quantities)
     }
 
     /// What physical capacity has against a head that needs `wanted` of a pair, with `freed` given back by its victims.
@@ -183,6 +189,9 @@ impl View<'_> {
         wanted: i128,
         freed: i128,
     ) -> Option<Refusal> {
+        if !self.capacity.limits_any() {
+            return None;
+        }
         let left = self.capacity.left(pair, head, self.workloads, self.queues)? + freed;
         if wanted <= left {
             return None;

@@ -71,7 +71,11 @@ impl Scheduler {
             admitted,
             evicted: false,
             pods_ready: false,
-            topology: TopologyReservation::of(entry.assignment.nodes.clone(), TopologyState::default()),
+            topology: if entry.assignment.nodes.is_empty() {
+                None
+            } else {
+                TopologyReservation::of(entry.assignment.nodes.clone(), TopologyState::default())
+            },
         };
         self.reserve_quota(id, reservation);
         state.report.progress = true;
@@ -103,18 +107,13 @@ impl Scheduler {
             .zip(&assignment.counts)
             .enumerate()
             .map(|(at, ((name, _), &count))| {
-                let assigned = || assignment.flavors.iter().filter(move |assigned| assigned.pod_set == at);
+                let assigned = assignment.of_pod_set(at);
                 let resource = |id| self.names.resource_name(id).clone();
+                let flavor = |id| self.names.flavor_name(id).clone();
                 PodSetAssignment {
                     name: name.clone(),
-                    flavors: assigned()
-                        .map(|assigned| {
-                            (resource(assigned.resource), self.names.flavor_name(assigned.flavor).clone())
-                        })
-                        .collect(),
-                    usage: assigned()
-                        .map(|assigned| (resource(assigned.resource), Amount(assigned.amount)))
-                        .collect(),
+                    flavors: assigned.iter().map(|of| (resource(of.resource), flavor(of.flavor))).collect(),
+                    usage: assigned.iter().map(|of| (resource(of.resource), Amount(of.amount))).collect(),
                     count,
                     topology: nodes(at).and_then(|nodes| nodes.assignment.clone()),
                     topology_delayed: nodes(at).is_some_and(|nodes| nodes.assignment.is_none()),
@@ -127,6 +126,9 @@ impl Scheduler {
     /// The checks that apply to the assigned flavors (docs/reference/06-algorithm.md 6.10).
     fn required_checks(&self, entry: &Entry) -> Vec<Name> {
         let Some(spec) = &self.queues[entry.head.queue.at()].spec else { return Vec::new() };
+        if spec.admission_checks.is_empty() {
+            return Vec::new();
+        }
         let mut checks: Vec<Name> = spec
             .admission_checks
             .iter()

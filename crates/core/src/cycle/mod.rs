@@ -16,8 +16,6 @@ mod transient;
 
 use std::cmp::Reverse;
 
-use smallvec::SmallVec;
-
 use crate::intern::QueueId;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
@@ -40,9 +38,9 @@ impl Scheduler {
         let mut entries = self.take_second_passes(now, &mut state);
         entries.reserve(ready.len());
         for id in ready {
-            let Some(mut entry) = self.take_head(id, &local_usage) else { continue };
-            self.nominate(&mut entry, &local_usage);
+            let Some(entry) = self.take_head(id, &local_usage) else { continue };
             entries.push(entry);
+            self.nominate(entries.last_mut().expect("one was pushed just now"), &local_usage);
         }
         state.report.entries.reserve(entries.len());
         if self.config.fair_sharing.is_some() {
@@ -86,7 +84,7 @@ impl Scheduler {
 
     /// The order without fair sharing, as places in `entries`: workloads that hold quota already (second pass), remembered
     /// preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older timestamp, UID.
-    fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
+    fn order(&self, entries: &[Entry]) -> Vec<usize> {
         let by_priority = self.config.gates.priority_sorting_within_cohort;
         let key = |entry: &Entry| {
             let priority = if by_priority { entry.head.priority } else { 0 };
@@ -99,8 +97,7 @@ impl Scheduler {
             )
         };
         let tie_break = |at: usize| (&entries[at].key.uid, entries[at].head.workload);
-        let mut order: SmallVec<[_; 4]> =
-            entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
+        let mut order: Vec<_> = entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| tie_break(a.1).cmp(&tie_break(b.1))));
         order.into_iter().map(|(_, at)| at).collect()
     }

@@ -57,8 +57,8 @@ impl Scheduler {
         let request =
             Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None, replaces };
         let mut view = view!(self, local_usage);
-        let found = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
-        (entry.assignment, entry.targets) = found;
+        let shape = self.shapes.get(shape);
+        entry.targets = search_for(&mut view, &request, shape, entry.replaced, &mut entry.assignment);
         let last_assignment = entry.assignment.last_assignment(&entry.scan);
         self.workloads.get_mut(id).last_assignment = last_assignment;
         entry.plan = Some(plan);
@@ -95,14 +95,15 @@ pub(super) fn search_for(
     request: &Request<'_>,
     shape: &crate::shape::Shape,
     replaced: Option<WorkloadId>,
-) -> (Assignment, Vec<Target>) {
-    let Some(slice) = replaced else { return search(view, request, shape) };
+    assignment: &mut Assignment,
+) -> Vec<Target> {
+    let Some(slice) = replaced else { return search(view, request, shape, assignment) };
     view.replaced = replaced;
     let mark = view.mark();
     view.remove(slice);
-    let found = search(view, request, shape);
+    let targets = search(view, request, shape, assignment);
     view.rollback(&mark);
-    found
+    targets
 }
 
 /// The assignment of a head and its victims: in full if that is possible, otherwise with fewer pods.
@@ -110,21 +111,29 @@ fn search(
     view: &mut View<'_>,
     request: &Request<'_>,
     shape: &crate::shape::Shape,
-) -> (Assignment, Vec<Target>) {
-    let gate = view.config.gates.partial_admission;
-    let mut attempt = |counts: &[i64]| {
-        let mut assignment = assign(view, &Request { counts, ..*request });
-        let targets = find_targets(view, request, &mut assignment);
-        (assignment, targets)
-    };
-    let full = attempt(request.counts);
-    let works = |found: &(Assignment, Vec<Target>)| {
-        found.0.mode == Mode::Fit || (found.0.mode == Mode::Preempt && !found.1.is_empty())
-    };
-    if works(&full) || !shape.reducible() || !gate {
-        return full;
+    assignment: &mut Assignment,
+) -> Vec<Target> {
+    assign(view, request, assignment);
+    if assignment.mode == Mode::Fit {
+        return Vec::new();
     }
-    partial_admission::search(shape, |counts| Some(attempt(counts)).filter(works)).unwrap_or(full)
+    let targets = find_targets(view, request, assignment);
+    let works = |assignment: &Assignment, targets: &[Target]| {
+        assignment.mode == Mode::Fit || (assignment.mode == Mode::Preempt && !targets.is_empty())
+    };
+    let reduces = shape.reducible() && view.config.gates.partial_admission;
+    if works(assignment, &targets) || !reduces {
+        return targets;
+    }
+    let fewer = partial_admission::search(shape, |counts| {
+        let mut fewer = Assignment::default();
+        assign(view, &Request { counts, ..*request }, &mut fewer);
+        let targets = find_targets(view, request, &mut fewer);
+        works(&fewer, &targets).then_some((fewer, targets))
+    });
+    let Some((fewer, its_targets)) = fewer else { return targets };
+    *assignment = fewer;
+    its_targets
 }
 
 /// The victims that an assignment needs; none if it needs none or there are none. Its pods get the nodes that are free with them gone.

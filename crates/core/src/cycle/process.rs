@@ -6,14 +6,14 @@ use super::entry::{CycleState, Entry, Requeue};
 use super::nominate::search_for;
 use super::requeue::{flavors, why};
 use crate::Amount;
-use crate::flavor_assigner::{Mode, Request};
+use crate::flavor_assigner::{Assignment, Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
 use crate::quota::{clamp, exact};
 use crate::reason::{Detail, PodSetRefusal, PreemptionOutlook, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::{FlavorResourceQuantity, view};
+use crate::view::{FlavorResourceQuantity, fit, view};
 
 /// What becomes of an entry.
 enum Decision {
@@ -124,7 +124,9 @@ impl Scheduler {
             replaces,
         };
         let mut view = view!(self, local_usage);
-        let (again, targets) = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced);
+        let mut again = Assignment::default();
+        let targets =
+            search_for(&mut view, &request, self.shapes.get(shape), entry.replaced, &mut again);
         self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
         true
@@ -224,6 +226,14 @@ impl Scheduler {
         if overlaid {
             self.tree.usage.swap_views();
         }
+        // Nothing goes, so there is nothing to take back.
+        if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
+            let fits = fit(&self.tree.forest.quota, &self.tree.usage, &entry.assignment.usage);
+            if overlaid {
+                self.tree.usage.swap_views();
+            }
+            return fits;
+        }
         let mark = self.tree.usage.mark();
         let nodes = self.topology.mark();
         for &(_, slot, amount) in reserved {
@@ -313,6 +323,9 @@ impl Scheduler {
     /// taken it. The room of victims that others chose is not free before they are gone.
     fn lacks_nodes(&mut self, entry: &Entry) -> Option<Detail> {
         let plan = entry.plan.as_ref()?;
+        if !self.capacity.limits_any() {
+            return None;
+        }
         let gone: Vec<WorkloadId> =
             entry.targets.iter().map(|target| target.workload).chain(entry.replaced).collect();
         let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.usage, &gone)?;
@@ -325,7 +338,7 @@ impl Scheduler {
 
     /// The preemption-loop guard has something against these victims.
     fn would_loop(&self, entry: &Entry) -> Option<Detail> {
-        if !self.config.gates.preemption_loop_guard {
+        if !self.config.gates.preemption_loop_guard || entry.targets.is_empty() {
             return None;
         }
         let root = self.tree.forest.node(entry.head.node).root;

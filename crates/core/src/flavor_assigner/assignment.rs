@@ -97,6 +97,14 @@ impl Assignment {
         self.counts.get(pod_set).copied().unwrap_or(0)
     }
 
+    /// The flavors of a pod set: they are next to one another.
+    pub(crate) fn of_pod_set(&self, pod_set: usize) -> &[FlavorAssignment] {
+        let rest = self.flavors.iter().position(|assigned| assigned.pod_set == pod_set);
+        let rest = rest.map_or(&[][..], |from| &self.flavors[from..]);
+        let many = rest.iter().take_while(|assigned| assigned.pod_set == pod_set).count();
+        &rest[..many]
+    }
+
     pub(super) fn has(&self, pod_set: usize, resource: ResourceId, flavor: FlavorId) -> bool {
         self.flavors.iter().any(|assigned| {
             assigned.pod_set == pod_set && assigned.resource == resource && assigned.flavor == flavor
@@ -179,6 +187,9 @@ impl Assignment {
     /// What else was considered, for the event of the admission.
     pub(crate) fn considered(&self, names: &Names, plan: &Plan) -> Considered {
         let mut considered = Considered::default();
+        if self.attempts.is_empty() {
+            return considered;
+        }
         for (at, group) in plan.groups.iter().enumerate() {
             let flavors: Vec<ConsideredFlavor> = self
                 .attempts
@@ -196,11 +207,9 @@ impl Assignment {
             if flavors.is_empty() {
                 continue;
             }
-            for &member in &group.members {
-                if let Some((name, _)) = plan.requests.get(member) {
-                    considered.pod_sets.push((name.clone(), flavors.clone()));
-                }
-            }
+            let names = group.members.iter().filter_map(|&member| Some(&plan.requests.get(member)?.0));
+            let of_group = std::iter::repeat_n(flavors, names.clone().count());
+            considered.pod_sets.extend(names.cloned().zip(of_group));
         }
         considered
     }

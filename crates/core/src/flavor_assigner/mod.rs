@@ -37,19 +37,19 @@ pub(crate) struct Request<'a> {
     pub(crate) replaces: Option<&'a ReplacedSlice>,
 }
 
-/// Searches flavors for all pod sets; stops at the first that gets none.
-pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>) -> Assignment {
+/// Searches flavors for all pod sets; stops at the first that gets none. What comes out is put into an assignment that is empty.
+pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Assignment) {
     view.stats.evaluations += 1;
-    let mut assignment =
-        Assignment { mode: Mode::Fit, counts: request.counts.into(), ..Assignment::default() };
+    debug_assert_eq!(*assignment, Assignment::default(), "a search begins with nothing");
+    assignment.mode = Mode::Fit;
+    assignment.counts.extend_from_slice(request.counts);
     for (at, group) in request.plan.groups.iter().enumerate() {
-        if !assign_group(view, request, at, group, &mut assignment) {
+        if !assign_group(view, request, at, group, assignment) {
             assignment.mode = Mode::NoFit;
             break;
         }
     }
-    topology::place(view, request.head, request.plan, &mut assignment);
-    assignment
+    topology::place(view, request.head, request.plan, assignment);
 }
 
 /// Searches for one group of pod sets; false if it gets nothing.
