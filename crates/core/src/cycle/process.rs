@@ -125,8 +125,7 @@ impl Scheduler {
         };
         let mut view = view!(self, local_usage);
         let mut again = Assignment::default();
-        let targets =
-            search_for(&mut view, &request, self.shapes.get(shape), entry.replaced, &mut again);
+        let targets = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced, &mut again);
         self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
         true
