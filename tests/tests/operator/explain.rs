@@ -3,9 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod advice;
 mod forward;
+mod pods;
 mod remedies;
 mod states;
+mod unqueued;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -5,11 +5,14 @@ use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Account, Kind, ObjectRef};
 
-use super::finding::{Code, State, condition};
+use super::finding::{Code, Help, State, condition};
 use super::view::View;
 use super::{Explained, Question, lifecycle, pods, queues, topology, unqueued};
 use crate::json::text;
 use crate::simulation::Simulation;
+
+/// How the engine says that a Workload was not moved because its queue would not take it back.
+const NOT_AGAIN: &str = "it could not be admitted again: ";
 
 /// The job that controls a Workload.
 fn job_of(workload: &Value) -> Option<ObjectRef> {
@@ -104,9 +107,16 @@ impl Question<'_> {
             explained.findings = found;
         }
         explained.findings.extend(lifecycle::findings(view, workload, state, now));
-        for lost in explained.findings.iter_mut().filter(|f| f.code == Code::NodesLost) {
-            let why = account.and_then(|account| account.not_moved.as_ref());
-            lost.details.extend(why.map(|why| format!("it was not moved: {why}")));
+        let not_moved = account.and_then(|account| account.not_moved.as_ref());
+        let lost = explained.findings.iter_mut().find(|f| f.code == Code::NodesLost);
+        if let Some((lost, why)) = lost.zip(not_moved) {
+            lost.details.push(format!("it was not moved: {why}"));
+            if let Some(barred) = why.strip_prefix(NOT_AGAIN) {
+                let help = format!("let its ClusterQueue take it again, so that it can move: {barred}");
+                lost.helps.push(Help::words(help));
+                let local = text(&workload["spec"]["queueName"]);
+                explained.findings.extend(queues::findings(view, &own.namespace, local).0);
+            }
         }
         let waits = condition(workload, "QuotaReserved").filter(|_| state == State::Waiting);
         let unready = condition(workload, "Admitted").filter(|_| state == State::Checking);
@@ -126,7 +136,7 @@ impl Question<'_> {
             explained.history = self.past(&own);
             if state == State::Admitted {
                 let (pods, count) = pods::pending(subject, workload);
-                explained.findings.extend(pods::finding(&pods, count, subject.more_pods));
+                explained.findings.extend(pods::finding(&own, &pods, count, subject.more_pods));
                 (explained.pending_pods, explained.pending_pod_count) = (pods, count);
             }
         }

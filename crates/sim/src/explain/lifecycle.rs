@@ -137,7 +137,10 @@ fn nodes_lost(workload: &Value) -> Option<Finding> {
     let more = nodes.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let text = format!("it lost {} node(s): {}{more}", nodes.len(), names.join(", "));
-    Some(Finding::new(Code::NodesLost, text).with(Help::words("repair or replace the nodes")))
+    Some(
+        Finding::new(Code::NodesLost, text)
+            .with(Help::words("repair the nodes, or add others on which its pods fit")),
+    )
 }
 
 fn nodes_not_chosen(workload: &Value) -> Option<Finding> {

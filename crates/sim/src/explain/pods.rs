@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
+use sluice_engine::ObjectRef;
 
 use super::MOST_LISTED;
 use super::finding::{Code, Finding, Help, PendingPod, condition};
@@ -55,8 +56,13 @@ pub(super) fn pending(subject: &Subject, workload: &Value) -> (Vec<PendingPod>, 
     (all.iter().take(MOST_LISTED).map(show).collect(), all.len())
 }
 
-/// What is found out about them.
-pub(super) fn finding(pods: &[PendingPod], count: usize, more: bool) -> Option<Finding> {
+/// What is found out about them. `workload` is the one that is admitted.
+pub(super) fn finding(
+    workload: &ObjectRef,
+    pods: &[PendingPod],
+    count: usize,
+    more: bool,
+) -> Option<Finding> {
     if count == 0 {
         return None;
     }
@@ -73,32 +79,54 @@ pub(super) fn finding(pods: &[PendingPod], count: usize, more: bool) -> Option<F
         };
         finding = finding.detail(format!("{}: {said}", pod.name));
     }
-    let mut helps = Vec::new();
-    let says = |part: &str| pods.iter().any(|pod| pod.message.contains(part));
-    if says("Insufficient ") {
-        helps.push(
-            "add nodes, or lower the quota of the flavor: it promises more than the nodes have free, or has it in \
-             pieces that are too small",
-        );
-    }
-    if says("untolerated taint") {
-        helps.push(
-            "add the taint to nodeTaints of the ResourceFlavor, and a toleration to the flavor or the pods",
-        );
-    }
-    if says("node affinity/selector") {
-        helps.push("give nodes the labels that the flavor (nodeLabels) and the pods ask for");
-    }
-    if says("PersistentVolumeClaim") || says("persistentvolumeclaim") {
-        helps.push("look at the PersistentVolumeClaims of the pods");
-    }
-    if pods.iter().any(|pod| pod.reason == "SchedulingGated") {
-        helps.push("see which scheduling gates the pods have: each is taken away by the program that set it");
-    }
-    for help in helps {
-        finding = finding.with(Help::words(help));
+    for help in helps(workload, pods) {
+        finding = finding.with(help);
     }
     Some(finding)
+}
+
+/// What lets pods get nodes, by what the scheduler says of them.
+fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
+    let ObjectRef { namespace, name, .. } = workload;
+    let says = |parts: &[&str]| pods.iter().any(|pod| parts.iter().any(|part| pod.message.contains(part)));
+    let stop = format!("kubectl kueue stop workload {name} -n {namespace}");
+    let resume = format!("kubectl kueue resume workload {name} -n {namespace}");
+    let mut helps = Vec::new();
+    if says(&["Insufficient ", "Too many pods", "no nodes available"]) {
+        helps.push(Help::words(
+            "add nodes: the quota of the flavor promises more than the nodes have free, or they have it in pieces that are \
+             too small",
+        ));
+        let text = "or stop the Workload, lower the quota of the flavor, and resume the Workload when there is room for it";
+        helps.push(Help::command(text, stop.clone()));
+    }
+    if says(&["untolerated taint"]) {
+        let text = "add the taint to nodeTaints and a toleration to tolerations of the ResourceFlavor, and let the Workload \
+                    be admitted anew, so that its pods get the toleration";
+        helps.push(Help::command(text, format!("{stop} && {resume}")));
+    }
+    if says(&["node affinity/selector"]) {
+        helps.push(Help::words("give nodes the labels that the flavor (nodeLabels) and the pods ask for"));
+    }
+    if says(&["were unschedulable"]) {
+        helps.push(Help::words("make the nodes that are cordoned schedulable again (kubectl uncordon NODE)"));
+    }
+    if says(&["PersistentVolumeClaim", "persistentvolumeclaim"]) {
+        let text = "create the PersistentVolumeClaims that the pods name, and see why those that are there are not bound";
+        helps.push(Help::command(text, format!("kubectl describe pvc -n {namespace}")));
+    }
+    if pods.iter().any(|pod| pod.reason == "SchedulingGated") {
+        let text = "see which scheduling gates the pods have: each is taken away by the program that set it";
+        helps.push(Help::words(text));
+    }
+    if pods.iter().any(|pod| pod.reason.is_empty() && pod.message.is_empty()) {
+        helps.push(Help::words("see whether the scheduler runs that the pods name in spec.schedulerName"));
+    }
+    if let Some(pod) = pods.first().filter(|_| helps.is_empty()) {
+        let command = format!("kubectl describe pod {} -n {namespace}", pod.name);
+        helps.push(Help::command("change the nodes or the pods by what the scheduler says of them", command));
+    }
+    helps
 }
 
 #[cfg(test)]
@@ -113,6 +141,28 @@ mod tests {
         })
     }
 
+    fn of_workload(name: &str) -> ObjectRef {
+        ObjectRef::namespaced(sluice_engine::Kind::Workload, "a", name)
+    }
+
+    /// In the scheduler's words: those that no test on a control plane brings about.
+    #[test]
+    fn whatever_the_scheduler_says_there_is_something_to_do() {
+        let advice = |reason: &str, message: &str| {
+            let pod =
+                PendingPod { name: "p".to_owned(), reason: reason.to_owned(), message: message.to_owned() };
+            let helps = helps(&of_workload("w"), &[pod]);
+            helps.first().map(|help| (help.text.clone(), help.command.clone())).unwrap_or_default()
+        };
+        for message in ["no nodes available to schedule pods", "0/9 nodes are available: 9 Too many pods."] {
+            assert!(advice("Unschedulable", message).0.starts_with("add nodes: "), "{message}");
+        }
+        let other = "0/9 nodes are available: 9 node(s) didn't have free ports for the requested pod ports.";
+        let describe = Some("kubectl describe pod p -n a".to_owned());
+        let (text, command) = advice("Unschedulable", other);
+        assert_eq!((text.starts_with("change the nodes or the pods"), command), (true, describe));
+    }
+
     #[test]
     fn only_own_pods_that_have_no_node_are_listed_and_only_a_few() {
         let workload = json!({"metadata": {"name": "w", "ownerReferences": [{"uid": "u"}]}});
@@ -125,7 +175,7 @@ mod tests {
             Subject { job: Some(json!({"metadata": {"name": "j", "uid": "u"}})), pods, ..Subject::default() };
         let (shown, count) = pending(&subject, &workload);
         assert_eq!((shown.len(), count), (MOST_LISTED, 8));
-        let finding = finding(&shown, count, false).unwrap();
+        let finding = finding(&of_workload("w"), &shown, count, false).unwrap();
         assert_eq!(finding.text, "the job is admitted, and 8 of its pods are not scheduled");
         assert_eq!(finding.details[0], "p0: Unschedulable: 0/3 nodes: 3 Insufficient cpu.");
         assert!(finding.helps[0].text.starts_with("add nodes"), "{finding:?}");

@@ -20,23 +20,67 @@ pub(super) fn findings(
     reference: &ObjectRef,
     job: &Value,
 ) -> Vec<Finding> {
+    // A queue of its own, or another namespace, is nothing for a part.
+    if let Some(part) = part_of_another(job) {
+        return vec![part];
+    }
     let mut found: Vec<Finding> = Vec::new();
-    found.extend(part_of_another(job));
     found.extend(not_managed(view, configuration, reference, job));
     found.extend(missing_class(view, reference, job));
     found.extend(incomplete_group(view, reference, job));
     if found.is_empty() {
-        let text = "it has no Workload yet: the manager has not seen it, or its pods cannot be read; the events of the \
-                    job say what is wrong with it";
+        found.push(without_workload(view, reference, job));
+    }
+    found
+}
+
+/// What its object says of it, or else that its events do.
+fn without_workload(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Finding {
+    let said = match reference.kind {
+        Kind::Job(kind) => of_itself(view, kind, reference, job),
+        _ => None,
+    };
+    said.unwrap_or_else(|| {
+        let text = "it has no Workload yet: the manager has not seen it, or cannot make one; the events of the job say \
+                    what is wrong with it";
         let command = format!(
             "kubectl describe {} {} -n {}",
             reference.kind.as_str().to_ascii_lowercase(),
             reference.name,
             reference.namespace
         );
-        found.push(Finding::new(Code::WithoutWorkload, text).with(Help::command("read its events", command)));
+        Finding::new(Code::WithoutWorkload, text).with(Help::command("read its events", command))
+    })
+}
+
+/// The same as the engine reads the object.
+fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+    let seen = sluice_jobs::observe(kind, job);
+    let template = sluice_jobs::template_of(kind, job).and_then(|used| {
+        let object = view.get(&ObjectRef::of_template(&used))?;
+        Some(sluice_jobs::template(used.kind, object))
+    });
+    let seen = sluice_jobs::filled(&seen, template.as_ref());
+    if let Some(trouble) = seen.invalid {
+        let text = format!("no Workload can be made of it: {trouble}");
+        let help = Help::words("mend what is wrong with it, in the job or in what it names");
+        return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
-    found
+    if let Some(name) = seen.prebuilt_workload
+        && view.namespaced(Kind::Workload, &reference.namespace, &name).is_none()
+    {
+        let label = labels::PREBUILT_WORKLOAD_NAME;
+        let text = format!(
+            "it waits for the Workload {name}, which its {label} names: its queue has none of that name"
+        );
+        let help = Help::words(format!("create the Workload {name}, or make the job anew without {label}"));
+        return Some(Finding::new(Code::WithoutWorkload, text).with(help));
+    }
+    if kind.gathers_pods() && seen.on_hold == Some(true) {
+        let text = "it asks for no pods now, so that nothing is queued for it";
+        return Some(Finding::new(Code::OnHold, text).with(Help::words("let the job ask for pods again")));
+    }
+    None
 }
 
 /// The job that controls it is queued, not it.

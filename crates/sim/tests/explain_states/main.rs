@@ -1,9 +1,11 @@
 //! Every state of a job: what explain says, and that what it advises lets the job start.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod nodes;
 mod objects;
 mod table;
 mod topology;
+mod unqueued;
 mod waiting;
 
 use std::collections::BTreeMap;

@@ -76,7 +76,7 @@ fn an_admitted_job_names_its_pods_that_have_no_node() {
     let text = explained.text();
     assert_eq!((explained.state, explained.pending_pod_count), (State::Admitted, 1), "{text}");
     assert!(text.contains(&format!("mine-0: Unschedulable: {said}")), "{text}");
-    assert!(text.contains("add nodes, or lower the quota"), "{text}");
+    assert!(text.contains("add nodes: the quota of the flavor"), "{text}");
     assert!(explained.forecast.is_none() && explained.no_forecast.is_none(), "{text}");
 }
 
@@ -163,7 +163,7 @@ fn a_part_and_an_incomplete_group_say_what_is_asked_instead() {
     assert_eq!(codes(&unmanaged), [Code::NamespaceNotManaged], "{}", unmanaged.text());
     let odd = unqueued(
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a",
-        "labels": {"kueue.x-k8s.io/queue-name": "main"}}}),
+        "labels": {"kueue.x-k8s.io/queue-name": "main"}}, "spec": {"suspend": true, "template": {"spec": {"containers": []}}}}),
     );
     assert_eq!(codes(&odd), [Code::WithoutWorkload], "{}", odd.text());
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The answer, and the cluster that it is about, after so many seconds.
-fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simulation) {
+pub fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simulation) {
     let manifests = read(world);
     let files = BTreeMap::new();
     let at = SignedDuration::from_secs(seconds);
@@ -24,19 +24,19 @@ fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simulatio
     (question.answer().unwrap(), simulation)
 }
 
-fn scenario(spec: &Value) -> String {
+pub fn scenario(spec: &Value) -> String {
     let scenario = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "Scenario", "spec": spec});
     format!("{scenario}\n---\n")
 }
 
 /// A finding of the answer, with its details.
-fn finding(explained: &Explained, code: Code) -> String {
+pub fn finding(explained: &Explained, code: Code) -> String {
     let found = explained.findings.iter().find(|f| f.code == code);
     let found = found.unwrap_or_else(|| unreachable!("no {code:?}: {}", explained.text()));
     [std::slice::from_ref(&found.text), &found.details].concat().join("\n")
 }
 
-fn wait(simulation: &mut Simulation, seconds: i64) {
+pub fn wait(simulation: &mut Simulation, seconds: i64) {
     simulation.advance(SignedDuration::from_secs(seconds)).unwrap();
 }
 
@@ -258,7 +258,7 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     let explained = question.answer().unwrap();
     let said = finding(&explained, Code::NodesLost);
     assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
-    remedy(&explained, "repair or replace the nodes");
+    remedy(&explained, "repair the nodes, or add others");
 }
 
 #[test]

@@ -129,7 +129,7 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
 
     pending_pod(&client, "mine").await;
     let page = says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu."]).await;
-    assert!(page.contains("add nodes, or lower the quota of the flavor"), "{page}");
+    assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
     plane.stop();
 }
 

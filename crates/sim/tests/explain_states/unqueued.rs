@@ -1,0 +1,165 @@
+//! Jobs without a Workload, for reasons that are none of their queue: the answer leads to what mends it.
+
+use super::waiting::{finding, played, wait};
+use super::*;
+
+fn asked(world: &str, kind: Kind, name: &str) -> Explained {
+    let manifests = read(world);
+    let files = BTreeMap::new();
+    let question = Question {
+        manifests: &manifests,
+        files: &files,
+        options: options(),
+        at: SignedDuration::from_secs(10),
+        namespace: "a",
+        kind: Some(kind),
+        name,
+        all_namespaces: false,
+        live: None,
+        patience: Patience::ENDLESS,
+    };
+    question.answer().unwrap()
+}
+
+/// A JobSet that needs a queue which is stopped, and a Job that it controls.
+fn part() -> String {
+    let queue = LOCAL_QUEUE.replace("{clusterQueue: cq}", "{clusterQueue: cq, stopPolicy: Hold}");
+    let set = "
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set, namespace: a, uid: set-uid, labels: {kueue.x-k8s.io/queue-name: main}}
+spec:
+  suspend: true
+  replicatedJobs:
+  - name: workers
+    template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}}}
+---
+";
+    let owner = "ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: set, uid: set-uid, controller: true}]";
+    // The controller of JobSets names no queue on them.
+    let job = JOB
+        .replace("  labels: {kueue.x-k8s.io/queue-name: main}\n", "")
+        .replace("  annotations: {", &format!("  {owner}\n  annotations: {{"));
+    [FLAVOR, CLUSTER_QUEUE, &queue, set, &job].concat()
+}
+
+#[test]
+fn who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start() {
+    let world = part();
+    let explained = ask(&read(&world), options());
+    assert_eq!((explained.state, codes(&explained)), (State::NotQueued, vec![Code::PartOfAnother]));
+    let command = remedy(&explained, "ask about the jobset set").command.clone().unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    let ["kubectl", "kueue", "explain", kind, name, "-n", "a"] = words[..] else { unreachable!("{command}") };
+    let whole = asked(&world, sluice_sim::resource::explained(kind).unwrap(), name);
+    assert_eq!(
+        (whole.job.as_str(), codes(&whole)),
+        ("a/set", vec![Code::LocalQueueStopped]),
+        "{}",
+        whole.text()
+    );
+    let mut simulation = cluster(&world);
+    act(&mut simulation, &whole, &Act::Follow("starts now: resume the LocalQueue main"));
+    let own = simulation.record().job_named("a/set").unwrap();
+    assert!(own.holds.iter().any(|hold| hold.to.is_none() && hold.admitted.is_some()), "{}", whole.text());
+}
+
+/// The command of a part names its whole in a word that is understood.
+#[test]
+fn each_kind_that_has_parts_can_be_asked_about() {
+    for kind in sluice_api::job::JobKind::jobs() {
+        let word = kind.kind().to_ascii_lowercase();
+        assert_eq!(sluice_sim::resource::explained(&word), Some(Kind::Job(kind)), "{word}");
+    }
+}
+
+const TRAIN_JOB: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: mine
+  namespace: a
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: {sluice.dev/run-seconds: \"3600\"}
+spec:
+  runtimeRef: {name: torch}
+  trainer: {numNodes: 2, resourcesPerNode: {requests: {cpu: 1}}}
+";
+
+#[test]
+fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended() {
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, TRAIN_JOB].concat();
+    let (explained, mut simulation) = played(&world, &options(), 10);
+    let said = finding(&explained, Code::WithoutWorkload);
+    let missing = "spec.runtimeRef: ClusterTrainingRuntime torch does not exist";
+    assert_eq!(said, format!("no Workload can be made of it: {missing}"));
+    assert!(!runs(&simulation), "{}", explained.text());
+    let runtime = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: torch}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: i}]}}}
+";
+    act(&mut simulation, &explained, &Act::Apply("mend what is wrong with it", runtime));
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_job_that_waits_for_a_workload_of_a_name_says_the_name_and_starts_when_it_is_made() {
+    let label = "kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/prebuilt-workload-name: ready-made}";
+    let world = world().replace("kueue.x-k8s.io/queue-name: main}", label);
+    let (explained, mut simulation) = played(&world, &options(), 10);
+    let said = finding(&explained, Code::WithoutWorkload);
+    assert!(
+        said.starts_with("it waits for the Workload ready-made, which its kueue.x-k8s.io/prebuilt-"),
+        "{said}"
+    );
+    assert!(!runs(&simulation), "{}", explained.text());
+    let made = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: ready-made, namespace: a}
+spec:
+  queueName: main
+  podSets:
+  - name: main
+    count: 4
+    template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+";
+    act(&mut simulation, &explained, &Act::Apply("create the Workload ready-made", made));
+    let jobs = simulation.objects(Kind::Job(sluice_api::job::JobKind::JOB));
+    let suspended: Vec<_> = jobs.map(|(_, job)| job["spec"]["suspend"].clone()).collect();
+    assert_eq!(suspended, [json!(false)], "{}", explained.text());
+}
+
+#[test]
+fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
+    let set = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: mine, namespace: a, labels: {kueue.x-k8s.io/queue-name: main}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+---
+";
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set].concat();
+    let (explained, mut simulation) = played(&world, &options(), 10);
+    assert_eq!(codes(&explained), [Code::OnHold], "{}", explained.text());
+    remedy(&explained, "let the job ask for pods again");
+    simulation.patch("StatefulSet", Some("a"), "mine", &json!({"spec": {"replicas": 2}})).unwrap();
+    wait(&mut simulation, 60);
+    assert!(runs(&simulation), "{}", explained.text());
+}
