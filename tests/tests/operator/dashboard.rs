@@ -4,22 +4,18 @@
 
 #[path = "../views/dashboard/data.rs"]
 mod data;
+mod laptop;
 mod page;
 mod shape;
-
-use std::path::Path;
-use std::process::Stdio;
 
 use http::Request;
 use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::wait::{Progress, eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart, crds, free_ports};
+use sluice_testkit::kubectl::apply;
+use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, free_ports};
 use sluice_tests::place::{DEADLINE, Place};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
 
 /// A team's user and an administrator.
 const ACCOUNTS: &str = r"
@@ -95,7 +91,7 @@ async fn plane() -> (ControlPlane, Manager, String) {
     let port = free_ports(1).unwrap()[0];
     let section = json!({"dashboard": {"bindAddress": "127.0.0.1", "port": port}});
     let setup = Setup::new(&plane).unwrap().with(&section);
-    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let setup = chart::install(&plane, setup, &json!({"visibility": {"apiServices": true}})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     (plane, manager, format!("https://127.0.0.1:{port}"))
@@ -129,7 +125,7 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     what_comes(&alice, &root).await;
     page::made_up_answers_have_the_form_of_real_ones(&root, &ours, &racks).await;
     page::in_a_browser(&address, (&root, &tokens[1]), &ours, &racks).await;
-    on_a_laptop(&plane, &theirs).await;
+    laptop::look(&plane, (&ours, &theirs, &racks)).await;
 }
 
 async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
@@ -191,38 +187,4 @@ async fn what_comes(alice: &Caller, root: &Caller) {
     let (status, text) = alice.tomorrow(&asked).await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("dash-a/waits") && !text.contains("secret"), "{text}");
-}
-
-/// `sluice dashboard`, with an administrator's kubeconfig.
-async fn on_a_laptop(plane: &ControlPlane, theirs: &Place<'_>) {
-    let (mut program, url) = start(&plane.kubeconfig_path()).await;
-    let (address, key) = url.split_once("/#key=").unwrap();
-    let owner = Caller::new(address, Some(key));
-    assert_eq!(Caller::new(address, None).get("/api/who").await.0, 401);
-    assert_eq!(Caller::new(address, Some("0123")).get("/api/who").await.0, 401);
-    assert_eq!(owner.json("/api/who").await["all"], true);
-    assert_eq!(owner.json("/api/workloads").await["total"], 4);
-    let foreign = Request::get("/").header("host", "evil.example").body(Body::empty()).unwrap();
-    assert_eq!(owner.send(foreign).await.0, 403);
-    theirs.delete_job("secret").await.unwrap();
-    eventually("the deletion to be shown", DEADLINE, || async {
-        let all = owner.json("/api/workloads").await;
-        Ok(if all["total"] == 3 { Progress::Done(()) } else { Progress::NotYet(all.to_string()) })
-    })
-    .await
-    .unwrap();
-    let left = kubectl(plane, &["get", "workloads", "-A", "-o", "name"]).await.unwrap();
-    assert_eq!(left.lines().count(), 3, "{left}");
-    program.kill().await.unwrap();
-}
-
-/// The program, and the address that it prints.
-async fn start(kubeconfig: &Path) -> (tokio::process::Child, String) {
-    let mut command = Command::new(binary().unwrap());
-    command.args(["dashboard", "--no-open"]).arg("--kubeconfig").arg(kubeconfig).env_remove("KUBECONFIG");
-    let mut program = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    let first = lines.next_line().await.unwrap().unwrap();
-    let url = first.split_whitespace().last().unwrap().to_owned();
-    (program, url)
 }

@@ -254,7 +254,11 @@ impl Server {
         });
         match output {
             Format::Text => document["text"] = json!(text),
-            Format::Json | Format::Both => document[field] = serde_json::from_str(&text).unwrap_or_default(),
+            Format::Json => document[field] = serde_json::from_str(&text).unwrap_or_default(),
+            Format::Both => {
+                let both: Value = serde_json::from_str(&text).unwrap_or_default();
+                (document["text"], document[field]) = (both["text"].clone(), both["explanation"].clone());
+            }
         }
         Ok(document)
     }

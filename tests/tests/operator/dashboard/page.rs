@@ -56,7 +56,8 @@ async fn answer(place: &Place<'_>, state: &str) {
     place.workloads().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-async fn go(page: &mut Page, view: &str, texts: &[&str]) {
+/// Opens a view, which shows these texts and has nothing wrong.
+pub async fn go(page: &mut Page, view: &str, texts: &[&str]) {
     page.run(&format!("location.hash = '/{view}'")).await.unwrap();
     for text in texts {
         page.wait_for_text(text).await.unwrap();
@@ -121,11 +122,14 @@ pub async fn in_a_browser(
     answer(racks, "Ready").await;
     page.wait_for_text("admitted dash-c/").await.unwrap();
     assert_eq!(page.run("window.ran ?? null").await.unwrap(), Value::Null, "a message ran");
-    let foreign: Vec<_> = page
-        .requests()
-        .into_iter()
-        .filter(|asked| !asked.starts_with(address) && !asked.starts_with("data:"))
-        .collect();
+    is_own_and_quiet(&page, address);
+}
+
+/// Nothing was asked for elsewhere, and nothing is on the console.
+pub fn is_own_and_quiet(page: &Page, address: &str) {
+    let requests = page.requests();
+    let own = |asked: &&&str| asked.starts_with(address) || asked.starts_with("data:");
+    let foreign: Vec<_> = requests.iter().filter(|asked| !own(asked)).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
     assert!(page.troubles().is_empty(), "{:?}", page.troubles());
 }
@@ -146,20 +150,33 @@ async fn in_turn(ask: impl AsyncFn() -> (u16, String)) -> Value {
 
 /// Tomorrow with a change, and what it says as a file in the view Report.
 async fn what_comes(page: &mut Page, root: &Caller) {
+    play(page, ("dash-a", "3")).await;
+    let report =
+        in_turn(async || root.tomorrow(&json!({"for": "24h", "changes": []})).await).await["base"].clone();
+    open_report(page, &report).await;
+    page.wait_for_text("dash-a/runs").await.unwrap();
+}
+
+/// Plays the future with another quota of cpu of a queue, whose flavor has its name: a job starts sooner.
+pub async fn play(page: &mut Page, (queue, quota): (&str, &str)) {
     go(page, "tomorrow", &["Play the future"]).await;
-    let change = "(() => {
-        const form = document.querySelector('form[aria-label=\"Change a quota\"]');
-        const fields = form.querySelectorAll('input');
-        ['dash-a', 'dash-a', 'cpu', '3'].forEach((text, at) => { fields[at].value = text; });
-        form.requestSubmit();
-    })()";
-    page.run(change).await.unwrap();
+    let change = format!(
+        "(() => {{
+            const form = document.querySelector('form[aria-label=\"Change a quota\"]');
+            const fields = form.querySelectorAll('input');
+            ['{queue}', '{queue}', 'cpu', '{quota}'].forEach((text, at) => {{ fields[at].value = text; }});
+            form.requestSubmit();
+        }})()"
+    );
+    page.run(&change).await.unwrap();
     page.click("Play the future").await.unwrap();
     page.wait_for_text("What the changes bring").await.unwrap();
     page.wait_for_text("sooner").await.unwrap();
+}
+
+/// Opens a report as a file in the view Report.
+pub async fn open_report(page: &mut Page, report: &Value) {
     go(page, "report", &["side by side"]).await;
-    let report =
-        in_turn(async || root.tomorrow(&json!({"for": "24h", "changes": []})).await).await["base"].clone();
     let script = format!(
         "(() => {{ const files = new DataTransfer();
             files.items.add(new File([{}], 'day.json'));
@@ -170,7 +187,6 @@ async fn what_comes(page: &mut Page, root: &Caller) {
     );
     page.run(&script).await.unwrap();
     page.wait_for_text("day.json").await.unwrap();
-    page.wait_for_text("dash-a/runs").await.unwrap();
 }
 
 /// The server that the other tests of the page make up has answers of the same form as the real one.

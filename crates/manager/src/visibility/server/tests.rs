@@ -29,11 +29,14 @@ impl Explains for Echo {
             match name.as_str() {
                 "missing" => Err(Refused(StatusCode::NOT_FOUND, "none".to_owned())),
                 "slow" => std::future::pending().await,
-                _ => Ok(json!({
-                    "of": format!("{namespace}/{name}"), "all": asked.all, "kind": asked.kind,
-                    "change": asked.change,
-                })
-                .to_string()),
+                _ => {
+                    let one = json!({
+                        "of": format!("{namespace}/{name}"), "all": asked.all, "kind": asked.kind,
+                        "change": asked.change,
+                    });
+                    let both = asked.output == Format::Both;
+                    Ok(if both { json!({"text": "words", "explanation": one}) } else { one }.to_string())
+                }
             }
         })
     }
@@ -309,6 +312,8 @@ async fn explanations_show_other_namespaces_only_to_those_who_may_ask_everywhere
     assert_eq!(of("root", "?all=true").await["explanation"]["all"], true);
     assert_eq!(of("root", "").await["explanation"]["all"], false);
     assert!(of("root", "?output=text").await["text"].is_string());
+    let both = of("root", "?output=both").await;
+    assert_eq!((&both["text"], &both["explanation"]["of"]), (&json!("words"), &json!("a/w")), "{both}");
     assert_eq!(bed.get("bob", &format!("{EXPLAIN}/w/explain")).await.status, 403);
     assert_eq!(bed.get("alice", &format!("{EXPLAIN}/w/explain?output=xml")).await.status, 400);
     assert_eq!(bed.get("alice", &format!("{EXPLAIN}/missing/explain")).await.json()["reason"], "NotFound");
