@@ -115,7 +115,7 @@ pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;
 pub use scheduler::standing::Standing;
 pub use sluice_quantity::Amount;
-pub use sluice_selector::Operator;
+pub use sluice_selector::{Operator, TolerationOperator};
 pub use spec::{
     BorrowWithinCohort, CheckController, CheckRule, CheckSpec, ClusterQueueSpec, CohortSpec, Expression,
     FlavorQuotas, FlavorSpec, Fungibility, FungibilityPolicy, FungibilityPreference, LocalQueueSpec,

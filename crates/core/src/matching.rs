@@ -30,7 +30,7 @@ pub(crate) fn puts_up_with<'a>(
         sluice_selector::Taint { key: &taint.key, value: &taint.value, effect: taint.effect.as_str() };
     let tolerations = tolerations.into_iter().map(|one| sluice_selector::Toleration {
         key: one.key.as_deref().unwrap_or_default(),
-        operator: if one.exists { "Exists" } else { "Equal" },
+        operator: Some(one.operator),
         value: &one.value,
         effect: one.effect.map(TaintEffect::as_str).unwrap_or_default(),
     });
@@ -105,7 +105,7 @@ mod tests {
 
     use serde::Deserialize;
     use sluice_quantity::is_extended;
-    use sluice_selector::Operator;
+    use sluice_selector::{Operator, TolerationOperator};
 
     use super::*;
 
@@ -181,13 +181,13 @@ mod tests {
                 expressions: expressions(&term.match_expressions),
                 fields: expressions(&term.match_fields),
             });
-            let known =
-                case.tolerations.iter().filter(|one| ["", "Equal", "Exists"].contains(&&*one.operator));
-            let tolerations = known.map(|one| Toleration {
-                key: Some(one.key.as_str()).filter(|key| !key.is_empty()).map(Name::from),
-                exists: one.operator == "Exists",
-                value: one.value.as_str().into(),
-                effect: effect(&one.effect),
+            let tolerations = case.tolerations.iter().filter_map(|one| {
+                Some(Toleration {
+                    key: Some(one.key.as_str()).filter(|key| !key.is_empty()).map(Name::from),
+                    operator: TolerationOperator::named(&one.operator)?,
+                    value: one.value.as_str().into(),
+                    effect: effect(&one.effect),
+                })
             });
             let pod_set = PodSetSpec {
                 node_selector: pairs(&case.selector),

@@ -1,6 +1,6 @@
 //! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: what the core is told about the world's quota.
 
-use sluice_selector::Operator;
+use sluice_selector::{Operator, TolerationOperator};
 
 use crate::{Amount, Name};
 
@@ -368,11 +368,11 @@ impl TaintEffect {
 /// A toleration of taints.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Toleration {
-    /// The taint's key; `None` (or empty) with `exists` tolerates every key.
+    /// The taint's key; `None` (or empty): any.
     pub key: Option<Name>,
-    /// Operator `Exists`: any value; otherwise `Equal`.
-    pub exists: bool,
-    /// The taint's value for `Equal`.
+    /// What the taint's value must be.
+    pub operator: TolerationOperator,
+    /// What the taint's value is compared with.
     pub value: Name,
     /// The taint's effect; `None` tolerates every effect.
     pub effect: Option<TaintEffect>,

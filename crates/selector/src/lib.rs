@@ -8,7 +8,7 @@ mod nodes;
 mod taints;
 
 pub use nodes::{NAME_FIELD, Requirement, Term, any_term_holds, labels_hold};
-pub use taints::{Taint, Toleration, keeps_away, puts_up_with};
+pub use taints::{Taint, Toleration, TolerationOperator, keeps_away, puts_up_with};
 
 /// The operators of label selectors and node affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,14 +11,53 @@ pub struct Taint<'a> {
     pub effect: &'a str,
 }
 
+/// The operators of tolerations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum TolerationOperator {
+    /// The taint has this value.
+    #[default]
+    Equal,
+    /// The taint has any value.
+    Exists,
+    /// The taint's value is an integer below this one.
+    Lt,
+    /// The taint's value is an integer above this one.
+    Gt,
+}
+
+impl TolerationOperator {
+    /// The operator of this name, if there is one; without a name it is `Equal`. API servers refuse `Lt` and `Gt` while their gate
+    /// `TaintTolerationComparisonOperators` is off.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "" | "Equal" => Some(Self::Equal),
+            "Exists" => Some(Self::Exists),
+            "Lt" => Some(Self::Lt),
+            "Gt" => Some(Self::Gt),
+            _ => None,
+        }
+    }
+
+    /// Whether a taint's value is what a toleration with this value wants. A text that is no integer is neither above nor below.
+    fn holds(self, taint: &str, wanted: &str) -> bool {
+        let numbers = || Some((taint.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
+        match self {
+            Self::Equal => taint == wanted,
+            Self::Exists => true,
+            Self::Lt => numbers().is_some_and(|(taint, wanted)| taint < wanted),
+            Self::Gt => numbers().is_some_and(|(taint, wanted)| taint > wanted),
+        }
+    }
+}
+
 /// What pods put up with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Toleration<'a> {
     /// The taint's key; empty: any.
     pub key: &'a str,
-    /// `Equal` (also if empty) or `Exists`.
-    pub operator: &'a str,
-    /// The taint's value for `Equal`.
+    /// What the taint's value must be; `None` for an operator that does not exist.
+    pub operator: Option<TolerationOperator>,
+    /// What the taint's value is compared with.
     pub value: &'a str,
     /// The taint's effect; empty: any.
     pub effect: &'a str,
@@ -27,12 +66,7 @@ pub struct Toleration<'a> {
 impl Toleration<'_> {
     /// Whether it tolerates a taint. One with an operator that does not exist tolerates none.
     pub fn tolerates(&self, taint: &Taint<'_>) -> bool {
-        let value = match self.operator {
-            "" | "Equal" => self.value == taint.value,
-            "Exists" => true,
-            _ => false,
-        };
-        value
+        self.operator.is_some_and(|operator| operator.holds(taint.value, self.value))
             && (self.key.is_empty() || self.key == taint.key)
             && (self.effect.is_empty() || self.effect == taint.effect)
     }

@@ -1,6 +1,7 @@
 //! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
 
 mod excess;
+mod nodes;
 mod objects;
 mod quota;
 #[cfg(test)]
@@ -22,10 +23,11 @@ const COHORTS: &str = "/registry/kueue.x-k8s.io/cohorts/";
 const JOBS: &str = "/registry/jobs/";
 const JOBSETS: &str = "/registry/jobset.x-k8s.io/jobsets/";
 const PODS: &str = "/registry/pods/";
+const NODES: &str = "/registry/minions/";
 
 /// Whether the changes of a key are looked at.
 pub fn is_relevant(key: &str) -> bool {
-    [WORKLOADS, CLUSTER_QUEUES, COHORTS, JOBS, JOBSETS, PODS].iter().any(|kind| key.starts_with(kind))
+    [WORKLOADS, CLUSTER_QUEUES, COHORTS, JOBS, JOBSETS, PODS, NODES].iter().any(|kind| key.starts_with(kind))
 }
 
 /// The key of a Job.
@@ -43,8 +45,10 @@ pub fn jobset_key(namespace: &str, name: &str) -> String {
 pub enum Rule {
     /// Quota is held twice for one job, or given anew without an eviction.
     AdmittedTwice,
-    /// A queue or a cohort is above its limits.
+    /// A queue or a cohort is above its limits, or pods are assigned to a node that has no room for them.
     AboveQuota,
+    /// More pods of a job run on a node than are assigned to it.
+    Misplaced,
     /// A job runs that has no admitted Workload.
     RunsUnadmitted,
     /// Quota is given back while pods run on it.
@@ -94,6 +98,8 @@ pub struct Account {
     pub evictions: usize,
     /// Evictions of Workloads some of whose pods had completed.
     pub evictions_of_partly_completed: usize,
+    /// Pods that came to a node which they were assigned to.
+    pub placed: usize,
     /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
     /// it: nothing in its status says so.
     pub freed_unseen: usize,
@@ -164,6 +170,8 @@ impl Checker {
             self.quotas.set_queue(name, object)
         } else if let Some(name) = key.strip_prefix(COHORTS) {
             self.quotas.set_cohort(name, object)
+        } else if let Some(name) = key.strip_prefix(NODES) {
+            self.quotas.set_node(name, object)
         } else if key.starts_with(PODS) {
             self.pod(key, object);
             Ok(())
@@ -280,24 +288,50 @@ impl Checker {
 
     fn pod(&mut self, key: &str, object: Option<&Value>) {
         match object {
-            Some(object) => drop(self.pods.insert(key.to_owned(), Pod::read(object))),
+            Some(object) => {
+                let pod = Pod::read(object);
+                let before = self.pods.insert(key.to_owned(), pod.clone());
+                let came = before.is_none_or(|before| before.node.is_none());
+                if let Some(node) = pod.node.as_deref().filter(|_| came && pod.live) {
+                    self.came_to_node(key, &pod, node);
+                }
+            }
             None => drop(self.pods.remove(key)),
         }
+    }
+
+    /// A pod is on a node from now on: if its Workload has nodes assigned, that one has room for it.
+    fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
+        let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
+        let covering = self.workloads_of(&job).find(|(_, workload)| workload.covers());
+        let Some(assigned) = covering.and_then(|(_, workload)| workload.nodes.as_ref()) else { return };
+        let most = assigned.get(node).map_or(0, |of| of.pods);
+        let here = |pod: &&Pod| pod.live && pod.node.as_deref() == Some(node);
+        let of_job = self.pods.values().filter(here).filter_map(|pod| pod.owner.clone());
+        let many = of_job.filter(|owner| self.top_of(owner.clone()) == job).count();
+        if many > most {
+            let text = format!("{many} pods of its job are on {node}, and {most} are assigned to it");
+            self.note(Rule::Misplaced, key, text);
+        } else {
+            self.account.placed += 1;
+        }
+    }
+
+    /// The UID of the job that queues, for that of a Job: its JobSet, if it has one.
+    fn top_of(&self, uid: String) -> String {
+        let above = self.keys.get(&uid).and_then(|key| self.jobs.get(key)).and_then(|job| job.owner.clone());
+        above.unwrap_or(uid)
     }
 
     fn workload(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
         let now = object.map(Workload::read).transpose()?;
         let before = self.workloads.remove(key);
         if let Some(before) = &before {
-            if let Some(admission) = &before.admission {
-                self.quotas.add(&admission.queue, &before.usage, -1);
-            }
+            self.quotas.charge(before, -1);
             self.link(key, before, false);
         }
         if let Some(now) = &now {
-            if let Some(admission) = &now.admission {
-                self.quotas.add(&admission.queue, &now.usage, 1);
-            }
+            self.quotas.charge(now, 1);
             self.link(key, now, true);
             self.workloads.insert(key.to_owned(), now.clone());
         }
@@ -394,11 +428,7 @@ impl Checker {
 
     /// The pods of a job, and of the Jobs of a JobSet, that run or will.
     fn live_pods(&self, uid: &str) -> Vec<String> {
-        let of_job = |owner: &str| {
-            let owner_of_owner =
-                || self.keys.get(owner).and_then(|key| self.jobs.get(key)).and_then(|job| job.owner.clone());
-            owner == uid || owner_of_owner().as_deref() == Some(uid)
-        };
+        let of_job = |owner: &str| owner == uid || self.top_of(owner.to_owned()) == uid;
         let live = self.pods.iter().filter(|(_, pod)| pod.live && pod.owner.as_deref().is_some_and(of_job));
         live.map(|(key, _)| key.clone()).collect()
     }

@@ -216,6 +216,9 @@ fn seconds(thousandths: u64) -> String {
 
 fn template(job: &JobPlan) -> Value {
     let mut annotations = json!({"sluice.dev/run-seconds": seconds(job.runs)});
+    if let Some((name, value)) = job.placement {
+        annotations[name] = json!(value);
+    }
     match job.shape {
         Shape::Ragged => annotations[AT_MOST] = json!(seconds(job.runs * 5)),
         Shape::Fails => annotations["sluice.dev/fail-after-seconds"] = json!(seconds(job.runs)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_testkit::{Disruption, Harm, Part};
 
 use super::dice::Dice;
-use super::world::{NAMESPACES, PRIORITIES, QUEUES};
+use super::world::{NAMESPACES, PLACED, PRIORITIES, QUEUES, RACK};
 
 /// How a job comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,14 @@ const SHAPES: [Shape; 8] = [
     Shape::Set,
 ];
 
+/// How near to each other pods may be.
+const PLACEMENTS: [(&str, &str); 4] = [
+    ("kueue.x-k8s.io/podset-required-topology", RACK),
+    ("kueue.x-k8s.io/podset-required-topology", "kubernetes.io/hostname"),
+    ("kueue.x-k8s.io/podset-preferred-topology", RACK),
+    ("kueue.x-k8s.io/podset-unconstrained-topology", "true"),
+];
+
 /// A job that a user makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobPlan {
@@ -53,6 +61,8 @@ pub(super) struct JobPlan {
     /// How long a pod runs, in thousandths of a second.
     pub runs: u64,
     pub priority: Option<&'static str>,
+    /// The annotation that says how near to each other its pods are to be.
+    pub placement: Option<(&'static str, &'static str)>,
 }
 
 /// What users do between two jobs. Numbers are those of jobs.
@@ -137,7 +147,8 @@ fn job(dice: &mut Dice, name: String) -> JobPlan {
     let runs = dice.between(2, 16) * 100;
     let priority = dice.one_in(2).then(|| dice.pick(&PRIORITIES).0);
     let (namespace, queue) = (*dice.pick(&NAMESPACES), *dice.pick(&QUEUES));
-    JobPlan { name, namespace, queue, shape, pods, cpu, runs, priority }
+    let placement = (queue == PLACED).then(|| *dice.pick(&PLACEMENTS));
+    JobPlan { name, namespace, queue, shape, pods, cpu, runs, priority, placement }
 }
 
 /// Every kind of fault once, in an order of its own each time.

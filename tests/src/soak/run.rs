@@ -93,6 +93,7 @@ impl std::fmt::Display for Report {
         let Account { jobs, finished, deleted, started, admissions, evictions, .. } = account;
         writeln!(f, "jobs {jobs}: {finished} ended, {deleted} deleted before")?;
         let partly = account.evictions_of_partly_completed;
+        writeln!(f, "pods that came to an assigned node {}", account.placed)?;
         writeln!(
             f,
             "started {started}, admissions {admissions}, evictions {evictions} ({partly} partly completed)"
@@ -100,10 +101,11 @@ impl std::fmt::Display for Report {
         writeln!(f, "faults {}, requests harmed {}, changes {}", self.faults, self.harmed, account.changes)?;
         writeln!(
             f,
-            "lost {}, admitted twice {}, above quota {}, running unadmitted {}, freed too early {}, left behind {}",
+            "lost {}, admitted twice {}, above quota {}, misplaced {}, running unadmitted {}, freed too early {}, left behind {}",
             self.broken(Rule::Lost),
             self.broken(Rule::AdmittedTwice),
             self.broken(Rule::AboveQuota),
+            self.broken(Rule::Misplaced),
             self.broken(Rule::RunsUnadmitted),
             self.broken(Rule::FreedTooEarly),
             self.broken(Rule::LeftBehind),

@@ -10,7 +10,11 @@ use crate::place::create;
 /// Where users work.
 pub(super) const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 /// The ClusterQueues; each has a LocalQueue of its name in each namespace.
-pub(super) const QUEUES: [&str; 5] = ["research-a", "research-b", "production", "batch", "alone"];
+pub(super) const QUEUES: [&str; 6] = ["research-a", "research-b", "production", "batch", "alone", PLACED];
+/// The queue whose pods get nodes by topology: two racks of two nodes, each for three processors.
+pub(super) const PLACED: &str = "placed";
+/// The label of racks.
+pub(super) const RACK: &str = "example.com/rack";
 /// The priority classes.
 pub(super) const PRIORITIES: [(&str, i32); 3] = [("low", -10), ("high", 100), ("urgent", 1_000)];
 /// The label of nodes that flavors choose.
@@ -45,6 +49,7 @@ pub(super) async fn make(plane: &ControlPlane, client: &Client, scale: u32) -> R
         let flavor = json!({"metadata": {"name": kind}, "spec": spec});
         create(&workloads::all(client, "ResourceFlavor", "resourceflavors"), flavor).await?;
     }
+    racks(client, scale).await?;
     let classes = workloads::all(client, "WorkloadPriorityClass", "workloadpriorityclasses");
     for (name, value) in PRIORITIES {
         create(&classes, json!({"metadata": {"name": name}, "value": value})).await?;
@@ -60,6 +65,20 @@ pub(super) async fn make(plane: &ControlPlane, client: &Client, scale: u32) -> R
         }
     }
     Ok(())
+}
+
+/// The nodes with a topology, and their flavor. There is more quota than a rack has room for, and less than all of them.
+async fn racks(client: &Client, scale: u32) -> Result<()> {
+    for rack in ["rack-1", "rack-2"] {
+        let nodes = nodes::pool(rack, 2).label(KIND, PLACED).label(RACK, rack);
+        nodes.allocatable("cpu", &(3 * scale).to_string()).make(client).await?;
+    }
+    let levels = json!([{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]);
+    let topology = json!({"metadata": {"name": "racks"}, "spec": {"levels": levels}});
+    create(&workloads::all(client, "Topology", "topologies"), topology).await?;
+    let spec = json!({"nodeLabels": {KIND: PLACED}, "topologyName": "racks"});
+    let flavor = json!({"metadata": {"name": PLACED}, "spec": spec});
+    create(&workloads::all(client, "ResourceFlavor", "resourceflavors"), flavor).await
 }
 
 async fn cohorts(client: &Client, scale: u32) -> Result<()> {
@@ -112,6 +131,13 @@ async fn queues(client: &Client, scale: u32) -> Result<()> {
                 "resourceGroups": group(&[("spot", 4, none)]),
                 "preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"},
                 "queueingStrategy": "StrictFIFO",
+            }),
+        ),
+        (
+            PLACED,
+            json!({
+                "resourceGroups": group(&[(PLACED, 9, json!({}))]),
+                "preemption": {"withinClusterQueue": "LowerPriority"},
             }),
         ),
     ];

@@ -138,7 +138,7 @@ pub fn local_queue(queue: &plain::Name) -> core::LocalQueueSpec {
 fn pod_set(pod_set: &plain::PodSet) -> core::PodSetSpec {
     let tolerate = |key: &plain::Name| core::Toleration {
         key: Some(key.clone()),
-        exists: true,
+        operator: core::TolerationOperator::Exists,
         value: plain::name(""),
         effect: None,
     };

@@ -9,7 +9,7 @@ use sluice_core::{
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
     PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
     ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration,
-    Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    TolerationOperator, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 use crate::mirror::Mirror;
@@ -161,7 +161,12 @@ const EFFECTS: [TaintEffect; 3] =
 fn toleration(c: &mut Choices<'_>) -> Toleration {
     Toleration {
         key: c.maybe(|c| c.name("key", 3)),
-        exists: c.flag(),
+        operator: c.pick(&[
+            TolerationOperator::Equal,
+            TolerationOperator::Exists,
+            TolerationOperator::Lt,
+            TolerationOperator::Gt,
+        ]),
         value: c.name("value", 2),
         effect: c.maybe(|c| c.pick(&EFFECTS)),
     }

@@ -5,7 +5,7 @@ use sluice_core::PreemptionPolicy::{Any, LowerPriority};
 use sluice_core::{
     AffinityTerm, BorrowWithinCohort, Detail, Expression, FairStrategy, FlavorSpec, Fungibility,
     FungibilityPolicy, InactiveCause, Operator, PreemptionOutlook, Refusal, Taint, TaintEffect, Toleration,
-    WhenCanPreempt,
+    TolerationOperator, WhenCanPreempt,
 };
 
 const MAY_STOP: Fungibility = Fungibility {
@@ -177,7 +177,7 @@ fn taint(effect: TaintEffect) -> Taint {
 }
 
 fn toleration(effect: Option<TaintEffect>) -> Toleration {
-    Toleration { key: Some(n("spot")), exists: false, value: n("yes"), effect }
+    Toleration { key: Some(n("spot")), operator: TolerationOperator::Equal, value: n("yes"), effect }
 }
 
 /// A queue with the one flavor x, changed like this, and a job, changed like that.
@@ -210,7 +210,7 @@ fn s6_6_12_tolerations_of_the_pod_and_of_the_flavor_count_and_prefer_no_schedule
     assert_eq!(with_flavor(tainted, pod(None)).1, "j admitted x");
     assert_eq!(with_flavor(tainted, pod(Some(TaintEffect::NoSchedule))).1, "j admitted x");
     assert_eq!(with_flavor(tainted, pod(Some(TaintEffect::NoExecute))).1, "j NoMatchingFlavor");
-    let all = Toleration { key: None, exists: true, value: n(""), effect: None };
+    let all = Toleration { key: None, operator: TolerationOperator::Exists, value: n(""), effect: None };
     assert_eq!(
         with_flavor(tainted, |job| job.pod(|pod_set| pod_set.tolerations = vec![all])).1,
         "j admitted x"

@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Tole
 use sluice_api::slim;
 use sluice_core::{Amount, Name};
 use sluice_quantity::is_extended;
-use sluice_selector::{Operator, Requirement, Term, any_term_holds, labels_hold, puts_up_with};
+use sluice_selector::{
+    Operator, Requirement, Term, TolerationOperator, any_term_holds, labels_hold, puts_up_with,
+};
 
 fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
@@ -46,7 +48,7 @@ pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests:
     let asked = |key: &str| is_extended(key) && requests.iter().any(|(resource, _)| **resource == *key);
     let tolerations = tolerations.iter().map(|one| sluice_selector::Toleration {
         key: text(one.key.as_ref()),
-        operator: text(one.operator.as_ref()),
+        operator: TolerationOperator::named(text(one.operator.as_ref())),
         value: text(one.value.as_ref()),
         effect: text(one.effect.as_ref()),
     });

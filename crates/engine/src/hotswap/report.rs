@@ -123,9 +123,14 @@ impl Engine {
         let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone())
             || self.replaces_nodes(key);
         let busy = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
-        let known = why.as_ref().is_none_or(|why| self.hotswap.reported.get(key) == Some(why));
+        let reported = self.hotswap.reported.get(key);
+        let known = why.as_ref().is_none_or(|why| reported.is_some_and(|reported| reported.is_like(why)));
         let done = if same { known } else { busy };
         if done {
+            // What is asked later has the latest numbers.
+            if let Some(why) = why.filter(|_| known) {
+                self.hotswap.reported.insert(key.clone(), why);
+            }
             return;
         }
         let mut next = entry.status().clone();
@@ -154,9 +159,11 @@ impl Engine {
                 "more than {} % of the flavor's nodes look unhealthy, so that nothing is evicted",
                 self.config.hotswap.max_unhealthy_percent
             ),
-            NotMoved::NoRoom => {
-                "no healthy nodes are free for it, nor would be without workloads of lower priority"
-                    .to_owned()
+            NotMoved::NoRoom(placed) => {
+                let placed = placed.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                format!(
+                    "no healthy nodes are free for it, nor would be without workloads of lower priority{placed}"
+                )
             }
             NotMoved::NoQuota => {
                 "it could not be admitted again: its ClusterQueue has no longer quota for it".to_owned()

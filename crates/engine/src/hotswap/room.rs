@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::{HOSTNAME, NodeTrial, PodsToPlace, SharedAssignment, TrialMark, WorkloadKey};
+use sluice_core::{
+    Exclusions, HOSTNAME, NodeTrial, PlacementFailure, PodsToPlace, SharedAssignment, TrialMark, WorkloadKey,
+};
 
 use super::displaced::DisplacedWorkload;
 use super::free_capacity::{FreeCapacity, Mark, Probe};
@@ -30,6 +32,8 @@ pub(super) struct Room<'a> {
     assigned: Option<NodeTrial<'a>>,
     /// By Workload: its pods that the core counts one by one, as it did not place them.
     apart: OnceCell<BTreeMap<&'a WorkloadKey, Vec<&'a Pod>>>,
+    /// Why the core found no nodes when it was last asked, if it did not.
+    failure: Option<PlacementFailure>,
 }
 
 /// How far changes are to be undone.
@@ -73,7 +77,7 @@ impl<'a> Room<'a> {
             one.choices.iter().flat_map(|way| &way.needs).any(|set| set.assigned.is_some())
         };
         let assigned = displaced.iter().any(assigns).then(|| engine.scheduler.node_trial());
-        let mut room = Self { engine, snapshot, free, assigned, apart: OnceCell::new() };
+        let mut room = Self { engine, snapshot, free, assigned, apart: OnceCell::new(), failure: None };
         if let Some(trial) = &mut room.assigned {
             // The core may take nodes for good that are about to go.
             for (name, _) in snapshot.nodes.iter().filter(|(_, seen)| !seen.health.has_capacity()) {
@@ -144,6 +148,13 @@ impl<'a> Room<'a> {
         }
     }
 
+    /// How much the core's placement found when it was last asked and did not find nodes for all; forgets it. The nodes that it left out
+    /// are not in it: the lost ones would count as full.
+    pub fn take_failure(&mut self) -> Option<String> {
+        let failure = self.failure.take()?;
+        Some(PlacementFailure { excluded: Exclusions::default(), ..failure }.message())
+    }
+
     /// Finds nodes for all pods of a Workload and takes them; changes nothing if there are none.
     pub fn place(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>]) -> bool {
         let mark = self.mark();
@@ -164,9 +175,15 @@ impl<'a> Room<'a> {
         if pods.is_empty() {
             return true;
         }
-        let Some(Ok(found)) = self.assigned.as_mut().map(|trial| trial.place(key, &pods)) else {
-            return false;
+        let Some(trial) = &mut self.assigned else { return false };
+        let found = match trial.place(key, &pods) {
+            Ok(found) => found,
+            Err(failure) => {
+                self.failure = Some(failure);
+                return false;
+            }
         };
+        self.failure = None;
         for (pod_set, assignment) in found {
             if let Some(set) = needs.iter().find(|set| set.pod_set == pod_set && !is_free(set)) {
                 self.take_assigned(set, &assignment);

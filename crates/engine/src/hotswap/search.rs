@@ -166,8 +166,9 @@ impl<'s, 'a> Search<'s, 'a> {
                         evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
                     } else if matches!(outcome, SearchOutcome::Nothing) {
                         let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
+                        let placed = self.room.take_failure();
                         evaluation.actions.push(list(if quota {
-                            NotMoved::NoRoom
+                            NotMoved::NoRoom(placed)
                         } else {
                             NotMoved::NoQuota
                         }));
@@ -203,6 +204,7 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Looks for nodes of one, and for victims; takes the room of what it finds.
     fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool, fresh: &mut bool) -> SearchOutcome {
         let mark = self.room.mark();
+        self.room.take_failure();
         if !leaves(&self.engine.world.workloads[&one.key]) {
             self.room.release(&one.key);
         }

@@ -74,12 +74,23 @@ impl HotswapState {
 pub(crate) enum NotMoved {
     /// Too many nodes look bad.
     Brake,
-    /// No healthy nodes are free for it, not even without Workloads of lower priority.
-    NoRoom,
+    /// No healthy nodes are free for it, not even without Workloads of lower priority; and how much of it the core could place, where that
+    /// assigns the nodes.
+    NoRoom(Option<String>),
     /// Its queue does not have the quota to admit it again.
     NoQuota,
     /// Its queue cannot admit it again, and why.
     Barred(String),
+}
+
+impl NotMoved {
+    /// Whether it is the same reason, however much would fit now: that changes with every pod that comes and goes.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NoRoom(_), Self::NoRoom(_)) => true,
+            _ => self == other,
+        }
+    }
 }
 
 /// What is known about the nodes of the flavors in scope.

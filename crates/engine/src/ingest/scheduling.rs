@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use sluice_core::{AffinityTerm, Expression, Name, Selector, Taint, TaintEffect, Toleration};
+use sluice_core::{
+    AffinityTerm, Expression, Name, Selector, Taint, TaintEffect, Toleration, TolerationOperator,
+};
 use sluice_selector::Operator;
 use std::collections::BTreeMap;
 
@@ -73,9 +75,7 @@ pub(crate) fn taints(api: &[api::Taint]) -> Vec<Taint> {
 
 /// Tolerations; those of an unknown effect or operator tolerate nothing, and are left out.
 pub(crate) fn tolerations(api: &[api::Toleration]) -> Vec<Toleration> {
-    let known = |t: &&api::Toleration| matches!(t.operator.as_deref(), None | Some("" | "Equal" | "Exists"));
     api.iter()
-        .filter(known)
         .filter_map(|t| {
             let wanted = match t.effect.as_deref() {
                 None | Some("") => None,
@@ -83,7 +83,7 @@ pub(crate) fn tolerations(api: &[api::Toleration]) -> Vec<Toleration> {
             };
             Some(Toleration {
                 key: t.key.as_deref().filter(|k| !k.is_empty()).map(name),
-                exists: t.operator.as_deref() == Some("Exists"),
+                operator: TolerationOperator::named(t.operator.as_deref().unwrap_or_default())?,
                 value: name(t.value.as_deref().unwrap_or_default()),
                 effect: wanted,
             })

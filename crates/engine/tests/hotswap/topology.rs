@@ -117,6 +117,22 @@ fn no_work_makes_room_in_vain_where_no_pool_is_large_enough() {
 }
 
 #[test]
+fn what_stays_says_how_much_of_it_the_other_nodes_could_take() {
+    let mut bed = bed(&[(Gate::TASFailedNodeReplacementFailFast, false)], &["a", "b"]);
+    for name in ["one", "two"] {
+        bed.placed_jobset(name, "high", 4, 4);
+        bed.pass(2);
+    }
+    assert_eq!((bed.runs("one"), bed.runs("two")), (true, true));
+    fail(&mut bed, &["a-1"]);
+    bed.pass(120);
+    assert!(bed.evictions("one").is_empty() && bed.evictions("two").is_empty());
+    let note = "Pods are on unhealthy node(s) a-1: no healthy nodes are free for it, nor would be without workloads of lower \
+                priority: topology \"dc\" allows to fit only 3 out of 4 pod(s)";
+    assert_eq!(bed.c.notes("HotswapNotPossible"), [note]);
+}
+
+#[test]
 fn pods_that_are_assigned_to_a_lost_node_are_lost_whatever_room_the_other_nodes_of_their_job_have() {
     let mut bed = bed(&[(Gate::TASFailedNodeReplacement, false)], &["a", "b"]);
     // Others take half of two nodes for a while.

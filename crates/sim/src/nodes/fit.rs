@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use sluice_quantity::is_extended;
 use sluice_selector::{
-    Operator, Requirement, Taint, Term, Toleration, any_term_holds, labels_hold, puts_up_with,
+    Operator, Requirement, Taint, Term, Toleration, TolerationOperator, any_term_holds, labels_hold,
+    puts_up_with,
 };
 
 use super::template::Amounts;
@@ -36,7 +37,7 @@ pub(crate) fn allowed(pod: &Value, requests: &Amounts, node: Ground<'_>) -> bool
 pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool {
     let tolerations = pod["tolerations"].as_array().into_iter().flatten().map(|one| Toleration {
         key: text(&one["key"]),
-        operator: text(&one["operator"]),
+        operator: TolerationOperator::named(text(&one["operator"])),
         value: text(&one["value"]),
         effect: text(&one["effect"]),
     });

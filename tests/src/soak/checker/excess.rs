@@ -16,20 +16,21 @@ pub(super) struct Excess {
 
 impl Checker {
     pub(super) fn is_within_limits(&mut self, key: &str, before: &Workload, now: &Workload) {
-        let Some(admission) = &now.admission else { return };
-        let same_queue = before.admission.as_ref().is_some_and(|old| old.queue == admission.queue);
-        for (resource, amount) in &now.usage {
-            let held = before.usage.get(resource).copied().unwrap_or_default();
-            // Less is always right, also when a limit was lowered meanwhile.
-            if same_queue && *amount <= held {
-                continue;
-            }
-            let queue = &admission.queue;
-            if self.quotas.above(queue, resource).is_some()
-                && let Some(text) = self.reserved_above(queue, resource)
-            {
-                let violation = self.violation(Rule::AboveQuota, key, text);
-                self.excesses.push(Excess { queue: queue.clone(), resource: resource.clone(), violation });
+        let held = before.charges();
+        for (queue, usage) in now.charges() {
+            for (resource, amount) in usage {
+                let held = held.iter().filter(|(name, _)| *name == queue);
+                // Less is always right, also when a limit was lowered meanwhile.
+                if held.filter_map(|(_, usage)| usage.get(resource)).any(|held| amount <= held) {
+                    continue;
+                }
+                if self.quotas.above(&queue, resource).is_some()
+                    && let Some(text) = self.reserved_above(&queue, resource)
+                {
+                    let violation = self.violation(Rule::AboveQuota, key, text);
+                    let (queue, resource) = (queue.clone(), resource.clone());
+                    self.excesses.push(Excess { queue, resource, violation });
+                }
             }
         }
     }
@@ -81,9 +82,7 @@ impl Checker {
         let mut above = None;
         for sign in [-1, 1] {
             for workload in &out {
-                if let Some(admission) = &workload.admission {
-                    self.quotas.add(&admission.queue, &workload.usage, sign);
-                }
+                self.quotas.charge(workload, sign);
             }
             if sign < 0 {
                 above = self.quotas.above(queue, resource);

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sluice_testkit::workloads::{condition, holds};
 
-use super::quota::{FlavorResource, Usage};
+use super::nodes::{Assigned, assigned};
+use super::quota::{FlavorResource, Usage, node_queue};
 use crate::place::QUEUE_NAME;
 
 /// An amount in thousandths, exactly.
@@ -85,13 +86,15 @@ pub(super) struct Pod {
     pub owner: Option<String>,
     /// It has not ended and was not stopped.
     pub live: bool,
+    pub node: Option<String>,
 }
 
 impl Pod {
     pub fn read(object: &Value) -> Self {
         let over = ["Succeeded", "Failed"].contains(&text(object, "/status/phase").as_str());
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
-        Self { owner: controller(object), live: !over && !deleting }
+        let node = object["spec"]["nodeName"].as_str().map(str::to_owned);
+        Self { owner: controller(object), live: !over && !deleting, node }
     }
 }
 
@@ -121,6 +124,8 @@ pub(super) struct Workload {
     pub partly_completed: bool,
     /// What it uses now, without the pods that need nothing any more.
     pub usage: Usage,
+    /// What it has of each node, if nodes are assigned to it: also for pods that need nothing any more.
+    pub nodes: Option<BTreeMap<String, Assigned>>,
 }
 
 impl Workload {
@@ -145,8 +150,16 @@ impl Workload {
         ensure!(read.admission.is_some() || !read.reserved, "quota is reserved without an admission");
         if read.reserved && !read.finished {
             read.usage = usage(object)?;
+            read.nodes = assigned(&admission["podSetAssignments"])?;
         }
         Ok(read)
+    }
+
+    /// What it uses, by queue: of its ClusterQueue, and of each node that is assigned to it.
+    pub fn charges(&self) -> Vec<(String, &Usage)> {
+        let own = self.admission.iter().map(|admission| (admission.queue.clone(), &self.usage));
+        let nodes = self.nodes.iter().flatten().map(|(node, has)| (node_queue(node), &has.usage));
+        own.chain(nodes).collect()
     }
 
     /// Its job may run.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::objects::amount;
+use super::objects::{Workload, amount};
 
 /// A resource of a flavor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +95,29 @@ impl Quotas {
         Ok(())
     }
 
+    /// A node: what it has is the limit of a queue of its own ([`node_queue`]).
+    pub fn set_node(&mut self, name: &str, object: Option<&Value>) -> Result<()> {
+        let queue = node_queue(name);
+        let Some(object) = object else {
+            self.queues.remove(&queue);
+            return Ok(());
+        };
+        let mut node = Node::default();
+        for (resource, has) in object["status"]["allocatable"].as_object().into_iter().flatten() {
+            let limits = Limits { nominal: amount(has)?, ..Limits::default() };
+            node.limits.insert(of_node(resource), limits);
+        }
+        self.queues.insert(queue, node);
+        Ok(())
+    }
+
+    /// What a Workload uses counts from now on, or no more.
+    pub fn charge(&mut self, workload: &Workload, sign: i128) {
+        for (queue, usage) in workload.charges() {
+            self.add(&queue, usage, sign);
+        }
+    }
+
     /// A Workload uses so much more of a queue, or less.
     pub fn add(&mut self, queue: &str, usage: &Usage, sign: i128) {
         let used = self.used.entry(queue.to_owned()).or_default();
@@ -156,6 +179,16 @@ impl Quotas {
         sum.kept = kept(limits, sum.quota);
         sum
     }
+}
+
+/// The queue that stands for a node.
+pub(super) fn node_queue(node: &str) -> String {
+    format!("of node {node}")
+}
+
+/// A resource of a node.
+pub(super) fn of_node(resource: &str) -> FlavorResource {
+    FlavorResource { flavor: String::new(), resource: resource.to_owned() }
 }
 
 fn kept(limits: Limits, quota: i128) -> i128 {

@@ -86,6 +86,33 @@ impl History {
         self.put("/registry/jobs/ns/k", json!({"metadata": metadata, "spec": {"suspend": suspend}}))
     }
 
+    /// A node of two processors, and a Workload with two pods of one each: so many of them on that node, the others on another one.
+    fn placed(mut self, key: &str, held: &[&str], here: u32) -> Self {
+        let allocatable = json!({"cpu": "2", "pods": "110"});
+        for node in ["n-1", "n-2"] {
+            let status = json!({"status": {"allocatable": allocatable.clone()}});
+            self = self.put(&format!("/registry/minions/{node}"), status);
+        }
+        self = self.workload(key, held, 2);
+        let object = self.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = json!({
+            "levels": ["rack", "kubernetes.io/hostname"],
+            "slices": [{
+                "domainCount": 2,
+                "valuesPerLevel": [{"universal": "r"}, {"individual": {"prefix": "n-", "roots": ["1", "2"]}}],
+                "podCounts": {"individual": [here, 2 - here]},
+            }],
+        });
+        self
+    }
+
+    fn pod_on(self, name: &str, node: &str) -> Self {
+        let owners = json!([{"uid": "j", "controller": true}]);
+        let metadata = json!({"uid": name, "ownerReferences": owners});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}});
+        self.put(&format!("/registry/pods/ns/{name}"), pod)
+    }
+
     fn pod(self, phase: &str) -> Self {
         let owners = json!([{"uid": "j", "controller": true}]);
         self.put(
@@ -315,4 +342,36 @@ fn what_is_left_of_deleted_jobs_is_noticed() {
     checker.nothing_left();
     let left: Vec<_> = checker.violations().iter().map(|one| one.key.as_str()).collect();
     assert_eq!(left, [WORKLOAD, POD]);
+}
+
+#[test]
+fn a_node_that_is_given_away_twice_is_noticed() {
+    let two = |first: u32, second: u32| {
+        let history = History::new().placed(WORKLOAD, ADMITTED, first).placed(OTHER, ADMITTED, second);
+        history
+            .broken()
+            .into_iter()
+            .map(|(_, text)| text)
+            .filter(|text| text.contains("of node"))
+            .collect::<Vec<_>>()
+    };
+    assert!(two(1, 1).is_empty());
+    assert!(two(2, 0).is_empty());
+    assert!(two(2, 1)[0].contains("of node n-1 is above its limit: 3000 of 2000"), "{:?}", two(2, 1));
+    assert!(two(0, 1)[0].contains("of node n-2 is above its limit: 3000 of 2000"), "{:?}", two(0, 1));
+}
+
+#[test]
+fn a_pod_on_a_node_that_its_job_does_not_have_is_noticed() {
+    let begun = |here| History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, here).job(false, &[]);
+    let mut checker = begun(1).pod_on("p", "n-1").pod_on("q", "n-2").checked();
+    assert_eq!(checker.violations().len(), 0, "{:?}", checker.violations());
+    assert_eq!(checker.account().placed, 2);
+    // One that is told of again is no other one.
+    History::default().pod_on("q", "n-2").play(&mut checker);
+    assert_eq!((checker.violations().len(), checker.account().placed), (0, 2));
+    let text = "2 pods of its job are on n-1, and 1 are assigned to it";
+    assert_broken(begun(1).pod_on("p", "n-1").pod_on("q", "n-1"), Rule::Misplaced, text);
+    assert_broken(begun(2).pod_on("p", "n-2"), Rule::Misplaced, "and 0 are assigned to it");
+    assert_broken(begun(2).pod_on("p", "n-3"), Rule::Misplaced, "and 0 are assigned to it");
 }

@@ -1,6 +1,6 @@
 //! docs/reference/06-algorithm.md 6.12: leaves, which of them count, and what a failure says about the others.
 
-use sluice_selector::Operator;
+use sluice_selector::{Operator, TolerationOperator};
 
 use super::fixture::{node, pods, show, taint, tas_flavor, world, world_of};
 use crate::fixtures::n;
@@ -8,7 +8,7 @@ use crate::spec::{Expression, TaintEffect, Toleration};
 use crate::workload::AffinityTerm;
 
 fn tolerate(key: &str) -> Toleration {
-    Toleration { key: Some(n(key)), exists: true, value: n(""), effect: None }
+    Toleration { key: Some(n(key)), operator: TolerationOperator::Exists, value: n(""), effect: None }
 }
 
 fn term(key: &str, value: &str) -> AffinityTerm {
