@@ -26,6 +26,7 @@ mod object;
 mod observed;
 mod options;
 pub mod parts;
+pub mod places;
 mod play;
 mod pods;
 mod random;

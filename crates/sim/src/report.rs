@@ -7,6 +7,7 @@ use serde::Serialize;
 use sluice_quantity::CPU;
 
 use crate::manifest::Skipped;
+use crate::places::{Places, places};
 use crate::record::{JobRecord, Record, TimelineEntry, TimelineEvent};
 use crate::series::{Point, SlotKey, lasting, steps};
 
@@ -31,6 +32,9 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// What happened, in order.
     pub timeline: Vec<Line>,
+    /// Where the pods of jobs were, for each topology.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Places>,
 }
 
 /// Counts over everything.
@@ -217,10 +221,11 @@ fn sums(points: &[Point], end: i64) -> Sums {
 impl Report {
     /// What a record comes to. `end` in milliseconds from the beginning.
     pub fn new(record: &Record, end: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
-        Self::over(record, end, worked(record, end), seed, skipped)
+        let figures = Self::over(record, end, worked(record, end), seed, skipped);
+        Self { places: places(record, end, usize::MAX), ..figures }
     }
 
-    /// The same with utilisation over the time up to `worked`, in milliseconds from the beginning.
+    /// The same with utilisation over the time up to `worked`, in milliseconds from the beginning, and without places.
     pub(crate) fn over(record: &Record, end: i64, worked: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
         let slots = steps(record, end);
         Self {
@@ -232,6 +237,7 @@ impl Report {
             flavors: flavors(record, &slots, worked),
             skipped,
             timeline: record.entries.iter().map(|entry| record.line(entry)).collect(),
+            places: Vec::new(),
         }
     }
 }

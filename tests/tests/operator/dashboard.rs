@@ -187,4 +187,6 @@ async fn what_comes(alice: &Caller, root: &Caller) {
     let (status, text) = alice.tomorrow(&asked).await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("dash-a/waits") && !text.contains("secret"), "{text}");
+    let future: Value = serde_json::from_str(&text).unwrap();
+    assert!(future["base"]["places"].is_null(), "a team's user may not see nodes: {future}");
 }

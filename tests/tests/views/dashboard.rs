@@ -145,6 +145,70 @@ async fn domains(page: &mut Page, width: u32) {
     probed(page, &format!("hosts {width}")).await;
 }
 
+/// A script that opens a report as a file in the view Report.
+fn open_file(report: &Value) -> String {
+    format!(
+        "(() => {{
+            const files = new DataTransfer();
+            files.items.add(new File([JSON.stringify({report})], 'day.json'));
+            const input = document.querySelector('input[type=file]');
+            input.files = files.files;
+            input.dispatchEvent(new Event('change'));
+        }})()"
+    )
+}
+
+/// The heat map below a schedule: a moment of the day, the jobs of a cell beside the pointer, and down to a host by keys.
+async fn places_over_time(page: &mut Page, width: u32) {
+    let at = |moment: u64| {
+        format!(
+            "(() => {{ const time = document.querySelector('.places .time'); time.value = '{moment}'; time.dispatchEvent(new Event('input'));
+                return time.getAttribute('aria-valuetext'); }})()"
+        )
+    };
+    let tips = "[...document.querySelectorAll('.places .heat')][0].querySelectorAll('button')";
+    // The first jobs: the one that is not named has two pods.
+    let said = page.run(&at(172_000)).await.unwrap();
+    assert_eq!(said, "2m52s (2026-11-01 00:02:52 UTC)");
+    let blocks = page.run(&format!("[...{tips}].map((one) => one.dataset.t).join('; ')")).await.unwrap();
+    let blocks = blocks.as_str().unwrap();
+    assert!(blocks.starts_with("block-0: 4 of 64 nvidia.com/gpu used (6 %)\n8 nodes\n"), "{blocks}");
+    assert!(blocks.contains("block-1: 4 of 64 nvidia.com/gpu used (6 %)\n8 nodes\n2 of others"), "{blocks}");
+    assert!(blocks.contains(&format!("{HOSTILE}: 1 pod")), "{blocks}");
+    // A scroll hides what is beside the pointer: first it has to be over.
+    let cell = format!(
+        "(async () => {{
+            const cell = {tips}[1];
+            cell.scrollIntoView({{ block: 'center' }});
+            for (let picture = 0; picture < 3; picture += 1) await new Promise(requestAnimationFrame);
+            const {{ x, y }} = cell.getBoundingClientRect();
+            return [x + 9, y + 9];
+        }})()"
+    );
+    let cell = page.run(&cell).await.unwrap();
+    page.move_mouse(cell[0].as_f64().unwrap(), cell[1].as_f64().unwrap()).await.unwrap();
+    let tip = "getComputedStyle(document.getElementById('tip')).display + document.getElementById('tip').textContent";
+    let tip = page.run(tip).await.unwrap();
+    assert!(
+        tip.as_str().unwrap().starts_with("blockblock-1: ") && tip.as_str().unwrap().ends_with("2 of others"),
+        "{tip}"
+    );
+    // In the afternoon a host is lost.
+    page.run(&at(50_000_000)).await.unwrap();
+    let lost = page.run(&format!("{tips}[0].dataset.t")).await.unwrap();
+    assert!(lost.as_str().unwrap().contains("8 nodes, 1 not healthy"), "{lost}");
+    page.run(&format!("{tips}[0].focus()")).await.unwrap();
+    for wanted in ["rack-0", "host-0"] {
+        page.press("Enter").await.unwrap();
+        let first = page.run(&format!("{tips}[0].dataset.name")).await.unwrap();
+        assert_eq!(first, wanted);
+    }
+    page.press("Enter").await.unwrap();
+    shows(page, "Pods that fit into one domain at this time").await;
+    assert_eq!(page.run("document.querySelector('.places h4').textContent").await.unwrap(), "host-0");
+    probed(page, &format!("places {width}")).await;
+}
+
 #[tokio::test]
 async fn every_view_can_be_read_and_names_stay_text() {
     let url = serve(Fault::None).await;
@@ -178,6 +242,14 @@ async fn every_view_can_be_read_and_names_stay_text() {
         play(&mut page).await;
         shows(&mut page, &format!("{HOSTILE} starts 1m sooner.")).await;
         probed(&mut page, &format!("tomorrow {width}")).await;
+        let maps = "document.querySelectorAll('.places').length";
+        assert_eq!(page.run(maps).await.unwrap(), 2, "one of each schedule");
+        places_over_time(&mut page, width).await;
+        go(&mut page, "report", "side by side").await;
+        page.run(&open_file(&data::report())).await.unwrap();
+        shows(&mut page, "20000 jobs").await;
+        assert_eq!(page.run(maps).await.unwrap(), 1);
+        places_over_time(&mut page, width).await;
         let reached =
             page.requests().iter().all(|asked| asked.starts_with(&url) || asked.starts_with("data:"));
         assert!(reached, "{:?}", page.requests());
@@ -252,14 +324,7 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     shows(&mut page, "is no JSON").await;
     go(&mut page, "workload", "is no JSON").await;
     go(&mut page, "report", "side by side").await;
-    let script = "(() => {
-        const files = new DataTransfer();
-        files.items.add(new File(['{\"timeline\": 7}'], 'day.json'));
-        const input = document.querySelector('input[type=file]');
-        input.files = files.files;
-        input.dispatchEvent(new Event('change'));
-    })()";
-    page.run(script).await.unwrap();
+    page.run(&open_file(&serde_json::json!({"timeline": 7}))).await.unwrap();
     shows(&mut page, "This is not a simulation's report as JSON.").await;
 }
 

@@ -25,7 +25,7 @@ const MODULES: [&str; 8] = [
     shared!("visible.js"),
     shared!("gantt.js"),
     shared!("heat.js"),
-    include_str!("places.js"),
+    shared!("places.js"),
     include_str!("page.js"),
 ];
 static SCRIPT: LazyLock<String> = LazyLock::new(|| bundled(&MODULES));

@@ -7,7 +7,6 @@
 mod compared;
 mod curve;
 mod frame;
-mod places;
 mod schedule;
 mod svg;
 

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
+use sluice_sim::places::{Places, places};
 use sluice_sim::{
     Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
 };
-
-use super::places::{Places, places};
 
 /// The most jobs that are drawn: more would make a page that browsers do not like.
 pub(super) const MOST_JOBS: usize = 100_000;

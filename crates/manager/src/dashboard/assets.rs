@@ -19,7 +19,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 20] = [
+const ASSETS: [Asset; 21] = [
     asset!("index.html", HTML),
     asset!("theme.css", CSS),
     asset!("style.css", CSS),
@@ -31,6 +31,7 @@ const ASSETS: [Asset; 20] = [
     asset!("heat.js", SCRIPT),
     asset!("nodes.js", SCRIPT),
     asset!("now.js", SCRIPT),
+    asset!("places.js", SCRIPT),
     asset!("queue.js", SCRIPT),
     asset!("rows.js", SCRIPT),
     asset!("schedule.js", SCRIPT),

@@ -14,7 +14,7 @@ use sluice_tests::place::{DEADLINE, Place};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::page::{go, is_own_and_quiet, open_report, play};
+use super::page::{go, is_own_and_quiet, open_report, placed_in, play};
 use super::{Caller, data};
 
 /// The program, and the address that it prints.
@@ -122,6 +122,7 @@ async fn in_a_browser(url: &str, (ours, racks): (&Place<'_>, &Place<'_>)) -> Pag
     page.click("Estimate starts").await.unwrap();
     page.wait_for_text("Estimated at").await.unwrap();
     play(&mut page, ("dash-a", "3")).await;
+    placed_in(&mut page, 2).await;
     open_report(&mut page, &data::report()).await;
     go(&mut page, "workload", &["4 workloads"]).await;
     is_own_and_quiet(&page, address);
@@ -157,7 +158,7 @@ async fn of_a_team(plane: &ControlPlane, ours: &Place<'_>) {
         ("workload", "2 workloads"),
         (&*format!("workload/dash-a/{waits}"), "pending"),
         ("queue/dash-a", "the user of the kubeconfig may not list clusterqueues"),
-        ("nodes", "This server does not show nodes."),
+        ("nodes", "It says: the user of the kubeconfig may not list "),
     ] {
         page.run(&format!("location.hash = '/{view}'")).await.unwrap();
         page.wait_for_text(text).await.unwrap();

@@ -148,13 +148,24 @@ async fn in_turn(ask: impl AsyncFn() -> (u16, String)) -> Value {
     .unwrap()
 }
 
-/// Tomorrow with a change, and what it says as a file in the view Report.
+/// Tomorrow with a change, and what it says as a file in the view Report: each with the racks, and the job that is placed on one.
 async fn what_comes(page: &mut Page, root: &Caller) {
     play(page, ("dash-a", "3")).await;
+    placed_in(page, 2).await;
     let report =
         in_turn(async || root.tomorrow(&json!({"for": "24h", "changes": []})).await).await["base"].clone();
     open_report(page, &report).await;
     page.wait_for_text("dash-a/runs").await.unwrap();
+    placed_in(page, 1).await;
+}
+
+/// So many schedules are shown with the topology below, and the job in one of the racks at the busiest moment.
+pub async fn placed_in(page: &mut Page, schedules: usize) {
+    let racks = "[...document.querySelectorAll('.places .heat')].map((map) => [...map.querySelectorAll('button')].map((one) => one.dataset.t.split('\\n').pop()))";
+    let seen = page.run(racks).await.unwrap();
+    let maps = seen.as_array().unwrap();
+    let holds = |map: &Value| map.as_array().unwrap().contains(&json!("dash-c/placed: 2 pods"));
+    assert!(maps.len() == schedules && maps.iter().all(holds), "{seen}");
 }
 
 /// Plays the future with another quota of cpu of a queue, whose flavor has its name: a job starts sooner.

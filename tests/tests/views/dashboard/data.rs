@@ -213,6 +213,26 @@ pub fn report() -> Value {
     json!({
         "seed": 0, "start": at(0), "seconds": 86_400.0,
         "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
-        "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines,
+        "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines, "places": [places()],
+    })
+}
+
+/// 32 hosts in 8 racks of 4 blocks, of which one fails after half of the day, and a pod of each of 2,000 jobs for an hour, two of a job that is
+/// not named among them.
+fn places() -> Value {
+    let (day, hour) = (86_400_000, 3_600_000);
+    let leaf = |n: usize| [format!("block-{}", n / 8), format!("rack-{}", n / 4), format!("host-{n}")];
+    let leaves: Vec<_> = (0..32).map(leaf).collect();
+    let mut nodes: Vec<_> =
+        (0..32).map(|n| [0, if n == 5 { day / 2 } else { day }, 1, n, 8, 64_000]).collect();
+    nodes.push([day / 2, day, 0, 5, 8, 64_000]);
+    let jobs: Vec<Option<String>> =
+        (0..2000).map(|n| (n != 2).then(|| format!("team-{}/{}", n % QUEUES, name(n)))).collect();
+    let pods: Vec<_> = (0..2000)
+        .map(|n| [n * 40_000, n * 40_000 + hour, n, n * 7 % 32, 0, if n == 2 { 2 } else { 1 }])
+        .collect();
+    json!({
+        "name": "default", "levels": ["cloud.example.com/block", "cloud.example.com/rack", "kubernetes.io/hostname"],
+        "resources": ["nvidia.com/gpu", "cpu"], "leaves": leaves, "nodes": nodes, "sizes": [[2, 4000]], "jobs": jobs, "pods": pods, "cut": false,
     })
 }

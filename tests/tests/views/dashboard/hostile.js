@@ -6,6 +6,7 @@
   const { events } = await import("/api.js");
   const { expected, startBasis, startText } = await import("/queue.js");
   const { Heat } = await import("/heat.js");
+  const { Places } = await import("/places.js");
   const trouble = [];
   const host = document.createElement("div");
   document.getElementById("main").replaceChildren(host);
@@ -64,6 +65,21 @@
   for (const domains of [[], many(5000, (at) => ({ name: `<b>${at}</b>`, used: at, capacity: at % 3 ? 10 : 0, nodes: 2, healthy: at % 2, jobs: ["<i>x</i>"] })), [{ name: "x", used: NaN, capacity: Infinity }]]) {
     heat.show(domains, { what: "gpu" });
     if (host.querySelector("b, i:not(.key i)") || heat.cells.childElementCount > 240) trouble.push(`a heat map of ${domains.length} domains`);
+  }
+  // Places that lead nowhere are left out; names stay texts.
+  const topology = { name: "<b>t</b>", levels: ["l"], resources: ["x/gpu"], leaves: [["<b>a</b>"], ["__proto__"]], nodes: [[0, 9e99, 1, 0, 8], [0, 9, 1, 7, 8], [0, NaN, 1, 1, 8], [0, 9, 1, 0.5, 8], null],
+    sizes: [[2]], jobs: ["<b>j</b>", 7], pods: [[0, 9e99, 0, 0, 0, 1], [0, 9e99, 1, 1, 0, 2], [0, 9, -1, 0, 0, 1], [0, 9, 0, 2, 0, 1], [0, 9, 0, 0, 3, 1], "x"] };
+  for (const [places, topologies] of [[null, 0], [{}, 0], [[null, 7, {}, { ...topology, levels: [] }, { ...topology, leaves: [["a", "b"]] }, { ...topology, sizes: [[1, 2]] }], 0], [[topology, { ...topology, pods: [] }], 2], [many(50, () => topology), 20]]) {
+    const schedule = fromReport({ seconds: 5, start, timeline: [], places });
+    if (schedule.places.length !== topologies) trouble.push(`${schedule.places.length} topologies, not ${topologies}`);
+    for (const one of schedule.places) {
+      host.replaceChildren();
+      const shown = new Places(host, one, schedule);
+      for (const at of [NaN, -1, 1e99]) shown.show(at);
+      shown.open("<b>a</b>");
+      shown.open("none");
+      if (one.nodes.length !== 1 || host.querySelector("b")) trouble.push(`a topology with ${one.nodes.length} nodes`);
+    }
   }
   const again = fromReport({ seconds: 9, start, timeline: [0, 2, 4].flatMap((at) => [{ at, event: "submitted", job: "a/a" }, { at: at + 1, event: "finished", job: "a/a", success: true }]) });
   if (again.jobs.length !== 3) trouble.push(`${again.jobs.length} of three jobs of one name`);

@@ -41,7 +41,7 @@ export function view(host) {
     counted: (total) => { note.replaceChildren(); count.textContent = hidden ? "You may not see single nodes." : counted(total, "nodes"); },
     failed: (error) => {
       if (error.name === "AbortError") return;
-      note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not show nodes.") : trouble(error));
+      note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, `This server does not show nodes. It says: ${error.message}`) : trouble(error));
     },
   });
   const show = (all) => {

@@ -1,6 +1,7 @@
 // A schedule for gantt.js out of a report as `simulate --output json` prints it.
 
 const MILLIS = 1000;
+const MOST_TOPOLOGIES = 20;
 
 /** Texts are kept once. */
 class Texts {
@@ -41,6 +42,23 @@ function stopsOf(marks) {
     }
   }
   return stops;
+}
+
+/** The topologies for places.js, without what leads nowhere. */
+function placesOf(report) {
+  const found = [], list = Array.isArray;
+  const numbers = (row, length) => list(row) && row.length === length && row.every(Number.isFinite);
+  for (const one of list(report.places) ? report.places.slice(0, MOST_TOPOLOGIES) : []) {
+    if (!one || ![one.levels, one.resources, one.leaves, one.nodes, one.sizes, one.jobs, one.pods].every(list)) continue;
+    const [levels, resources] = [one.levels.map(String), one.resources.map(String)];
+    const [leaves, sizes] = [one.leaves, one.sizes];
+    if (!levels.length || !leaves.every((path) => list(path) && path.length === levels.length) || !sizes.every((size) => numbers(size, resources.length))) continue;
+    found.push({ name: String(one.name), levels, resources, leaves: leaves.map((path) => path.map(String)), sizes, cut: Boolean(one.cut),
+      jobs: one.jobs.map((name) => (typeof name === "string" ? name : null)),
+      nodes: one.nodes.filter((row) => numbers(row, 4 + resources.length) && leaves[row[3]]),
+      pods: one.pods.filter((row) => numbers(row, 6) && leaves[row[3]] && sizes[row[4]]) });
+  }
+  return found;
 }
 
 /** Throws an Error with a sentence for people when this is no report. */
@@ -90,5 +108,5 @@ export function fromReport(report) {
   }
   // Of what comes after the lines that were left out nothing is known.
   const until = report.cut ? Number(report.timeline.at(-1)?.at) || 0 : report.seconds;
-  return { start, end: Math.round(until * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks) };
+  return { start, end: Math.round(until * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks), places: placesOf(report) };
 }

@@ -4,6 +4,7 @@ import { get, post } from "./api.js";
 import { number, trouble } from "./amounts.js";
 import { el, fresh } from "./dom.js";
 import { Gantt, together } from "./gantt.js";
+import { Places } from "./places.js";
 import { fromReport } from "./schedule.js";
 import { show, stamp } from "./time.js";
 
@@ -24,7 +25,14 @@ function reports(host, sides) {
       report.hidden ? el("p", null, "Workloads of namespaces that you may not see are left out.") : "", space) };
   });
   host.replaceChildren(el("div", { class: sections.length > 1 ? "sides" : "" }, sections.map(({ section }) => section)));
-  for (const { space, schedule, title } of sections) gantts.push(new Gantt(space, schedule, { label: `jobs ${title.toLowerCase()}` }));
+  for (const { space, schedule, title, section } of sections) {
+    gantts.push(new Gantt(space, schedule, { label: `jobs ${title.toLowerCase()}` }));
+    for (const topology of schedule.places) {
+      const below = el("div", { class: "places" });
+      section.append(below);
+      new Places(below, topology, schedule);
+    }
+  }
   if (gantts.length > 1) together(gantts);
   return () => { for (const gantt of gantts) gantt.close(); };
 }

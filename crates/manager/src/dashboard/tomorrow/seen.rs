@@ -9,6 +9,8 @@ use crate::dashboard::viewer::Viewer;
 
 /// Lines of a timeline at most: the earliest.
 const MOST_LINES: usize = 50_000;
+/// Stretches of time of the nodes, and of the pods, of a topology at most.
+const MOST_PLACES: usize = 50_000;
 /// Sentences at most.
 const MOST_WORDS: usize = 50;
 
@@ -31,6 +33,12 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer) -> Value {
     report.timeline.truncate(MOST_LINES);
     for line in &mut report.timeline {
         without_others(line, viewer);
+    }
+    for places in &mut report.places {
+        places.reduce(|job| sees(viewer, job), MOST_PLACES);
+    }
+    if !viewer.nodes {
+        report.places.clear();
     }
     let mut document = serde_json::to_value(&report).unwrap_or_default();
     document["hidden"] = json!(hidden);

@@ -1,10 +1,11 @@
-//! Nodes and where jobs have their pods, over time, as data for the heat map that the page's script draws: see the head of `places.js`.
+//! Nodes and where jobs have their pods, over time, as data for the heat map that scripts of pages draw: see the head of `places.js` of the
+//! dashboard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::record::{JobRecord, NodeSeen, PlacedSet, Record};
 use serde::Serialize;
-use sluice_sim::{NodeSeen, PlacedSet, Record};
 
 /// The lowest level of most topologies.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -13,9 +14,9 @@ const MOST_STRETCHES: usize = 200_000;
 /// The most resources of a topology.
 const MOST_RESOURCES: usize = 12;
 
-/// A topology over time.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Places {
+/// A topology over time, in milliseconds from the beginning.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Places {
     name: Arc<str>,
     levels: Vec<String>,
     resources: Vec<String>,
@@ -25,6 +26,8 @@ pub(super) struct Places {
     nodes: Vec<Vec<i64>>,
     /// What each pod takes, for each resource.
     sizes: Vec<Vec<i64>>,
+    /// The jobs that have pods, `namespace/name`; nothing of one that may not be named.
+    jobs: Vec<Option<String>>,
     /// Pods: from, to, the job, the leaf, the size, how many.
     pods: Vec<[i64; 6]>,
     /// Whether some were left out.
@@ -35,8 +38,20 @@ fn number(of: usize) -> i64 {
     i64::try_from(of).unwrap_or(i64::MAX)
 }
 
-/// The topologies of a record. `end` in milliseconds from the beginning, `most_jobs` the jobs that are drawn.
-pub(super) fn places(record: &Record, end: i64, most_jobs: usize) -> Vec<Places> {
+impl Places {
+    /// Leaves out the names of jobs that are not to be seen, and all but so many stretches of time.
+    pub fn reduce(&mut self, sees: impl Fn(&str) -> bool, most: usize) {
+        for job in &mut self.jobs {
+            *job = job.take().filter(|name| sees(name));
+        }
+        self.cut |= self.nodes.len() > most || self.pods.len() > most;
+        self.nodes.truncate(most);
+        self.pods.truncate(most);
+    }
+}
+
+/// The topologies of a record. `end` in milliseconds from the beginning, `most_jobs` the jobs that are looked at.
+pub fn places(record: &Record, end: i64, most_jobs: usize) -> Vec<Places> {
     let of = |(name, levels): (&Arc<str>, &Vec<String>)| {
         let flavors: BTreeMap<&Arc<str>, &BTreeMap<String, String>> = record
             .placed_flavors
@@ -49,6 +64,9 @@ pub(super) fn places(record: &Record, end: i64, most_jobs: usize) -> Vec<Places>
     };
     record.topologies.iter().map(of).filter(|places| !places.nodes.is_empty()).collect()
 }
+
+/// The sizes of pods, the jobs that have some, and the pods, each as in [`Places`].
+type Pods = (Vec<Vec<i64>>, Vec<Option<String>>, Vec<[i64; 6]>);
 
 struct Making<'a> {
     record: &'a Record,
@@ -64,7 +82,7 @@ impl Making<'_> {
     fn whole(mut self, name: &Arc<str>, most_jobs: usize) -> Places {
         let resources = self.resources();
         let mut nodes = self.nodes(&resources);
-        let (sizes, mut pods) = self.pods(&resources, most_jobs);
+        let (sizes, jobs, mut pods) = self.pods(&resources, most_jobs);
         let cut = nodes.len() > MOST_STRETCHES || pods.len() > MOST_STRETCHES;
         nodes.truncate(MOST_STRETCHES);
         pods.truncate(MOST_STRETCHES);
@@ -79,6 +97,7 @@ impl Making<'_> {
             leaves,
             nodes,
             sizes,
+            jobs,
             pods,
             cut,
         }
@@ -137,9 +156,10 @@ impl Making<'_> {
         rows
     }
 
-    fn pods(&self, resources: &[String], most_jobs: usize) -> (Vec<Vec<i64>>, Vec<[i64; 6]>) {
+    fn pods(&self, resources: &[String], most_jobs: usize) -> Pods {
         let mut sizes: Vec<Vec<i64>> = Vec::new();
         let mut known: BTreeMap<Vec<i64>, usize> = BTreeMap::new();
+        let (mut jobs, mut numbers) = (Vec::new(), BTreeMap::new());
         let mut rows = Vec::new();
         let ours = |set: &&PlacedSet| {
             set.flavors.iter().any(|flavor| self.flavors.keys().any(|own| ***own == **flavor))
@@ -171,17 +191,22 @@ impl Making<'_> {
                     self.leaves.get(values).copied()
                 };
                 let Some(leaf) = leaf else { continue };
+                let job = *numbers.entry(job).or_insert_with(|| {
+                    jobs.push(Some(JobRecord::key(&self.record.jobs[job])));
+                    jobs.len() - 1
+                });
                 rows.push([from, to, number(job), number(leaf), number(place), *pods]);
             }
         }
-        (sizes, rows)
+        (sizes, jobs, rows)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_sim::{Hold, HoldEnd, JobRecord, Kind, NodeChange, PlaceChange};
+    use crate::record::{Hold, HoldEnd, NodeChange, PlaceChange};
+    use sluice_engine::Kind;
 
     fn node(rack: &str, host: &str) -> NodeChange {
         let labels = [("pool", "gpu"), ("rack", rack), (HOSTNAME, host)];
@@ -262,6 +287,15 @@ mod tests {
             (&racks.sizes, &racks.pods),
             (&vec![vec![4, 0]], &vec![[5, 50, 0, 1, 0, 2], [50, 90, 0, 0, 0, 2]])
         );
+        assert_eq!(racks.jobs, [Some("t/j".to_owned())]);
         assert!(!racks.cut && places(&record(), 100, 0)[0].pods.is_empty());
+    }
+
+    #[test]
+    fn who_may_not_see_a_job_sees_where_it_is_without_its_name() {
+        let mut racks = places(&record(), 100, 10).remove(0);
+        racks.reduce(|job| job != "t/j", 1);
+        assert_eq!((&racks.jobs[..], racks.cut), (&[None][..], true));
+        assert_eq!((racks.nodes.len(), &racks.pods[..]), (1, &[[5, 50, 0, 1, 0, 2]][..]));
     }
 }

@@ -1,8 +1,12 @@
 // Topologies over time: a heat map of the domains at one moment, which a slider moves, opened level by level, and how large a job fits then.
 //
-// A topology is {name, levels, resources, leaves, nodes, sizes, pods, cut}: `leaves` has the values of each lowest domain; a node is
-// [from, to, healthy, leaf, amount of each resource…]; `sizes` has what a pod takes of each resource; pods are [from, to, job, leaf, size, count].
-// Times in milliseconds from the beginning.
+// A topology is {name, levels, resources, leaves, nodes, sizes, jobs, pods, cut}: `leaves` has the values of each lowest domain; a node is
+// [from, to, healthy, leaf, amount of each resource…]; `sizes` has what a pod takes of each resource; `jobs` has names, or null for one that is not
+// shown; pods are [from, to, job, leaf, size, count]. Times in milliseconds from the beginning.
+
+import { el } from "./dom.js";
+import { CELLS, Heat } from "./heat.js";
+import { show, stamp } from "./time.js";
 
 const lastPart = (label) => String(label).split("/").pop();
 
@@ -15,7 +19,7 @@ const plainAmount = (resource, amount) => {
   return `${+rest.toFixed(1)}${["", "Ki", "Mi", "Gi", "Ti", "Pi"][unit]}`;
 };
 
-class Places {
+export class Places {
   constructor(host, topology, schedule) {
     Object.assign(this, { topology, schedule, path: [], at: 0, resource: 0, offset: 0 });
     const { name, resources } = topology;
@@ -30,7 +34,7 @@ class Places {
     host.append(el("h3", null, `Topology ${name}`), topology.cut ? el("p", null, "There are too many placements: the first are drawn.") : "",
       el("div", { class: "tools" }, el("label", null, "at ", this.slider), this.moment, what), this.way, space, this.detail, this.fits);
     this.heat = new Heat(space, { label: `domains of ${name}`, choose: (name) => this.open(name), page: (offset) => { this.offset = offset; this.draw(); } });
-    this.show(this.busiest());
+    this.show(Math.min(this.busiest(), schedule.end));
   }
 
   /** A moment at which most pods have a place: the first one of them. */
@@ -67,7 +71,7 @@ class Places {
 
   /** What each leaf has and uses at the moment. */
   leaves() {
-    const { leaves, nodes, pods, sizes, resources } = this.topology;
+    const { leaves, nodes, pods, sizes, jobs, resources } = this.topology;
     const all = leaves.map((path) => ({ path, nodes: 0, healthy: 0, offers: resources.map(() => 0), free: resources.map(() => 0), used: resources.map(() => 0), jobs: new Map() }));
     for (const [from, to, healthy, leaf, ...amounts] of nodes) {
       if (from > this.at || (to <= this.at && to < this.schedule.end)) continue;
@@ -80,14 +84,15 @@ class Places {
       if (from > this.at || (to <= this.at && to < this.schedule.end)) continue;
       const one = all[leaf];
       sizes[size].forEach((amount, at) => { one.used[at] += amount * count; one.free[at] -= amount * count; });
-      one.jobs.set(job, (one.jobs.get(job) ?? 0) + count);
+      const name = jobs[job] ?? null;
+      one.jobs.set(name, (one.jobs.get(name) ?? 0) + count);
     }
     return all;
   }
 
   draw() {
     const { name, levels, resources } = this.topology;
-    const { start, jobs } = this.schedule;
+    const { start } = this.schedule;
     const says = `${show(this.at)} (${stamp(start + this.at)})`;
     this.moment.textContent = says;
     this.slider.setAttribute("aria-valuetext", says);
@@ -107,7 +112,7 @@ class Places {
     }
     const order = new Intl.Collator("en", { numeric: true }).compare;
     this.domains = [...found.values()].sort((a, b) => order(a.name, b.name)).map((domain) => ({ ...domain, shown: { used: plainAmount(resource, domain.used), capacity: plainAmount(resource, domain.capacity) },
-      jobs: [...domain.pods].sort((a, b) => b[1] - a[1]).map(([job, count]) => `${jobs[job]?.name ?? "a job"}: ${count} ${count === 1 ? "pod" : "pods"}`) }));
+      jobs: [...domain.pods].sort((a, b) => b[1] - a[1]).map(([job, count]) => (job === null ? `${count} of others` : `${job}: ${count} ${count === 1 ? "pod" : "pods"}`)) }));
     this.offset = Math.min(this.offset, Math.max(this.domains.length - 1, 0));
     const step = (text, at) => (at === depth ? el("span", { "aria-current": "location" }, text) : el("button", { type: "button", onclick: () => { this.path = this.path.slice(0, at); this.offset = 0; this.detail.replaceChildren(); this.draw(); } }, text));
     this.way.replaceChildren(...[`all of ${name}`, ...this.path].flatMap((text, at) => (at ? [" › ", step(text, at)] : [step(text, at)])), `, by ${lastPart(levels[depth])}`);
@@ -122,7 +127,7 @@ class Places {
     const rows = [];
     resources.forEach((resource, at) => {
       if (!resource.includes("/")) return;
-      const largest = Math.max(...this.topology.nodes.map((node) => node[4 + at]), 0);
+      const largest = this.topology.nodes.reduce((most, node) => Math.max(most, node[4 + at]), 0);
       const sizes = [];
       for (let size = 1; size < largest && sizes.length < 7; size *= 2) sizes.push(size);
       if (largest > 0) sizes.push(largest);
