@@ -367,7 +367,7 @@ fn a_pod_on_a_node_that_its_job_does_not_have_is_noticed() {
     let mut checker = begun(1).pod_on("p", "n-1").pod_on("q", "n-2").checked();
     assert_eq!(checker.violations().len(), 0, "{:?}", checker.violations());
     assert_eq!(checker.account().placed, 2);
-    // One that is told of again is no other one.
+    // A pod that is seen again is no other one.
     History::default().pod_on("q", "n-2").play(&mut checker);
     assert_eq!((checker.violations().len(), checker.account().placed), (0, 2));
     let text = "2 pods of its job are on n-1, and 1 are assigned to it";
