@@ -1,6 +1,8 @@
 //! The programs of the control plane: found in `KUBEBUILDER_ASSETS`, else in the cache, else built from the pinned Go
 //! modules of `tests/control-plane/`.
 
+mod companions;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -32,6 +34,8 @@ const APP_WRAPPER: &str = "github.com/project-codeflare/appwrapper";
 const SPARK_OPERATOR: &str = "github.com/kubeflow/spark-operator/v2";
 /// The Go module with the controllers of LeaderWorkerSets.
 const LWS: &str = "sigs.k8s.io/lws";
+/// The Go module with OpenTelemetry's collector.
+const COLLECTOR: &str = "go.opentelemetry.io/collector/otelcol";
 /// The Go module with the trainer, which looks after TrainJobs.
 const TRAINER: &str = "github.com/kubeflow/trainer/v2";
 
@@ -66,6 +70,8 @@ pub enum Tool {
     TrainerControllers,
     /// The controllers of LeaderWorkerSets.
     LwsControllers,
+    /// OpenTelemetry's collector.
+    OtelCollector,
 }
 
 /// Where a program comes from.
@@ -80,19 +86,9 @@ struct Source {
     own: &'static [&'static str],
 }
 
-/// A file of a Go module that belongs beside a program.
-struct Companion {
-    /// The Go module.
-    module: &'static str,
-    /// Its path there.
-    source: &'static str,
-    /// Its name beside the program.
-    name: &'static str,
-}
-
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 14] = [
+    pub const ALL: [Tool; 15] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -107,6 +103,7 @@ impl Tool {
         Tool::SparkOperator,
         Tool::TrainerControllers,
         Tool::LwsControllers,
+        Tool::OtelCollector,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -126,6 +123,7 @@ impl Tool {
             Tool::SparkOperator => "spark-operator",
             Tool::TrainerControllers => "trainer-controllers",
             Tool::LwsControllers => "lws-controllers",
+            Tool::OtelCollector => "otel-collector",
         }
     }
 
@@ -162,102 +160,11 @@ impl Tool {
                 let package = "sluice.test/control-plane/lws";
                 Source { own: &["main.go"], ..of("lws", LWS, package) }
             }
+            Tool::OtelCollector => {
+                let package = "sluice.test/control-plane/opentelemetry";
+                Source { own: &["main.go"], ..of("opentelemetry", COLLECTOR, package) }
+            }
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
-        }
-    }
-
-    /// Files of Go modules that belong beside the program.
-    fn companions(self) -> &'static [Companion] {
-        const fn training(source: &'static str, name: &'static str) -> Companion {
-            Companion { module: TRAINING_OPERATOR, source, name }
-        }
-        const fn ray(source: &'static str, name: &'static str) -> Companion {
-            Companion { module: RAY_OPERATOR, source, name }
-        }
-        const fn spark(source: &'static str, name: &'static str) -> Companion {
-            Companion { module: SPARK_OPERATOR, source, name }
-        }
-        const fn trainer(source: &'static str, name: &'static str) -> Companion {
-            Companion { module: TRAINER, source, name }
-        }
-        match self {
-            Tool::JobSetController => &[Companion {
-                module: "sigs.k8s.io/jobset",
-                source: "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
-                name: JOBSET_CRD,
-            }],
-            Tool::KubeflowControllers => {
-                const {
-                    &[
-                        training("manifests/base/crds/kubeflow.org_jaxjobs.yaml", "jaxjobs-crd.yaml"),
-                        training("manifests/base/crds/kubeflow.org_paddlejobs.yaml", "paddlejobs-crd.yaml"),
-                        training("manifests/base/crds/kubeflow.org_pytorchjobs.yaml", "pytorchjobs-crd.yaml"),
-                        training("manifests/base/crds/kubeflow.org_tfjobs.yaml", "tfjobs-crd.yaml"),
-                        training("manifests/base/crds/kubeflow.org_xgboostjobs.yaml", "xgboostjobs-crd.yaml"),
-                        Companion {
-                            module: MPI_OPERATOR,
-                            source: "manifests/base/kubeflow.org_mpijobs.yaml",
-                            name: "mpijobs-crd.yaml",
-                        },
-                    ]
-                }
-            }
-            Tool::KubeRayOperator => {
-                const {
-                    &[
-                        ray("config/crd/bases/ray.io_rayclusters.yaml", "rayclusters-crd.yaml"),
-                        ray("config/crd/bases/ray.io_rayjobs.yaml", "rayjobs-crd.yaml"),
-                        ray("config/crd/bases/ray.io_rayservices.yaml", "rayservices-crd.yaml"),
-                    ]
-                }
-            }
-            Tool::AppWrapperController => &[Companion {
-                module: APP_WRAPPER,
-                source: "config/crd/bases/workload.codeflare.dev_appwrappers.yaml",
-                name: "appwrappers-crd.yaml",
-            }],
-            Tool::LwsControllers => &[Companion {
-                module: LWS,
-                source: "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
-                name: "leaderworkersets-crd.yaml",
-            }],
-            Tool::SparkOperator => {
-                const {
-                    &[
-                        spark(
-                            "config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml",
-                            "sparkapplications-crd.yaml",
-                        ),
-                        spark(
-                            "config/crd/bases/sparkoperator.k8s.io_scheduledsparkapplications.yaml",
-                            "scheduledsparkapplications-crd.yaml",
-                        ),
-                        spark(
-                            "config/crd/bases/sparkoperator.k8s.io_sparkconnects.yaml",
-                            "sparkconnects-crd.yaml",
-                        ),
-                    ]
-                }
-            }
-            Tool::TrainerControllers => {
-                const {
-                    &[
-                        trainer(
-                            "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
-                            "clusterruntimes-crd.yaml",
-                        ),
-                        trainer(
-                            "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
-                            "runtimes-crd.yaml",
-                        ),
-                        trainer(
-                            "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
-                            "trainjobs-crd.yaml",
-                        ),
-                    ]
-                }
-            }
-            _ => &[],
         }
     }
 
@@ -270,7 +177,8 @@ impl Tool {
             | Tool::AppWrapperController
             | Tool::SparkOperator
             | Tool::TrainerControllers
-            | Tool::LwsControllers => String::new(),
+            | Tool::LwsControllers
+            | Tool::OtelCollector => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::JobSetController => format!("-X sigs.k8s.io/jobset/pkg/version.GitVersion={version}"),

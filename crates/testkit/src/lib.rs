@@ -39,6 +39,7 @@ mod manager;
 pub mod metrics;
 pub mod needs;
 pub mod nodes;
+pub mod otel;
 mod plane;
 mod plane_faults;
 mod plane_parts;

@@ -55,7 +55,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 ";
 
 /// An API server with the CRDs, and what a manager needs to start.
-async fn plane() -> (ControlPlane, Client, Setup) {
+pub async fn plane() -> (ControlPlane, Client, Setup) {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(NAMESPACE).await.unwrap();
     let client = plane.client().await.unwrap();
@@ -65,7 +65,7 @@ async fn plane() -> (ControlPlane, Client, Setup) {
 }
 
 /// Without webhooks in this plane, the test suspends the Job as they would.
-async fn make_job(client: &Client, namespace: &str, name: &str, pods: i32) {
+pub async fn make_job(client: &Client, namespace: &str, name: &str, pods: i32) {
     let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
     let job = json!({
         "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
@@ -77,7 +77,7 @@ async fn make_job(client: &Client, namespace: &str, name: &str, pods: i32) {
     jobs.create(&PostParams::default(), &serde_json::from_value(job).unwrap()).await.unwrap();
 }
 
-async fn wait_until_started(client: &Client, namespace: &str, name: &str) {
+pub async fn wait_until_started(client: &Client, namespace: &str, name: &str) {
     let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
     eventually(&format!("{name} to be started"), DEADLINE, || async {
         let suspended = jobs.get(name).await?.spec.and_then(|spec| spec.suspend).unwrap_or(false);

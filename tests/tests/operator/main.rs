@@ -42,6 +42,7 @@ mod spark;
 mod status;
 mod terminating;
 mod topology;
+mod traces;
 mod trainjob;
 mod visibility;
 mod writes;
