@@ -16,6 +16,8 @@ mod transient;
 
 use std::cmp::Reverse;
 
+use smallvec::SmallVec;
+
 use crate::intern::QueueId;
 use crate::report::CycleReport;
 use crate::scheduler::Scheduler;
@@ -84,7 +86,11 @@ impl Scheduler {
 
     /// The order without fair sharing, as places in `entries`: workloads that hold quota already (second pass), remembered
     /// preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older timestamp, UID.
-    fn order(&self, entries: &[Entry]) -> Vec<usize> {
+    fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
+        // A world with one ClusterQueue has no order, and needs no memory for one.
+        if entries.len() < 2 {
+            return (0..entries.len()).collect();
+        }
         let by_priority = self.config.gates.priority_sorting_within_cohort;
         let key = |entry: &Entry| {
             let priority = if by_priority { entry.head.priority } else { 0 };
@@ -99,6 +105,6 @@ impl Scheduler {
         let tie_break = |at: usize| (&entries[at].key.uid, entries[at].head.workload);
         let mut order: Vec<_> = entries.iter().enumerate().map(|(at, entry)| (key(entry), at)).collect();
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| tie_break(a.1).cmp(&tie_break(b.1))));
-        order.into_iter().map(|(_, at)| at).collect()
+        SmallVec::from_vec(order.into_iter().map(|(_, at)| at).collect())
     }
 }
