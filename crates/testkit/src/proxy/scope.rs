@@ -40,7 +40,8 @@ impl Scope {
         let last = self.last.get(&seen.object);
         let new = seen.by_chance || last.map_or(!seen.undecided, |last| *last != seen.what);
         let nth = self.done.get(&seen.what).map_or(1, |done| done + 1);
-        new.then_some(Step { what: seen.what, nth, by_chance: seen.by_chance })
+        // A status that decides nothing is written when there is time, or not at all.
+        new.then_some(Step { what: seen.what, nth, by_chance: seen.by_chance || seen.undecided })
     }
 }
 
@@ -154,6 +155,21 @@ mod tests {
     fn send(scopes: &mut Scopes, body: &[u8]) {
         assert_eq!(scopes.judge(sent(JOB, body)), Verdict::Pass);
         assert_eq!(scopes.note(sent(JOB, body), true, Verdict::Pass), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_run_may_do_without_a_status_that_decides_nothing() {
+        let status = "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads/x/status";
+        let mut scopes = Scopes::default();
+        scopes.begin("a", None);
+        for state in ["Retry", "Pending"] {
+            let body = serde_json::json!({"status": {"admissionChecks": [{"name": "c", "state": state}]}});
+            let body = body.to_string();
+            assert_eq!(scopes.note(sent(status, body.as_bytes()), true, Verdict::Pass), Verdict::Pass);
+        }
+        let steps = scopes.get("a").steps.into_iter().map(|step| (step.what, step.by_chance));
+        let said = |what: &str| format!("PATCH workloads/x/status: {what}");
+        assert_eq!(steps.collect::<Vec<_>>(), [(said("check Retry after 0"), false), (said(""), true)]);
     }
 
     #[test]
