@@ -159,15 +159,15 @@ mod tests {
 
     #[test]
     fn a_run_may_do_without_a_status_that_decides_nothing() {
-        let status = "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads/x/status";
+        let status = "/apis/kueue.x-k8s.io/v1beta2/namespaces/the-play/workloads/x/status";
         let mut scopes = Scopes::default();
-        scopes.begin("a", None);
+        scopes.begin("the-play", None);
         for state in ["Retry", "Pending"] {
             let body = serde_json::json!({"status": {"admissionChecks": [{"name": "c", "state": state}]}});
             let body = body.to_string();
             assert_eq!(scopes.note(sent(status, body.as_bytes()), true, Verdict::Pass), Verdict::Pass);
         }
-        let steps = scopes.get("a").steps.into_iter().map(|step| (step.what, step.by_chance));
+        let steps = scopes.get("the-play").steps.into_iter().map(|step| (step.what, step.by_chance));
         let said = |what: &str| format!("PATCH workloads/x/status: {what}");
         assert_eq!(steps.collect::<Vec<_>>(), [(said("check Retry after 0"), false), (said(""), true)]);
     }
