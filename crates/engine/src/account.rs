@@ -47,7 +47,16 @@ pub struct Account {
     /// Where its pods would fit, for each pod set that a flavor's nodes have no place for as close together as it asks.
     pub fits: Vec<PodSetFits>,
     /// Why it was not moved away from nodes that failed, if that was decided.
-    pub not_moved: Option<String>,
+    pub not_moved: Option<WhyNotMoved>,
+}
+
+/// Why a Workload was not moved away from nodes that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhyNotMoved {
+    /// As its event says.
+    pub text: String,
+    /// What keeps its ClusterQueue from admitting it again, if that is the reason.
+    pub barred: Option<String>,
 }
 
 /// Where the pods of a pod set would fit on the nodes of a flavor.

@@ -51,7 +51,7 @@ mod topology;
 mod version;
 mod world;
 
-pub use account::{Account, Accounting, PodSetFits, Stage};
+pub use account::{Account, Accounting, PodSetFits, Stage, WhyNotMoved};
 pub use backoff::Backoff;
 pub use changes::Change;
 pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};

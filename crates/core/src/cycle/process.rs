@@ -225,14 +225,21 @@ impl Scheduler {
         if overlaid {
             self.tree.usage.swap_views();
         }
-        // Nothing goes, so there is nothing to take back.
-        if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
-            let fits = fit(&self.tree.forest.quota, &self.tree.usage, &entry.assignment.usage);
-            if overlaid {
-                self.tree.usage.swap_views();
-            }
-            return fits;
+        let fits = if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
+            // No usage is taken away, so none has to be restored.
+            fit(&self.tree.forest.quota, &self.tree.usage, &entry.assignment.usage)
+        } else {
+            self.fits_without(entry, reserved, keep)
+        };
+        if overlaid {
+            self.tree.usage.swap_views();
         }
+        fits
+    }
+
+    /// Whether the entry fits, in the view of usage that is in place, without its victims, the slice that it replaces, and what these heads
+    /// reserved.
+    fn fits_without(&mut self, entry: &Entry, reserved: &[(WorkloadId, SlotId, i128)], keep: bool) -> bool {
         let mark = self.tree.usage.mark();
         let nodes = self.topology.mark();
         for &(_, slot, amount) in reserved {
@@ -255,9 +262,6 @@ impl Scheduler {
             self.tree.usage.keep(&mark);
         } else {
             self.tree.usage.rollback(&mark);
-        }
-        if overlaid {
-            self.tree.usage.swap_views();
         }
         fits
     }

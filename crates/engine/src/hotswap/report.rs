@@ -7,6 +7,7 @@ use sluice_core::{Name, WorkloadKey};
 use super::decide::Action;
 use super::displaced::leaves;
 use super::state::NotMoved;
+use crate::account::WhyNotMoved;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
 use crate::lifecycle::decisions::priorities;
@@ -149,8 +150,9 @@ impl Engine {
     }
 
     /// Why a Workload was not moved away from the nodes that it lost, if that was decided.
-    pub(crate) fn why_not_moved(&self, key: &WorkloadKey) -> Option<String> {
-        self.hotswap.reported.get(key).map(|why| self.not_moved_words(why))
+    pub(crate) fn why_not_moved(&self, key: &WorkloadKey) -> Option<WhyNotMoved> {
+        let why = self.hotswap.reported.get(key)?;
+        Some(WhyNotMoved { text: self.not_moved_words(why), barred: why.barred().map(str::to_owned) })
     }
 
     fn not_moved_words(&self, why: &NotMoved) -> String {
@@ -165,10 +167,9 @@ impl Engine {
                     "no healthy nodes are free for it, nor would be without workloads of lower priority{placed}"
                 )
             }
-            NotMoved::NoQuota => {
-                "it could not be admitted again: its ClusterQueue has no longer quota for it".to_owned()
+            NotMoved::NoQuota | NotMoved::Barred(_) => {
+                format!("it could not be admitted again: {}", why.barred().unwrap_or_default())
             }
-            NotMoved::Barred(why) => format!("it could not be admitted again: {why}"),
         }
     }
 

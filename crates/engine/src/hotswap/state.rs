@@ -84,6 +84,15 @@ pub(crate) enum NotMoved {
 }
 
 impl NotMoved {
+    /// What keeps its queue from admitting it again, if that is the reason.
+    pub(super) fn barred(&self) -> Option<&str> {
+        match self {
+            Self::NoQuota => Some("its ClusterQueue has no longer quota for it"),
+            Self::Barred(why) => Some(why),
+            Self::Brake | Self::NoRoom(_) => None,
+        }
+    }
+
     /// Whether it is the same reason, however much would fit now: that changes with every pod that comes and goes.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {

@@ -11,9 +11,6 @@ use super::{Explained, Question, lifecycle, pods, queues, topology, unqueued};
 use crate::json::text;
 use crate::simulation::Simulation;
 
-/// How the engine says that a Workload was not moved because its queue would not take it back.
-const NOT_AGAIN: &str = "it could not be admitted again: ";
-
 /// The job that controls a Workload.
 fn job_of(workload: &Value) -> Option<ObjectRef> {
     let mut owners = workload["metadata"]["ownerReferences"].as_array()?.iter();
@@ -110,8 +107,8 @@ impl Question<'_> {
         let not_moved = account.and_then(|account| account.not_moved.as_ref());
         let lost = explained.findings.iter_mut().find(|f| f.code == Code::NodesLost);
         if let Some((lost, why)) = lost.zip(not_moved) {
-            lost.details.push(format!("it was not moved: {why}"));
-            if let Some(barred) = why.strip_prefix(NOT_AGAIN) {
+            lost.details.push(format!("it was not moved: {}", why.text));
+            if let Some(barred) = &why.barred {
                 let help = format!("let its ClusterQueue take it again, so that it can move: {barred}");
                 lost.helps.push(Help::words(help));
                 let local = text(&workload["spec"]["queueName"]);

@@ -20,7 +20,7 @@ pub(super) fn findings(
     reference: &ObjectRef,
     job: &Value,
 ) -> Vec<Finding> {
-    // A queue of its own, or another namespace, is nothing for a part.
+    // The job that controls it is queued: a queue name or a managed namespace would not help this one.
     if let Some(part) = part_of_another(job) {
         return vec![part];
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use sluice_engine::{Account, WhyNotMoved};
 use sluice_sim::explain::{Code, Effect, Explained, Patience, Question, Remedy, State, Subject};
 use sluice_sim::{File, Kind, Manifests, Options, Simulation};
 
@@ -39,6 +40,45 @@ metadata: {name: main, namespace: a}
 spec: {clusterQueue: cq}
 ---
 ";
+/// A StatefulSet with so many pods.
+fn stateful_set(replicas: u32) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: mine, namespace: a, labels: {{kueue.x-k8s.io/queue-name: main}}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: x}}}}
+  template:
+    metadata: {{labels: {{app: x}}}}
+    spec:
+      containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]
+---
+"
+    )
+}
+
+/// The answer about a Workload that is there, from what a running manager knows of it.
+fn told(workload: Value, account: &Account) -> Explained {
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
+    let files = BTreeMap::new();
+    let question = Question {
+        manifests: &manifests,
+        files: &files,
+        options: options(),
+        at: SignedDuration::ZERO,
+        namespace: "a",
+        kind: None,
+        name: "mine",
+        all_namespaces: false,
+        live: Some(account),
+        patience: Patience::ENDLESS,
+    };
+    question.answer().unwrap()
+}
+
 const JOB: &str = "
 apiVersion: batch/v1
 kind: Job

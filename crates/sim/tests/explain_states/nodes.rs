@@ -61,22 +61,7 @@ fn world(nodes: usize, change: Option<Value>, more: &[Value]) -> String {
 fn now(simulation: &Simulation) -> (State, Vec<Code>) {
     let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
     let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
-    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
-    manifests.subject = Some(Subject { workload: Some(workload.clone()), ..Subject::default() });
-    let files = BTreeMap::new();
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options(),
-        at: SignedDuration::ZERO,
-        namespace: "a",
-        kind: None,
-        name: "mine",
-        all_namespaces: false,
-        live: Some(&account),
-        patience: Patience::ENDLESS,
-    };
-    let explained = question.answer().unwrap();
+    let explained = told(workload.clone(), &account);
     (explained.state, codes(&explained))
 }
 

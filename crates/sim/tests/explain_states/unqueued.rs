@@ -142,20 +142,7 @@ spec:
 
 #[test]
 fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
-    let set = "
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: mine, namespace: a, labels: {kueue.x-k8s.io/queue-name: main}}
-spec:
-  replicas: 0
-  selector: {matchLabels: {app: x}}
-  template:
-    metadata: {labels: {app: x}}
-    spec:
-      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
----
-";
-    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set].concat();
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &stateful_set(0)].concat();
     let (explained, mut simulation) = played(&world, &options(), 10);
     assert_eq!(codes(&explained), [Code::OnHold], "{}", explained.text());
     remedy(&explained, "let the job ask for pods again");

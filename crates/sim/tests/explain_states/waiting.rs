@@ -91,23 +91,10 @@ fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
 
 #[test]
 fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
-    let set = "
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: mine, namespace: a, labels: {kueue.x-k8s.io/queue-name: main}}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: x}}
-  template:
-    metadata: {labels: {app: x}}
-    spec:
-      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
----
-";
     let down =
         json!({"kind": "StatefulSet", "namespace": "a", "name": "mine", "merge": {"spec": {"replicas": 0}}});
     let down = scenario(&json!({"events": [{"at": "5s", "patch": down}]}));
-    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set, &down].concat();
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &stateful_set(2), &down].concat();
     let (explained, mut simulation) = played(&world, &options(), 20);
     let said = finding(&explained, Code::OnHold);
     assert_eq!(said, "its job holds it: StatefulSet scaled to zero; workload on hold");
@@ -239,23 +226,9 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     let mut workload = workload.clone();
     workload["status"]["unhealthyNodes"] = json!([{"name": "n0"}]);
     let mut account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
-    account.not_moved = Some("no healthy nodes are free for it".to_owned());
-    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
-    manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
-    let files = BTreeMap::new();
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options(),
-        at: SignedDuration::ZERO,
-        namespace: "a",
-        kind: None,
-        name: "mine",
-        all_namespaces: false,
-        live: Some(&account),
-        patience: Patience::ENDLESS,
-    };
-    let explained = question.answer().unwrap();
+    let text = "no healthy nodes are free for it".to_owned();
+    account.not_moved = Some(WhyNotMoved { text, barred: None });
+    let explained = told(workload, &account);
     let said = finding(&explained, Code::NodesLost);
     assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
     remedy(&explained, "repair the nodes, or add others");
