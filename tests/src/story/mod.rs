@@ -20,7 +20,7 @@ pub use format::{Expected, Scenario};
 use format::Step;
 
 /// How long one step may take: three generations of 5-second pods, with room for a slow machine.
-const STEP_DEADLINE: Duration = Duration::from_secs(90);
+const STEP_DEADLINE: Duration = Duration::from_mins(3);
 
 /// Reads the scenarios of an example's folder.
 ///

@@ -12,7 +12,6 @@ mod unqueued;
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -22,9 +21,9 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, crds, plugin};
+use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 
-const DEADLINE: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "kueue-system";
 
 /// Another namespace with a door to the same ClusterQueue.

@@ -3,14 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::time::Duration;
-
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, kubectl, workloads};
-
-const DEADLINE: Duration = Duration::from_secs(90);
+use sluice_tests::place::DEADLINE;
 
 fn file(name: &str) -> String {
     assets::workspace().join("examples/dws").join(name).to_str().unwrap().to_owned()

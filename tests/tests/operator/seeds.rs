@@ -4,13 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, crds, jobset, kubectl};
-
-const DEADLINE: Duration = Duration::from_mins(1);
+use sluice_tests::place::DEADLINE;
 
 fn seed(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/seeds");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -11,11 +10,10 @@ use sluice_testkit::kubectl::apply;
 use sluice_testkit::otel::{Collector, Span};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{Manager, needs, workloads};
+use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 
 use crate::explain::{make_job, plane, wait_until_started};
-
-const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A plane of its own: the manager has a configuration that others do not have.
 #[tokio::test(flavor = "multi_thread")]

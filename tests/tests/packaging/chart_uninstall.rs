@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -12,9 +11,8 @@ use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
+use sluice_tests::place::DEADLINE;
 use tokio::process::Command;
-
-const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Written in the older version, as many a user's manifests are: later changes of these objects need a conversion.
 const QUEUES: &str = r"

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -11,10 +10,9 @@ use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{
     Complete, ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, kubectl, workloads,
 };
+pub use sluice_tests::place::DEADLINE;
 use tokio::sync::{Mutex, OnceCell};
 
-/// How long one thing may take to come about, on a machine that does other things besides.
-pub const DEADLINE: Duration = Duration::from_mins(2);
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
 

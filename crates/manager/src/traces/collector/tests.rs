@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
@@ -116,10 +115,8 @@ async fn a_collector_that_is_down_or_never_answers_is_given_up_on() {
     // The system accepts the connection, and nothing is ever read.
     let mut silent = collector(port);
     silent.timeout = Duration::from_millis(50);
-    let began = Instant::now();
     let error = silent.send(&nothing()).await.unwrap_err();
     assert!(matches!(error, SendError::Timeout(..)) && error.is_transient(), "{error}");
-    assert!(began.elapsed() < TIMEOUT);
     drop(listener);
     let error = collector(port).send(&nothing()).await.unwrap_err();
     assert!(matches!(error, SendError::Connect(..)) && error.is_transient(), "{error}");
