@@ -74,7 +74,7 @@ async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
     assert!(answers[&3].is_ok());
     let poison = ("Workload ns/poison".to_owned(), "a bug in a write".to_owned());
     assert_eq!(*aside.lock().unwrap(), [poison]);
-    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     assert!(fatals.try_recv().is_err(), "one object does not end the process");
 }
 
@@ -93,7 +93,7 @@ async fn a_panic_of_the_pool_itself_ends_the_process() {
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     writer.write(0, request(1, "a"));
     assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
-    assert!(writer.is_quiet(Duration::from_secs(5)).await, "who gives up need not wait for a dead pool");
+    assert!(writer.is_quiet(Duration::from_mins(1)).await, "who gives up need not wait for a dead pool");
 }
 
 /// What becomes of a write that is answered with these codes, one after the other.
@@ -163,7 +163,7 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
     writer.write(0, request(3, "c"));
     tokio::time::sleep(A_WHILE).await;
     writer.abandon();
-    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     until.send_replace(Until::Always);
     tokio::time::sleep(A_WHILE).await;
     assert!(
@@ -213,7 +213,7 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
     writer.withdraw(1, EffectId(waiting - 2));
     writer.withdraw(0, EffectId(0));
     gate.add_permits(1_000);
-    assert!(writer.clone().is_quiet(Duration::from_secs(5)).await);
+    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     assert_eq!(u64::try_from(sent.lock().unwrap().len()).unwrap(), waiting - 1);
     assert!(!sent.lock().unwrap().contains(&format!("w{}", waiting - 1)));
     assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
@@ -243,6 +243,6 @@ async fn writes_that_pause_do_not_hold_up_others() {
     assert_eq!(answered.recv().await.unwrap(), (dead, true), "the others are tried again for a second");
     assert_eq!(traffic.limit(), limit, "a server that fails is not a crowded one");
     writer.abandon();
-    assert!(writer.is_quiet(Duration::from_secs(5)).await);
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
     assert_eq!(*traffic.pausing().borrow(), 0);
 }
