@@ -17,6 +17,7 @@ use super::brake;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage, leaves};
 use super::needs;
+use super::pod::Pod;
 use super::quota::{QuotaInUse, QuotaToBe};
 use super::room::{Room, RoomProbe, free_sets};
 use super::scope::Scope;
@@ -62,6 +63,8 @@ pub(super) struct Search<'s, 'a> {
     evictions: usize,
     /// Steps that the searches of this cycle may make.
     most: u64,
+    /// The highest priority of those that search: nobody with this or more makes room.
+    highest: i32,
 }
 
 /// The ground of one search for victims.
@@ -114,6 +117,7 @@ impl<'s, 'a> Search<'s, 'a> {
             gone: BTreeSet::new(),
             evictions: 0,
             most,
+            highest: i32::MIN,
         }
     }
 
@@ -124,18 +128,19 @@ impl<'s, 'a> Search<'s, 'a> {
         evaluation: &mut Evaluation,
     ) -> BTreeSet<WorkloadKey> {
         let began = self.room.steps();
+        self.highest = displaced.iter().map(|one| one.priority).max().unwrap_or(i32::MIN);
         // One search of a cycle has its turn in any case, however much those look at that only find their room again.
         let mut fresh = self.engine.hotswap.steps == 0;
         for one in displaced {
             if self.gone.contains(&one.key) {
                 continue;
             }
-            let nodes: Vec<String> = match &one.stage {
+            let nodes = || match &one.stage {
                 Stage::Running(nodes) => nodes.iter().cloned().collect(),
                 Stage::Evicted => Vec::new(),
             };
             let running = one.stage != Stage::Evicted;
-            let list = |why| Action::List { key: one.key.clone(), nodes: nodes.clone(), why: Some(why) };
+            let list = |why| Action::List { key: one.key.clone(), nodes: nodes(), why: Some(why) };
             if let Some(why) = &one.barred {
                 evaluation.actions.push(list(NotMoved::Barred(why.clone())));
                 continue;
@@ -183,7 +188,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 self.go(&one.key);
             }
             if running || !victims.is_empty() {
-                evaluation.actions.push(Action::Move { key: one.key.clone(), nodes, victims });
+                evaluation.actions.push(Action::Move { key: one.key.clone(), nodes: nodes(), victims });
             }
             let needs = one.choices[choice].claim.clone();
             evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
@@ -260,7 +265,7 @@ impl<'s, 'a> Search<'s, 'a> {
             let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
             let shown = Cell::new(0);
             let all = self.candidates.get_or_init(|| {
-                let mut all = candidates(self.engine, self.scope, self.snapshot);
+                let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
                 for key in &self.gone {
                     all.leave(key);
                 }
@@ -323,12 +328,13 @@ impl<'s, 'a> Search<'s, 'a> {
             all += 1;
             bad += usize::from(seen.health.looks_bad());
         }
-        let users = snapshot.of_workload.iter().filter(|(key, _)| engine.uses(key, flavor));
-        let gone: BTreeSet<&str> = users
-            .flat_map(|(_, pods)| pods)
-            .map(|pod| &*pod.node)
-            .filter(|node| !snapshot.nodes.contains_key(node))
-            .collect();
+        let is_gone = |pod: &&&Pod| !snapshot.nodes.contains_key(&*pod.node);
+        let left = snapshot.of_workload.iter().filter_map(|(key, pods)| {
+            let mut left = pods.iter().filter(is_gone).peekable();
+            left.peek()?;
+            engine.uses(key, flavor).then_some(left)
+        });
+        let gone: BTreeSet<&str> = left.flatten().map(|pod| &*pod.node).collect();
         brake::holds(bad + gone.len(), all + gone.len(), engine.config.hotswap.max_unhealthy_percent)
     }
 
@@ -338,10 +344,19 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 }
 
-/// The Workloads that may have to go: those on nodes of the flavors in scope.
-fn candidates<'a>(engine: &'a Engine, scope: &Scope, snapshot: &Snapshot<'a>) -> Candidates<'a> {
+/// The Workloads that may have to go: those on nodes of the flavors in scope whose priority is below `highest`.
+fn candidates<'a>(
+    engine: &'a Engine,
+    scope: &Scope,
+    snapshot: &Snapshot<'a>,
+    highest: i32,
+) -> Candidates<'a> {
     let mut roots = BTreeMap::new();
-    let all = snapshot.of_workload.keys();
+    let lower = |key: &&&WorkloadKey| {
+        let entry = engine.world.workloads.get(**key);
+        entry.is_some_and(|entry| effective_priority(&entry.object, &engine.config) < highest)
+    };
+    let all = snapshot.of_workload.keys().filter(lower);
     Candidates::new(all.filter_map(|key| candidate(engine, scope, snapshot, key, &mut roots)).collect())
 }
 
