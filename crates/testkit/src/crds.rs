@@ -14,7 +14,7 @@ use kube::core::discovery::v2::APIGroupDiscoveryList;
 use crate::wait::{Progress, eventually, progress};
 
 /// How long the API server may take to serve a new kind.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// Installs Sluice's own CRDs. With `webhook_url` objects of v1beta1 are converted by the manager that listens there, which
 /// also puts its certificate authority in; without it the API server does not convert, and only v1beta2 is of use.

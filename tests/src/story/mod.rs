@@ -114,7 +114,7 @@ async fn next_second() {
 
 async fn check_events(recorder: &Recorder, scenario: &Scenario) -> Result<()> {
     // The watch may be a moment behind the states that were just read.
-    eventually("the scenario's events", Duration::from_secs(10), || async {
+    eventually("the scenario's events", STEP_DEADLINE, || async {
         let happened = recorder.so_far();
         Ok(match wrong(&happened, scenario) {
             None => Progress::Done(()),

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use sluice_api::crds::document;
 use sluice_testkit::assets::workspace;
 use sluice_testkit::wait::{Progress, eventually};
+use sluice_tests::place::DEADLINE;
 
 use crate::bed::definitions;
 
@@ -281,7 +282,7 @@ async fn make_bases(client: &Client, cases: &[Case]) {
         let stored = Case { kind: case.kind.clone(), version: "v1beta2", object: base, ..blank() };
         let api = api(client, &stored);
         let object: DynamicObject = serde_json::from_value(stored.object.clone()).unwrap();
-        eventually(&format!("a {}", case.kind), std::time::Duration::from_secs(30), || async {
+        eventually(&format!("a {}", case.kind), DEADLINE, || async {
             match api.create(&PostParams::default(), &object).await {
                 Err(Error::Api(status)) if status.code == 404 => Ok(Progress::NotYet(status.message)),
                 answer => Ok(Progress::Done(answer.map(drop)?)),

@@ -25,7 +25,7 @@ use sluice_tests::place::{DEADLINE, Place, job};
 /// Reasons as they were before the gate.
 const OLDER: &str = "--feature-gates=UnadmittedWorkloadsObservability=false";
 /// How long a client tries a write again that a dying replica has refused.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A certificate authority from the Secret that all replicas share, as a file.
 async fn authority(plane: &ControlPlane) -> PathBuf {

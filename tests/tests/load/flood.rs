@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use sluice_testkit::free_ports;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
-use sluice_tests::place::{Place, job};
+use sluice_tests::place::{DEADLINE, Place, job};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -351,7 +351,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         here.wait_until(&format!("{name}-1"), true).await.unwrap();
     }
     // The memory is not kept.
-    eventually("memory to come back", HONEST, || async {
+    eventually("memory to come back", DEADLINE, || async {
         let above = manager.anonymous_memory()?.saturating_sub(idle);
         Ok(if above < MEMORY / 2 {
             Progress::Done(())
@@ -390,7 +390,7 @@ async fn large_jobs(here: &Place<'_>, plane: &ControlPlane, manager: Manager, id
     let mut looks = tokio::time::interval(Duration::from_millis(5));
     let (began, mut most, mut ready) = (Instant::now(), 0, false);
     while !ready {
-        assert!(began.elapsed() < HONEST * 6, "not ready:\n{}", manager.log_tail(20));
+        assert!(began.elapsed() < DEADLINE, "not ready:\n{}", manager.log_tail(20));
         looks.tick().await;
         most = most.max(manager.anonymous_memory().unwrap());
         ready = matches!(manager.health("/readyz").await, Ok((200, _)));

@@ -11,6 +11,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Setup, chart};
+use sluice_tests::place::DEADLINE;
 
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 4] = ["create", "delete", "patch", "update"];
@@ -89,7 +90,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
         for who in ["editor", "viewer"] {
             let (role, user) = (format!("kueue-{}-{who}-role", kind.role), format!("{}-{who}", kind.role));
             bind(&plane, &role, &user).await;
-            eventually("the binding to hold", std::time::Duration::from_secs(30), || async {
+            eventually("the binding to hold", DEADLINE, || async {
                 Ok(progress(may(&client, &user, "get", kind, "", "").await, &user))
             })
             .await
@@ -141,7 +142,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
     ];
     kubectl(&plane, &binding).await.unwrap();
     let jobs = kinds.iter().find(|kind| kind.role == "job").unwrap();
-    eventually("the users' role to be gathered", std::time::Duration::from_secs(30), || async {
+    eventually("the users' role to be gathered", DEADLINE, || async {
         Ok(progress(may(&client, "dora", "create", jobs, "", "team").await, "not yet"))
     })
     .await

@@ -10,6 +10,7 @@ use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Progress, eventually};
+use sluice_tests::place::DEADLINE;
 
 pub struct Table<'a> {
     client: &'a Client,
@@ -159,7 +160,7 @@ async fn strictly(
     let uri = format!("{}&fieldValidation=Strict", request.uri());
     *request.uri_mut() = uri.parse().unwrap();
     // The API server may still be putting a definition into force.
-    eventually("an answer", std::time::Duration::from_secs(30), || async {
+    eventually("an answer", DEADLINE, || async {
         let mut again = http::Request::builder().method(request.method().clone()).uri(request.uri().clone());
         if let Some(headers) = again.headers_mut() {
             headers.clone_from(request.headers());

@@ -18,7 +18,7 @@ use super::outcome::{self, Outcome};
 use super::protocol::{HIGH, Protocol};
 
 /// How long the step of a cut may come after the end of its play.
-const LATE: Duration = Duration::from_secs(30);
+const LATE: Duration = Duration::from_secs(90);
 
 /// What a manager is started on.
 pub struct Bed {
