@@ -64,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fleet {
     /// Installs the chart and starts both replicas.
     pub async fn start(plane: Arc<ControlPlane>) -> Result<Self> {
-        let first = Setup::new(&plane)?.limited(Limits::CHART);
+        let first = Setup::new(&plane)?.brief_leases().limited(Limits::CHART);
         let second = first.replica()?;
         let balancer = Balancer::start(&[first.webhook, second.webhook]).await?;
         let values = json!({"webhooks": {"urlBase": balancer.url()}});

@@ -54,7 +54,8 @@ async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
             let plane = plane().await;
             let client = plane.client().await.unwrap();
             nodes::pool("plain", 3).make(&client).await.unwrap();
-            let setup = chart::install(plane, Setup::new(plane).unwrap(), &json!({})).await.unwrap();
+            let setup =
+                chart::install(plane, Setup::new(plane).unwrap().brief_leases(), &json!({})).await.unwrap();
             let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
             create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
             Bed { plane, setup }

@@ -141,7 +141,7 @@ async fn wait_for_trace(collector: &Collector, id: &str, outcome: &str) -> Vec<S
 #[tokio::test(flavor = "multi_thread")]
 async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
-    let setup = Setup::new(&plane).unwrap();
+    let setup = Setup::new(&plane).unwrap().brief_leases();
     let values = json!({"visibility": {"apiServices": true}, "journal": {"enabled": true}});
     let setup = chart::install(&plane, setup, &values).await.unwrap();
     let folder = plane.folder().join("journal");

@@ -27,7 +27,7 @@ async fn plane() -> ControlPlane {
 /// A plane with the CRDs, converting by the manager of this setup.
 async fn plane_with_crds() -> (ControlPlane, Setup) {
     let plane = plane().await;
-    let setup = Setup::new(&plane).unwrap();
+    let setup = Setup::new(&plane).unwrap().brief_leases();
     let url = format!("https://127.0.0.1:{}", setup.webhook);
     crds::install(&plane.client().await.unwrap(), Some(&url)).await.unwrap();
     (plane, setup)
