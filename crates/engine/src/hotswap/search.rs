@@ -63,7 +63,7 @@ pub(super) struct Search<'s, 'a> {
     evictions: usize,
     /// Steps that the searches of this cycle may make.
     most: u64,
-    /// The highest priority of those that search: nobody with this or more makes room.
+    /// The highest priority of those that search: only Workloads below it make room.
     highest: i32,
 }
 
