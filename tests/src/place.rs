@@ -225,6 +225,15 @@ impl<'a> Place<'a> {
         Ok(total.as_str().map_or_else(|| total.to_string(), str::to_owned))
     }
 
+    /// Waits until that many are reserved. The status may be one of before, whatever else in it is as it will be.
+    pub async fn wait_for_reserved_cpu(&self, cpu: &str) -> Result<()> {
+        eventually(&format!("{cpu} processors of {} to be reserved", self.name), DEADLINE, || async {
+            let reserved = self.reserved_cpu().await?;
+            Ok(progress(reserved == cpu, reserved))
+        })
+        .await
+    }
+
     /// Waits until nothing is left of the Workloads here.
     pub async fn wait_until_empty(&self) -> Result<()> {
         eventually(&format!("no Workload to be left in {}", self.name), DEADLINE, || async {

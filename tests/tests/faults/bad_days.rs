@@ -127,7 +127,7 @@ async fn wait_until_complete(place: &Place<'_>, jobs: usize) {
     .await
     .unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
-    assert_eq!(place.reserved_cpu().await.unwrap(), "0");
+    place.wait_for_reserved_cpu("0").await.unwrap();
 }
 
 async fn audit(manager: &Manager) {

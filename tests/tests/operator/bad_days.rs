@@ -39,7 +39,7 @@ async fn end(place: &Place<'_>, jobs: &[&str]) {
     }
     place.wait_until_empty().await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
-    assert_eq!(place.reserved_cpu().await.unwrap(), "0");
+    place.wait_for_reserved_cpu("0").await.unwrap();
     nothing_leaks().await;
 }
 
@@ -283,7 +283,7 @@ async fn an_edited_job_between_reservation_and_admission_is_queued_anew() {
     wait_for_another(&place, "checked", &old).await;
     place.wait_for_condition("checked", "QuotaReserved", "True/QuotaReserved").await.unwrap();
     place.wait_for_counts([0, 1, 0]).await.unwrap();
-    assert_eq!(place.reserved_cpu().await.unwrap(), "2");
+    place.wait_for_reserved_cpu("2").await.unwrap();
     assert!(place.suspended("checked").await.unwrap());
     end(&place, &["checked"]).await;
 }
@@ -420,7 +420,7 @@ async fn quota_cut_below_usage_leaves_what_runs_and_admits_nothing_more() {
                  flavor cut-quota, 1 more needed";
     place.wait_for_condition("later", "QuotaReserved", waits).await.unwrap();
     place.wait_for_counts([1, 3, 3]).await.unwrap();
-    assert_eq!(place.reserved_cpu().await.unwrap(), "3");
+    place.wait_for_reserved_cpu("3").await.unwrap();
     for name in names {
         assert!(!place.suspended(name).await.unwrap(), "{name} runs on");
     }
