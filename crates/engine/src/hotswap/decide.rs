@@ -156,11 +156,12 @@ impl Engine {
         self.take_promised(&displaced, scope, &snapshot, &mut room);
         room.keep();
         evaluation.tried.clone_from(&self.hotswap.tried);
-        let moved = if displaced.is_empty() {
-            BTreeSet::new()
-        } else {
-            let room = Room::new(self, &snapshot, room, &displaced, &leaving);
-            Search::new(self, scope, &snapshot, room).moves(&displaced, &mut evaluation)
+        let moved = match displaced.iter().map(|one| one.priority).max() {
+            None => BTreeSet::new(),
+            Some(highest) => {
+                let room = Room::new(self, &snapshot, room, &displaced, &leaving);
+                Search::new(self, scope, &snapshot, room, highest).moves(&displaced, &mut evaluation)
+            }
         };
         evaluation.concerned.extend(moved.iter().cloned());
         self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);

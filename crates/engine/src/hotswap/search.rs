@@ -101,8 +101,14 @@ impl Ground for Trial<'_, '_, '_> {
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    /// A search with this much room.
-    pub fn new(engine: &'a Engine, scope: &'s Scope, snapshot: &'s Snapshot<'a>, room: Room<'a>) -> Self {
+    /// A search with this much room, for displaced Workloads of whom none has a higher priority than this.
+    pub fn new(
+        engine: &'a Engine,
+        scope: &'s Scope,
+        snapshot: &'s Snapshot<'a>,
+        room: Room<'a>,
+        highest: i32,
+    ) -> Self {
         let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
         let most = room.steps().saturating_add(left);
         Self {
@@ -117,7 +123,7 @@ impl<'s, 'a> Search<'s, 'a> {
             gone: BTreeSet::new(),
             evictions: 0,
             most,
-            highest: i32::MIN,
+            highest,
         }
     }
 
@@ -128,7 +134,6 @@ impl<'s, 'a> Search<'s, 'a> {
         evaluation: &mut Evaluation,
     ) -> BTreeSet<WorkloadKey> {
         let began = self.room.steps();
-        self.highest = displaced.iter().map(|one| one.priority).max().unwrap_or(i32::MIN);
         // One search of a cycle has its turn in any case, however much those look at that only find their room again.
         let mut fresh = self.engine.hotswap.steps == 0;
         for one in displaced {
@@ -352,12 +357,8 @@ fn candidates<'a>(
     highest: i32,
 ) -> Candidates<'a> {
     let mut roots = BTreeMap::new();
-    let lower = |key: &&&WorkloadKey| {
-        let entry = engine.world.workloads.get(**key);
-        entry.is_some_and(|entry| effective_priority(&entry.object, &engine.config) < highest)
-    };
-    let all = snapshot.of_workload.keys().filter(lower);
-    Candidates::new(all.filter_map(|key| candidate(engine, scope, snapshot, key, &mut roots)).collect())
+    let lower = |key| candidate(engine, scope, snapshot, key, highest, &mut roots);
+    Candidates::new(snapshot.of_workload.keys().copied().filter_map(lower).collect())
 }
 
 /// What matters of a Workload that may have to go. `roots` has the ClusterQueues that were seen with the Cohorts at the top of their trees.
@@ -366,9 +367,14 @@ fn candidate<'a>(
     scope: &Scope,
     snapshot: &Snapshot<'a>,
     key: &'a WorkloadKey,
+    highest: i32,
     roots: &mut BTreeMap<Name, Option<Name>>,
 ) -> Option<Candidate<'a>> {
-    let entry = engine.world.workloads.get(key).filter(|entry| holds(entry) && !leaves(entry))?;
+    let entry = engine.world.workloads.get(key)?;
+    let priority = effective_priority(&entry.object, &engine.config);
+    if priority >= highest || !holds(entry) || leaves(entry) {
+        return None;
+    }
     let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
     let flavors: BTreeSet<&str> = sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect();
     if !flavors.iter().any(|flavor| scope.flavors.contains_key(*flavor)) {
@@ -379,7 +385,7 @@ fn candidate<'a>(
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
     Some(Candidate {
         key,
-        priority: effective_priority(&entry.object, &engine.config),
+        priority,
         root: root.clone(),
         queue,
         flavors,
