@@ -43,10 +43,6 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.values.get_mut(key).map(Box::as_mut)
     }
 
-    pub fn get_key_value(&self, key: &K) -> Option<(&K, &V)> {
-        self.values.get_key_value(key).map(|(key, value)| (key, &**value))
-    }
-
     pub fn contains_key(&self, key: &K) -> bool {
         self.values.contains_key(key)
     }
@@ -59,12 +55,21 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.order.iter()
     }
 
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
-        self.order.iter().map(|key| &self[key])
-    }
-
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.order.iter().map(|key| (key, &self[key]))
+    }
+
+    /// All entries with their positions, which hold until the next change.
+    pub fn iter_with_positions(&self) -> impl Iterator<Item = (usize, &K, &V)> {
+        self.order.iter().filter_map(|key| {
+            let (position, key, value) = self.values.get_full(key)?;
+            Some((position, key, &**value))
+        })
+    }
+
+    /// The position of an entry, below [`BoxedMap::len`].
+    pub fn position(&self, key: &K) -> Option<usize> {
+        self.values.get_index_of(key)
     }
 
     /// All values, not in the order of their keys.
@@ -114,5 +119,8 @@ mod tests {
         map.values_mut().for_each(|value| *value += 1);
         assert_eq!(map.after(Some(&1)).collect::<Vec<_>>(), [(&3, &31)]);
         assert_eq!((map.len(), map.keys().count()), (2, 2));
+        let positions: Vec<_> = map.iter_with_positions().map(|(at, key, _)| (Some(at), *key)).collect();
+        assert_eq!(positions, [(map.position(&1), 1), (map.position(&3), 3)]);
+        assert!(positions.iter().all(|(at, _)| at.is_some_and(|at| at < 2)));
     }
 }

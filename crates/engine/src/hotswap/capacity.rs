@@ -5,49 +5,68 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::config::Hotswap;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name};
 
 use super::snapshot::{SeenNode, Snapshot, exact};
 
 /// The label that tells nodes from each other: each group by it is one node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The groups of nodes by the values of one label, and which of them are whole.
-#[derive(Debug, Default)]
+/// The nodes that have one value of a label.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    /// The value.
+    pub value: &'a str,
+    /// The numbers of its nodes.
+    pub nodes: Vec<usize>,
+    /// Whether every node has capacity, and none is missing.
+    pub whole: bool,
+}
+
+/// The groups of nodes by the values of one label.
+#[derive(Debug)]
 pub(crate) struct Groups<'a> {
-    /// By value: the nodes.
-    pub nodes: BTreeMap<&'a str, Vec<&'a str>>,
-    /// By node: the value.
-    pub of: BTreeMap<&'a str, &'a str>,
-    /// The groups of which every node has capacity, and none is missing.
-    pub whole: BTreeSet<&'a str>,
+    /// The label.
+    pub label: String,
+    /// The groups, by value.
+    pub all: Vec<Group<'a>>,
+    /// By node: the position of its group.
+    pub of: Vec<Option<usize>>,
 }
 
 impl<'a> Groups<'a> {
     /// The groups that a label makes.
-    pub fn by(key: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> Self {
-        let value = |seen: &SeenNode<'a>| Some(seen.node.metadata.labels.as_ref()?.get(key)?.as_str());
-        let members = snapshot.nodes.iter().filter_map(|(name, seen)| Some((value(seen)?, *name, seen)));
-        let mut members: Vec<_> = members.collect();
-        let of = members.iter().map(|(value, name, _)| (*name, *value)).collect();
+    pub fn by(label: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> Self {
+        let value = |seen: &SeenNode<'a>| Some(seen.node.metadata.labels.as_ref()?.get(label)?.as_str());
+        let members = snapshot.nodes.iter().enumerate();
+        let mut members: Vec<_> =
+            members.filter_map(|(node, seen)| Some((value(seen)?, node, seen))).collect();
         members.sort_by_key(|(value, ..)| *value);
         let groups: Vec<_> = members.chunk_by(|(a, ..), (b, ..)| a == b).collect();
-        let wanted = |members: &[(&str, &str, &SeenNode<'_>)]| {
+        let wanted = |members: &[(&str, usize, &SeenNode<'_>)]| {
             members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
         };
         let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
         // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
-        let sized = key != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
-        let whole = groups.iter().filter(|members| {
+        let sized = label != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
+        let mut of = vec![None; snapshot.nodes.len()];
+        let all = groups.iter().enumerate().map(|(at, members)| {
+            for (_, node, _) in *members {
+                of[*node] = Some(at);
+            }
             let healthy = members.iter().all(|(.., seen)| seen.health.has_capacity());
-            healthy && (!sized || members.len() >= wanted(members))
+            Group {
+                value: members[0].0,
+                nodes: members.iter().map(|(_, node, _)| *node).collect(),
+                whole: healthy && (!sized || members.len() >= wanted(members)),
+            }
         });
-        let names = |members: &[(&'a str, &'a str, _)]| members.iter().map(|(_, name, _)| *name).collect();
-        Self {
-            nodes: groups.iter().map(|members| (members[0].0, names(members))).collect(),
-            of,
-            whole: whole.map(|members| members[0].0).collect(),
-        }
+        Self { label: label.to_owned(), all: all.collect(), of }
+    }
+
+    /// The group of a node.
+    pub fn group_of(&self, node: usize) -> Option<&Group<'a>> {
+        self.all.get((*self.of.get(node)?)?)
     }
 }
 
@@ -61,68 +80,62 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
 }
 
 /// What the nodes of a flavor have.
-pub(crate) struct Capacity<'a> {
+pub(crate) struct Capacity {
     /// For each resource, in its unit.
     pub limits: Vec<(Name, Amount)>,
-    /// The Workloads whose pods are on nodes that do not count: for as long as they hold quota, what those use is in the limits.
-    pub elsewhere: BTreeSet<&'a WorkloadKey>,
+    /// The numbers of the Workloads whose pods are on nodes that do not count: for as long as they hold quota, what those use is in the limits.
+    pub elsewhere: Vec<usize>,
 }
 
-/// The capacity of a flavor for these resources; while the flavor has no nodes, nothing is limited by nodes. Nor is a resource that
-/// none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
+/// The capacity of a flavor with these nodes for these resources; while the flavor has no nodes, nothing is limited by nodes. Nor is a
+/// resource that none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
 ///
 /// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
 /// for pods that are being deleted: what comes in their place takes of the others.
 /// `stays` says whether a Workload holds quota of the flavor and does so.
-pub(crate) fn of_flavor<'a>(
-    snapshot: &Snapshot<'a>,
-    labels: &BTreeMap<String, String>,
+pub(crate) fn of_flavor(
+    snapshot: &Snapshot<'_>,
+    own: &[usize],
     resources: &BTreeSet<Name>,
     groups: &[&Groups<'_>],
-    stays: impl Fn(&WorkloadKey) -> bool,
-) -> Capacity<'a> {
-    let broken: BTreeSet<&str> = groups
-        .iter()
-        .flat_map(|g| g.nodes.iter().filter(|(value, _)| !g.whole.contains(*value)).flat_map(|(_, all)| all))
-        .copied()
-        .collect();
+    stays: impl Fn(usize) -> bool,
+) -> Capacity {
+    let broken = |node: usize| groups.iter().any(|g| g.group_of(node).is_some_and(|group| !group.whole));
     let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
-    let mut counted = Vec::new();
-    for (name, seen) in snapshot.of_flavor(labels) {
-        let counts = seen.health.has_capacity() && !broken.contains(name);
-        if counts {
-            counted.push(name);
-        }
+    // By node: whether it counts, if it is one of the flavor's.
+    let mut counts = vec![None; snapshot.nodes.len()];
+    for &node in own {
+        let seen = &snapshot.nodes[node];
+        let here = seen.health.has_capacity() && !broken(node);
+        counts[node] = Some(here);
         for resource in resources {
             let amount = seen.allocatable.get(resource).copied();
             if let Some(amount) = amount.or_else(|| resource.contains('/').then_some(0)) {
-                *sums.entry(resource).or_default() += if counts { amount } else { 0 };
+                *sums.entry(resource).or_default() += if here { amount } else { 0 };
             }
         }
     }
-    let counted: BTreeSet<&str> = counted.into_iter().collect();
-    for pod in snapshot.others.iter().filter(|pod| counted.contains(&*pod.node)) {
-        for (resource, amount) in &pod.requests {
-            if let Some(sum) = sums.get_mut(resource) {
-                *sum -= exact(*amount);
+    for seen in &snapshot.others {
+        if seen.node.is_some_and(|node| counts[node] == Some(true)) {
+            for (resource, amount) in &seen.pod.requests {
+                if let Some(sum) = sums.get_mut(resource) {
+                    *sum -= exact(*amount);
+                }
             }
         }
     }
-    let own: BTreeSet<&str> = snapshot.of_flavor(labels).map(|(name, _)| name).collect();
-    let elsewhere =
-        |node: &str| !counted.contains(node) && (own.contains(node) || !snapshot.nodes.contains_key(node));
-    let mut holders = BTreeSet::new();
-    for (key, pods) in &snapshot.of_workload {
-        let away: Vec<_> = pods.iter().filter(|pod| !pod.leaving && elsewhere(&pod.node)).collect();
-        if away.is_empty() || !stays(key) {
+    let elsewhere = |node: Option<usize>| node.is_none_or(|node| counts[node] == Some(false));
+    let mut holders = Vec::new();
+    for (at, workload) in snapshot.workloads.iter().enumerate() {
+        let mut away =
+            workload.pods.iter().filter(|seen| !seen.pod.leaving && elsewhere(seen.node)).peekable();
+        if away.peek().is_none() || !stays(at) {
             continue;
         }
-        holders.insert(*key);
-        for pod in away {
-            for (resource, amount) in &pod.requests {
-                if let Some(sum) = sums.get_mut(resource) {
-                    *sum += exact(*amount);
-                }
+        holders.push(at);
+        for (resource, amount) in away.flat_map(|seen| &seen.pod.requests) {
+            if let Some(sum) = sums.get_mut(resource) {
+                *sum += exact(*amount);
             }
         }
     }

@@ -8,14 +8,14 @@ use sluice_api::job::JobView;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::capacity::{self, Groups};
-use super::displaced::{DisplacedWorkload, leaves};
+use super::displaced::DisplacedWorkload;
 use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::room::Room;
 use super::scope::Scope;
-use super::search::Search;
-use super::snapshot::{Snapshot, exclusive_in, holds};
+use super::search::{Gone, Search};
+use super::snapshot::{SeenWorkload, Snapshot, exclusive_in};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -121,7 +121,8 @@ impl Engine {
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
-        let users = self.exclusive_users(snapshot.jobsets.iter().map(|(key, view)| (*key, *view)));
+        let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.jobset?)));
+        let users = self.exclusive_users(jobsets);
         let labels = self.exclusive_labels(scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
@@ -132,38 +133,38 @@ impl Engine {
             ..Evaluation::default()
         };
         let misses = |key: &WorkloadKey| {
-            let entry = self.world.workloads.get(key);
-            entry.is_some_and(|e| holds(e) && !leaves(e) && !self.is_complete(key, e, &snapshot))
+            let workload = snapshot.number(self, key).map(|at| &snapshot.workloads[at]);
+            workload.is_some_and(|one| one.holds && !one.leaves && !self.is_complete(one))
         };
         // A pod can come back to a healthy node.
         for (key, nodes) in self.hotswap.left.iter().filter(|(key, _)| misses(key)) {
             let bad = nodes.iter().filter(|node| snapshot.health(node) != Health::Healthy);
             evaluation.left.insert(key.clone(), bad.cloned().collect());
         }
-        let mut room = FreeCapacity::of(&snapshot, &groups, |key| snapshot.exclusive_of(key));
-        let leaving = self.world.workloads.iter().filter(|(_, entry)| leaves(entry)).map(|(key, _)| key);
-        let leaving: Vec<_> = leaving.collect();
-        for key in &leaving {
-            room.release(key);
+        let pods = snapshot.workloads.iter().map(|one| (&*one.pods, one.takes_groups_by()));
+        let mut room = FreeCapacity::of(&snapshot.nodes, &snapshot.others, pods, &groups);
+        let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
+        let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
+        for at in &leaving {
+            room.release(*at);
         }
         let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;
-            evaluation
-                .concerned
-                .extend(displaced.iter().map(|one| &one.key).chain(leaving.iter().copied()).cloned());
+            let leaving = leaving.iter().map(|at| snapshot.workloads[*at].key);
+            evaluation.concerned.extend(displaced.iter().map(|one| one.key).chain(leaving).cloned());
         }
         self.take_promised(&displaced, scope, &snapshot, &mut room);
         room.keep();
         evaluation.tried.clone_from(&self.hotswap.tried);
         let moved = match displaced.iter().map(|one| one.priority).max() {
-            None => BTreeSet::new(),
+            None => Gone::of(&snapshot),
             Some(highest) => {
                 let room = Room::new(self, &snapshot, room, &displaced, &leaving);
                 Search::new(self, scope, &snapshot, room, highest).moves(&displaced, &mut evaluation)
             }
         };
-        evaluation.concerned.extend(moved.iter().cloned());
+        evaluation.concerned.extend(moved.iter().map(|at| snapshot.workloads[at].key.clone()));
         self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);
         self.limit(scope, &snapshot, &labels, &groups, &mut evaluation);
         evaluation
@@ -175,27 +176,35 @@ impl Engine {
         scope: &Scope,
         snapshot: &Snapshot<'_>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
-        groups: &BTreeMap<String, Groups<'_>>,
+        groups: &[Groups<'_>],
         evaluation: &mut Evaluation,
     ) {
         // The same holds of nodes that are gone from under it.
-        let mut pods = snapshot.of_workload.values().flatten();
-        evaluation.degraded |= pods.any(|pod| !snapshot.nodes.contains_key(&*pod.node));
-        let moves: BTreeSet<&WorkloadKey> = evaluation.displaced.iter().map(|one| &one.key).collect();
+        let mut pods = snapshot.workloads.iter().flat_map(|one| &one.pods);
+        evaluation.degraded |= pods.any(|seen| seen.node.is_none());
+        let mut moves = vec![false; snapshot.workloads.len()];
+        for one in &evaluation.displaced {
+            if let Some(at) = snapshot.number(self, &one.key) {
+                moves[at] = true;
+            }
+        }
         for (flavor, resources) in &scope.flavors {
             let Some(object) = self.world.flavors.get(flavor) else { continue };
-            let own = labels.get(flavor).into_iter().flatten().filter_map(|label| groups.get(label));
-            let own: Vec<_> = own.collect();
+            let labels = labels.get(flavor);
+            let taken = |of: &&Groups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
+            let groups: Vec<_> = groups.iter().filter(taken).collect();
             // What runs on the rest of a broken group adds to the limit for as long as it runs there.
-            evaluation.degraded |=
-                own.iter().any(|groups| groups.nodes.keys().any(|group| !groups.whole.contains(group)));
-            let stays = |key: &WorkloadKey| self.uses(key, flavor) && !moves.contains(key);
-            let capacity = capacity::of_flavor(snapshot, &object.spec.node_labels, resources, &own, stays);
+            evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
+            let stays = |at: usize| uses(snapshot.workloads[at].entry, flavor) && !moves[at];
+            let nodes = snapshot.of_flavor(flavor, &object.spec.node_labels);
+            let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays);
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
-            evaluation.concerned.extend(capacity.elsewhere.into_iter().cloned());
-            for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
-                evaluation.degraded |= seen.health != Health::Healthy;
-                if let Health::Wavering { until, .. } = seen.health {
+            let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());
+            evaluation.concerned.extend(elsewhere);
+            for node in nodes.iter() {
+                let health = snapshot.nodes[*node].health;
+                evaluation.degraded |= health != Health::Healthy;
+                if let Health::Wavering { until, .. } = health {
                     evaluation.wake = Some(evaluation.wake.map_or(until, |at| at.min(until)));
                 }
             }
@@ -204,7 +213,7 @@ impl Engine {
 
     /// Takes the room of the Workloads whose pods do not exist yet: it is promised to them.
     fn take_promised<'a>(
-        &self,
+        &'a self,
         displaced: &[DisplacedWorkload<'a>],
         scope: &Scope,
         snapshot: &Snapshot<'a>,
@@ -213,16 +222,13 @@ impl Engine {
         if displaced.is_empty() {
             return;
         }
-        let cared_for: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
-        for (key, entry) in self.world.workloads.iter() {
-            if !holds(entry) || leaves(entry) {
+        let cared_for: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
+        for (at, one) in snapshot.workloads.iter().enumerate() {
+            if !one.holds || one.leaves || !one.pods.is_empty() || cared_for.contains(&at) {
                 continue;
             }
-            if snapshot.of_workload.contains_key(key) || cared_for.contains(key) {
-                continue;
-            }
-            let Some(flavors) = given(entry, scope) else { continue };
-            room.place(&self.needs(key, entry, &flavors, snapshot), None);
+            let Some(flavors) = given(one.entry, scope) else { continue };
+            room.place(&self.needs(one, &flavors, snapshot), None);
         }
     }
 
@@ -231,10 +237,9 @@ impl Engine {
         &self,
         labels: &BTreeMap<Name, BTreeSet<String>>,
         snapshot: &Snapshot<'a>,
-    ) -> BTreeMap<String, Groups<'a>> {
+    ) -> Vec<Groups<'a>> {
         let labels: BTreeSet<&String> = labels.values().flatten().collect();
-        let groups = |label: &String| Groups::by(label, snapshot, &self.config.hotswap);
-        labels.into_iter().map(|label| (label.clone(), groups(label))).collect()
+        labels.into_iter().map(|label| Groups::by(label, snapshot, &self.config.hotswap)).collect()
     }
 
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
@@ -285,39 +290,44 @@ impl Engine {
         labels
     }
 
-    /// Whether a Workload holds quota of a flavor.
-    pub(super) fn uses(&self, key: &WorkloadKey, flavor: &str) -> bool {
-        let admission = self.world.workloads.get(key).and_then(|e| e.status().admission.as_ref());
-        let mut sets = admission.into_iter().flat_map(|a| &a.pod_set_assignments);
-        sets.any(|set| set.flavors.values().any(|f| f == flavor))
-    }
-
     /// Keeps the lists of lost nodes of those that stay where they are.
     fn list_lost(
         &self,
         displaced: &[DisplacedWorkload<'_>],
-        moved: &BTreeSet<WorkloadKey>,
+        moved: &Gone,
         scope: &Scope,
         snapshot: &Snapshot<'_>,
         evaluation: &mut Evaluation,
     ) {
-        let stranded: BTreeSet<&WorkloadKey> = displaced.iter().map(|one| &one.key).collect();
+        let stranded: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
         let mut lists = Vec::new();
-        for (key, entry) in self.world.workloads.iter() {
-            let passed = stranded.contains(key) || moved.contains(key) || !holds(entry) || leaves(entry);
+        for (at, one) in snapshot.workloads.iter().enumerate() {
+            let passed = !one.holds || one.leaves || stranded.contains(&at) || moved.contains(at);
             // Topology-aware scheduling keeps the list of those whose nodes it replaces.
-            if passed || self.replaces_nodes(key) {
+            if passed || self.replaces_nodes(one.key) {
                 continue;
             }
-            let managed = snapshot.has_jobset(key)
-                && self.queue_for(key, entry).is_some_and(|queue| scope.queues.contains_key(&queue));
-            let nodes = if managed { self.lost_nodes(key, entry, snapshot) } else { BTreeSet::new() };
-            if !nodes.is_empty() || !entry.status().unhealthy_nodes.is_empty() {
-                evaluation.concerned.insert(key.clone());
-                lists.push(Action::List { key: key.clone(), nodes: nodes.into_iter().collect(), why: None });
+            let nodes =
+                if self.is_managed(one, scope) { self.lost_nodes(one, snapshot) } else { BTreeSet::new() };
+            if !nodes.is_empty() || !one.entry.status().unhealthy_nodes.is_empty() {
+                evaluation.concerned.insert(one.key.clone());
+                let nodes = nodes.into_iter().map(str::to_owned).collect();
+                lists.push(Action::List { key: one.key.clone(), nodes, why: None });
             }
         }
         evaluation.degraded |= !lists.is_empty();
         evaluation.actions.extend(lists);
     }
+
+    /// Whether a Workload has a JobSet that goes on, and a queue for which Hotswap acts.
+    fn is_managed(&self, workload: &SeenWorkload<'_>, scope: &Scope) -> bool {
+        let queue = || self.queue_for(workload.key, workload.entry);
+        workload.has_jobset() && queue().is_some_and(|queue| scope.queues.contains_key(&queue))
+    }
+}
+
+/// Whether a Workload holds quota of a flavor.
+pub(super) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
+    let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    sets.any(|set| set.flavors.values().any(|f| f == flavor))
 }

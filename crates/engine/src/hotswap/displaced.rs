@@ -13,7 +13,7 @@ use super::health::Health;
 use super::needs::Choice;
 use super::pod::Pod;
 use super::scope::Scope;
-use super::snapshot::{Snapshot, holds};
+use super::snapshot::{NodeSet, SeenWorkload, Snapshot, holds};
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
@@ -28,9 +28,9 @@ pub(crate) struct Order {
 
 /// How far its move is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Stage<'a> {
     /// It holds its place, and these nodes are lost.
-    Running(BTreeSet<String>),
+    Running(BTreeSet<&'a str>),
     /// It was evicted and has not run again.
     Evicted,
 }
@@ -40,8 +40,10 @@ pub(crate) enum Stage {
 pub(crate) struct DisplacedWorkload<'a> {
     /// Its place in that order.
     pub order: Order,
-    /// The Workload.
-    pub key: WorkloadKey,
+    /// The number of the Workload.
+    pub at: usize,
+    /// Its name.
+    pub key: &'a WorkloadKey,
     /// Its effective priority.
     pub priority: i32,
     /// Its ClusterQueue.
@@ -49,7 +51,7 @@ pub(crate) struct DisplacedWorkload<'a> {
     /// The flavors that it could have: those that it holds, or those that its queue has; never empty while it runs.
     pub choices: Vec<Choice<'a>>,
     /// How far its move is.
-    pub stage: Stage,
+    pub stage: Stage<'a>,
     /// Why its queue could not admit it again, if it runs.
     pub barred: Option<String>,
 }
@@ -69,46 +71,39 @@ pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
 
 impl Engine {
     /// Whether as many pods of a Workload as are still to run are there to stay.
-    pub(super) fn is_complete(
-        &self,
-        key: &WorkloadKey,
-        entry: &WorkloadEntry,
-        snapshot: &Snapshot<'_>,
-    ) -> bool {
-        let counts = entry.object.spec.pod_sets.iter();
-        let wanted: i64 = counts.map(|set| effective_count(set, entry.status(), &self.config)).sum();
-        let here = snapshot.of_workload.get(key).into_iter().flatten().filter(|pod| !pod.leaving).count();
+    pub(super) fn is_complete(&self, workload: &SeenWorkload<'_>) -> bool {
+        let (sets, status) = (workload.entry.object.spec.pod_sets.iter(), workload.entry.status());
+        let wanted: i64 = sets.map(|set| effective_count(set, status, &self.config)).sum();
+        let here = workload.pods.iter().filter(|seen| !seen.pod.leaving).count();
         i64::try_from(here).unwrap_or(i64::MAX) >= wanted
     }
 
     /// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
     /// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone does not make the pods on a node lost.
-    pub(super) fn lost_nodes(
-        &self,
-        key: &WorkloadKey,
-        entry: &WorkloadEntry,
-        snapshot: &Snapshot<'_>,
-    ) -> BTreeSet<String> {
-        let pods = || snapshot.of_workload.get(key).into_iter().flatten();
-        let stay = || pods().filter(|pod| !pod.leaving);
+    pub(super) fn lost_nodes<'a>(
+        &'a self,
+        workload: &SeenWorkload<'a>,
+        snapshot: &Snapshot<'a>,
+    ) -> BTreeSet<&'a str> {
+        let stay = || workload.pods.iter().filter(|seen| !seen.pod.leaving);
         let expected = |pod: &Pod| self.node_expected_until(pod).is_some_and(|until| until > self.now);
-        let unhealthy = |pod: &&&Pod| snapshot.health(&pod.node) == Health::Unhealthy && !expected(pod);
-        let mut lost: BTreeSet<&str> = stay().filter(unhealthy).map(|pod| &*pod.node).collect();
-        if !self.is_complete(key, entry, snapshot) {
-            let on: BTreeSet<&str> = stay().map(|pod| &*pod.node).collect();
-            let leaving = pods().filter(|pod| pod.leaving).map(|pod| &*pod.node);
-            let left = snapshot.left.get(key).into_iter().copied().flatten().map(|node| &**node);
-            let listed = entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
+        let unhealthy =
+            stay().filter(|seen| snapshot.health_at(seen.node) == Health::Unhealthy && !expected(seen.pod));
+        let mut lost: BTreeSet<&str> = unhealthy.map(|seen| &*seen.pod.node).collect();
+        if !self.is_complete(workload) {
+            let on: BTreeSet<&str> = stay().map(|seen| &*seen.pod.node).collect();
+            let leaving = workload.pods.iter().filter(|seen| seen.pod.leaving).map(|seen| &*seen.pod.node);
+            let left = self.hotswap.left.get(workload.key).into_iter().flatten().map(|node| &**node);
+            let listed = workload.entry.status().unhealthy_nodes.iter().map(|node| node.name.as_str());
             let before = leaving.chain(left).chain(listed);
             lost.extend(before.filter(|node| snapshot.health(node).is_closed() && !on.contains(node)));
         }
-        lost.into_iter().map(str::to_owned).collect()
+        lost
     }
 
     /// Whether pods of a Workload are assigned to any of these nodes: they go to no other one, whatever room there is.
-    fn has_assigned_any(&self, key: &WorkloadKey, nodes: &BTreeSet<String>) -> bool {
-        self.assigned.has_hosts(key)
-            && nodes.iter().any(|node| self.is_assigned(key, &Name::from(node.as_str())))
+    fn has_assigned_any(&self, key: &WorkloadKey, nodes: &BTreeSet<&str>) -> bool {
+        self.assigned.has_hosts(key) && nodes.iter().any(|node| self.is_assigned(key, &Name::from(*node)))
     }
 
     /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
@@ -119,40 +114,41 @@ impl Engine {
             .or_else(|| self.world.cluster_queue_of(key, &entry.object))
     }
 
-    /// A Workload, if it is displaced. `room` is without those that leave.
+    /// A Workload by its number, if it is displaced. `room` is without those that leave.
     fn displaced<'a>(
-        &self,
-        key: &WorkloadKey,
-        entry: &WorkloadEntry,
+        &'a self,
+        at: usize,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
         room: &mut FreeCapacity<'a>,
     ) -> Option<DisplacedWorkload<'a>> {
+        let workload = &snapshot.workloads[at];
+        let (key, entry) = (workload.key, workload.entry);
         let (object, status) = (&entry.object, entry.status());
         let idle = !object.spec.active
             || object.metadata.deletion_timestamp.is_some()
+            || !workload.has_jobset()
             || is(status, Type::Finished)
-            || !snapshot.has_jobset(key)
             // Topology-aware scheduling finds other nodes for single pods, if there are any.
             || self.may_replace_nodes(key);
         if idle {
             return None;
         }
-        let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
         let stage = if for_nodes(entry) {
             Stage::Evicted
-        } else if is(status, Type::Admitted) && holds(entry) && !leaves(entry) {
-            Stage::Running(self.lost_nodes(key, entry, snapshot))
+        } else if workload.holds && !workload.leaves && is(status, Type::Admitted) {
+            Stage::Running(self.lost_nodes(workload, snapshot))
         } else {
             return None;
         };
         if stage == Stage::Running(BTreeSet::new()) {
             return None;
         }
+        let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
         if stage == Stage::Evicted && (on_hold(status) || self.trouble(key).is_some()) {
             return None;
         }
-        let mut choices = self.options(key, entry, &queue, scope, snapshot);
+        let mut choices = self.options(workload, &queue, scope, snapshot);
         if stage == Stage::Evicted {
             choices.retain(|choice| choice.within_quota);
         }
@@ -163,11 +159,11 @@ impl Engine {
             && !self.has_assigned_any(key, lost)
         {
             let held = choices.first()?;
-            let remain =
-                snapshot.nodes_of(key).into_iter().filter(|n| snapshot.health(n) != Health::Unhealthy);
-            let remain: BTreeSet<&str> = remain.collect();
+            let remain = workload.pods.iter().filter_map(|seen| seen.node);
+            let remain = remain.filter(|node| snapshot.nodes[*node].health != Health::Unhealthy);
+            let remain: NodeSet = remain.collect();
             let mark = room.mark();
-            room.release(key);
+            room.release(at);
             let holds = room.place(&held.needs, Some(&remain));
             room.undo(mark);
             if holds {
@@ -179,21 +175,18 @@ impl Engine {
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
-        Some(DisplacedWorkload { order, key: key.clone(), priority, queue, choices, stage, barred })
+        Some(DisplacedWorkload { order, at, key, priority, queue, choices, stage, barred })
     }
 
     /// All displaced Workloads, in their order.
     pub(super) fn all_displaced<'a>(
-        &self,
+        &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
         room: &mut FreeCapacity<'a>,
     ) -> Vec<DisplacedWorkload<'a>> {
-        let workloads = self.world.workloads.iter();
-        let mut all = Vec::new();
-        for (key, entry) in workloads {
-            all.extend(self.displaced(key, entry, scope, snapshot, room));
-        }
+        let all = 0..snapshot.workloads.len();
+        let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();
         all.sort_by(|a, b| a.order.cmp(&b.order));
         all
     }

@@ -3,53 +3,51 @@
 //! Everything that is tried is noted and can be undone: nothing is copied. What is full is passed over: groups that are taken, and the nodes
 //! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;
 
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name};
 
 use super::capacity::Groups;
 use super::needs::SetNeeds;
-use super::snapshot::{Snapshot, exact};
+use super::snapshot::{NodeSet, SeenNode, SeenPod, exact};
 
 pub(crate) use probe::Probe;
 
-/// The label and value of a group of nodes.
-type Group<'a> = (&'a str, &'a str);
+/// A group of nodes: the positions of its label and of itself.
+type GroupAt = (usize, usize);
 
 /// What a Workload has on the nodes.
 #[derive(Clone, Debug, Default)]
-struct Taken<'a> {
-    /// Amounts: which of the free ones, and how much.
+struct Taken {
+    /// Amounts: which of the free ones, and how much; those of one node come together.
     amounts: Vec<(Slot, i128)>,
-    /// The nodes of its pods.
-    nodes: BTreeSet<&'a str>,
     /// Groups that it has to itself.
-    groups: BTreeSet<Group<'a>>,
+    groups: Vec<GroupAt>,
 }
 
-/// A resource of a node: the positions of both.
+/// A resource of a node: the number of the node, and the position of the resource among all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     node: usize,
-    resource: usize,
+    at: usize,
 }
 
 /// A value before it was changed.
-#[derive(Clone, Debug)]
-enum Before<'a> {
+#[derive(Clone, Copy, Debug)]
+enum Before {
     Free(Slot, i128),
-    Occupied(Group<'a>, usize),
+    Occupied(GroupAt, usize),
 }
 
 /// The first node that may have room for a pod: those before it have none.
 #[derive(Clone, Debug)]
 struct First<'a> {
     /// The nodes that the pod may be on.
-    among: Rc<BTreeSet<&'a str>>,
+    among: Rc<NodeSet>,
     /// What it takes.
-    per_pod: Vec<(Name, Amount)>,
+    per_pod: &'a [(Name, Amount)],
     node: usize,
     /// How many of the nodes that have more since were considered.
     seen: usize,
@@ -62,80 +60,101 @@ pub(crate) struct Mark(usize);
 /// What is free on the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeCapacity<'a> {
-    /// The positions of the nodes.
-    nodes: BTreeMap<&'a str, usize>,
-    /// The names at these.
-    names: Vec<&'a str>,
-    /// By node: its resources.
-    free: Vec<Vec<(&'a Name, i128)>>,
-    taken: BTreeMap<&'a WorkloadKey, Taken<'a>>,
-    pub(super) groups: &'a BTreeMap<String, Groups<'a>>,
-    /// Groups that one Workload has to itself.
-    occupied: BTreeMap<Group<'a>, usize>,
+    /// The resources of all nodes.
+    free: Vec<(&'a Name, i128)>,
+    /// By node: where its resources begin; and where those of the last end.
+    begins: Vec<usize>,
+    /// By Workload.
+    taken: Vec<Taken>,
+    groups: &'a [Groups<'a>],
+    /// By label and group: how many Workloads have it to themselves.
+    occupied: Vec<Vec<usize>>,
     /// By label: the whole groups that no Workload has to itself.
-    open: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    open: Vec<BTreeSet<usize>>,
     firsts: Vec<First<'a>>,
     /// The nodes of which more became free, as often as it did.
     grown: Vec<usize>,
-    before: Vec<Before<'a>>,
+    before: Vec<Before>,
     steps: u64,
 }
 
 impl<'a> FreeCapacity<'a> {
-    /// What the pods of a snapshot leave. `exclusive` names the labels by which a Workload takes whole groups.
-    pub fn of(
-        snapshot: &'a Snapshot<'a>,
-        groups: &'a BTreeMap<String, Groups<'a>>,
-        exclusive: impl Fn(&WorkloadKey) -> BTreeSet<&'a str>,
+    /// What pods leave of these nodes: those of Workloads, in their order, and `others`. With the pods of a Workload come the labels by
+    /// which it takes whole groups.
+    pub fn of<'s>(
+        nodes: &[SeenNode<'a>],
+        others: &[SeenPod<'_>],
+        workloads: impl ExactSizeIterator<Item = (&'s [SeenPod<'s>], BTreeSet<&'s str>)>,
+        groups: &'a [Groups<'a>],
     ) -> Self {
+        let mut free = Vec::new();
+        let mut begins = vec![0];
+        for seen in nodes {
+            free.extend(seen.allocatable.iter().map(|(resource, amount)| (resource, *amount)));
+            begins.push(free.len());
+        }
+        let open = |of: &Groups<'_>| {
+            let whole = of.all.iter().enumerate().filter(|(_, group)| group.whole);
+            whole.map(|(at, _)| at).collect()
+        };
         let mut room = Self {
-            nodes: snapshot.nodes.keys().enumerate().map(|(at, name)| (*name, at)).collect(),
-            names: snapshot.nodes.keys().copied().collect(),
-            free: snapshot
-                .nodes
-                .values()
-                .map(|seen| seen.allocatable.iter().map(|(r, a)| (r, *a)).collect())
-                .collect(),
-            taken: BTreeMap::new(),
+            free,
+            begins,
+            taken: Vec::with_capacity(workloads.len()),
             groups,
-            occupied: BTreeMap::new(),
-            open: groups.iter().map(|(label, groups)| (label.as_str(), groups.whole.clone())).collect(),
+            occupied: groups.iter().map(|of| vec![0; of.all.len()]).collect(),
+            open: groups.iter().map(open).collect(),
             firsts: Vec::new(),
             grown: Vec::new(),
             before: Vec::new(),
             steps: 0,
         };
-        for pod in &snapshot.others {
-            let Some(&node) = room.nodes.get(&*pod.node) else { continue };
-            for (resource, amount) in &pod.requests {
-                if let Some(place) = room.slot(node, resource) {
-                    room.free[place.node][place.resource].1 -= exact(*amount);
+        for seen in others {
+            let Some(node) = seen.node else { continue };
+            for (resource, amount) in &seen.pod.requests {
+                if let Some(slot) = room.slot(node, resource) {
+                    room.free[slot.at].1 -= exact(*amount);
                 }
             }
         }
-        for (key, pods) in &snapshot.of_workload {
-            let keys = exclusive(key);
-            let mut taken = Taken::default();
-            for pod in pods {
-                taken.nodes.insert(&pod.node);
-                let Some(&node) = room.nodes.get(&*pod.node) else { continue };
-                for (resource, amount) in &pod.requests {
-                    taken.amounts.extend(room.slot(node, resource).map(|place| (place, exact(*amount))));
-                }
-                for (label, groups) in groups.iter().filter(|(label, _)| keys.contains(label.as_str())) {
-                    taken.groups.extend(groups.of.get(&*pod.node).map(|value| (label.as_str(), *value)));
-                }
-            }
+        for (pods, labels) in workloads {
+            let taken = room.taken_by(pods, &labels);
             room.shift_by(&taken, -1);
-            room.taken.insert(key, taken);
+            room.taken.push(taken);
         }
         room.keep();
         room
     }
 
+    /// What these pods take, of a Workload that takes whole groups by these labels.
+    fn taken_by(&self, pods: &[SeenPod<'_>], labels: &BTreeSet<&str>) -> Taken {
+        let mut taken = Taken::default();
+        let all = || pods.iter().filter_map(|seen| Some((seen.pod, seen.node?)));
+        taken.amounts.reserve(all().map(|(pod, _)| pod.requests.len()).sum());
+        for (pod, node) in all() {
+            for (resource, amount) in &pod.requests {
+                taken.amounts.extend(self.slot(node, resource).map(|slot| (slot, exact(*amount))));
+            }
+            for (label, groups) in self.groups.iter().enumerate() {
+                if labels.contains(groups.label.as_str()) {
+                    taken.groups.extend(groups.of[node].map(|group| (label, group)));
+                }
+            }
+        }
+        taken.amounts.sort_by_key(|(slot, _)| slot.node);
+        taken.groups.sort_unstable();
+        taken.groups.dedup();
+        taken
+    }
+
+    /// The free resources of a node.
+    fn free_of(&self, node: usize) -> &[(&'a Name, i128)] {
+        &self.free[self.begins[node]..self.begins[node + 1]]
+    }
+
     fn slot(&self, node: usize, resource: &Name) -> Option<Slot> {
-        let resource = self.free[node].iter().position(|(name, _)| *name == resource)?;
-        Some(Slot { node, resource })
+        let resource = self.free_of(node).iter().position(|(name, _)| *name == resource)?;
+        Some(Slot { node, at: self.begins[node] + resource })
     }
 
     /// The point to which later changes can be undone.
@@ -147,7 +166,7 @@ impl<'a> FreeCapacity<'a> {
     pub fn undo(&mut self, mark: Mark) {
         while self.before.len() > mark.0 {
             match self.before.pop() {
-                Some(Before::Free(place, amount)) => self.set(place, amount),
+                Some(Before::Free(slot, amount)) => self.set(slot, amount),
                 Some(Before::Occupied(group, count)) => self.set_occupied(group, count),
                 None => return,
             }
@@ -169,35 +188,31 @@ impl<'a> FreeCapacity<'a> {
         self.steps += steps as u64;
     }
 
-    fn change(&mut self, place: Slot, by: i128) {
-        let amount = self.free[place.node][place.resource].1;
-        self.before.push(Before::Free(place, amount));
-        self.set(place, amount + by);
+    fn change(&mut self, slot: Slot, by: i128) {
+        let amount = self.free[slot.at].1;
+        self.before.push(Before::Free(slot, amount));
+        self.set(slot, amount + by);
     }
 
-    fn set(&mut self, place: Slot, amount: i128) {
-        let before = std::mem::replace(&mut self.free[place.node][place.resource].1, amount);
+    fn set(&mut self, slot: Slot, amount: i128) {
+        let before = std::mem::replace(&mut self.free[slot.at].1, amount);
         if amount > before {
-            self.grown.push(place.node);
+            self.grown.push(slot.node);
         }
     }
 
-    fn occupy(&mut self, group: Group<'a>, by: impl Fn(usize) -> usize) {
-        let count = self.occupied.get(&group).copied().unwrap_or_default();
+    fn occupy(&mut self, group: GroupAt, by: impl Fn(usize) -> usize) {
+        let count = self.occupied[group.0][group.1];
         self.before.push(Before::Occupied(group, count));
         self.set_occupied(group, by(count));
     }
 
-    fn set_occupied(&mut self, group: Group<'a>, count: usize) {
-        self.occupied.insert(group, count);
-        let (label, value) = group;
-        let whole = self.groups.get(label).is_some_and(|groups| groups.whole.contains(value));
-        if let Some(open) = self.open.get_mut(label).filter(|_| whole) {
-            if count > 0 {
-                open.remove(value);
-            } else {
-                open.insert(value);
-            }
+    fn set_occupied(&mut self, (label, group): GroupAt, count: usize) {
+        self.occupied[label][group] = count;
+        if count > 0 {
+            self.open[label].remove(&group);
+        } else if self.groups[label].all[group].whole {
+            self.open[label].insert(group);
         }
     }
 
@@ -205,7 +220,7 @@ impl<'a> FreeCapacity<'a> {
     fn first(&mut self, set: &SetNeeds<'a>) -> usize {
         let same = |first: &First<'a>| Rc::ptr_eq(&first.among, &set.nodes) && first.per_pod == set.per_pod;
         let at = self.firsts.iter().position(same).unwrap_or_else(|| {
-            let (among, per_pod) = (Rc::clone(&set.nodes), set.per_pod.clone());
+            let (among, per_pod) = (Rc::clone(&set.nodes), set.per_pod);
             self.firsts.push(First { among, per_pod, node: 0, seen: self.grown.len() });
             self.firsts.len() - 1
         });
@@ -216,31 +231,31 @@ impl<'a> FreeCapacity<'a> {
         at
     }
 
-    /// Whether one Workload has the group to itself.
-    fn is_occupied(&self, group: Group<'a>) -> bool {
-        self.occupied.get(&group).is_some_and(|count| *count > 0)
+    /// The position of a label that makes groups.
+    fn label(&self, label: &str) -> Option<usize> {
+        self.groups.iter().position(|groups| groups.label == label)
     }
 
     /// The pods of a Workload are there.
-    pub fn take(&mut self, key: &WorkloadKey) {
-        self.shift(key, -1);
+    pub fn take(&mut self, workload: usize) {
+        self.shift(workload, -1);
     }
 
     /// The pods of a Workload are gone.
-    pub fn release(&mut self, key: &WorkloadKey) {
-        self.shift(key, 1);
+    pub fn release(&mut self, workload: usize) {
+        self.shift(workload, 1);
     }
 
-    fn shift(&mut self, key: &WorkloadKey, sign: i128) {
-        let Some(taken) = self.taken.remove_entry(key) else { return };
-        self.shift_by(&taken.1, sign);
-        self.taken.insert(taken.0, taken.1);
+    fn shift(&mut self, workload: usize, sign: i128) {
+        let Some(taken) = self.taken.get_mut(workload).map(std::mem::take) else { return };
+        self.shift_by(&taken, sign);
+        self.taken[workload] = taken;
     }
 
-    fn shift_by(&mut self, taken: &Taken<'a>, sign: i128) {
+    fn shift_by(&mut self, taken: &Taken, sign: i128) {
         self.count(taken.amounts.len());
-        for (place, amount) in &taken.amounts {
-            self.change(*place, sign * amount);
+        for (slot, amount) in &taken.amounts {
+            self.change(*slot, sign * amount);
         }
         for group in &taken.groups {
             self.occupy(*group, |count| if sign < 0 { count + 1 } else { count.saturating_sub(1) });
@@ -249,7 +264,7 @@ impl<'a> FreeCapacity<'a> {
 
     /// How many pods of a set a node has room for, `most` at most.
     fn fit(&self, set: &SetNeeds<'_>, node: usize, most: i128) -> i128 {
-        let free = &self.free[node];
+        let free = self.free_of(node);
         let fit = set.per_pod.iter().map(|(resource, amount)| {
             match free.iter().find(|(name, _)| *name == resource) {
                 Some((_, free)) => free.max(&0) / exact(*amount).max(1),
@@ -262,15 +277,15 @@ impl<'a> FreeCapacity<'a> {
     }
 
     /// Finds nodes for all pods and takes them; changes nothing if there are none.
-    pub fn place(&mut self, needs: &[SetNeeds<'a>], among: Option<&BTreeSet<&str>>) -> bool {
+    pub fn place(&mut self, needs: &[SetNeeds<'a>], among: Option<&NodeSet>) -> bool {
         let mark = self.mark();
         let all = needs.iter().all(|set| {
-            if let Some((label, replicas)) = &set.exclusive {
-                return self.place_in_groups(set, label, *replicas, among);
+            if let Some((label, replicas)) = set.exclusive {
+                return self.place_in_groups(set, label, replicas, among);
             }
             match among {
                 Some(among) => {
-                    let usable = among.iter().filter(|node| set.nodes.contains(**node)).copied();
+                    let usable = among.iter().filter(|node| set.nodes.contains(*node));
                     self.place_on(set, usable, set.count)
                 }
                 None => self.place_anywhere(set),
@@ -285,13 +300,11 @@ impl<'a> FreeCapacity<'a> {
     /// Puts the pods of a set on the first of its nodes that have room.
     fn place_anywhere(&mut self, set: &SetNeeds<'a>) -> bool {
         let at = self.first(set);
-        let Some(from) = self.names.get(self.firsts[at].node).copied() else { return set.count <= 0 };
         let mut left = i128::from(set.count);
         // Each node takes what it can: those before the last have no room for one more.
-        let mut last = self.names.len();
-        for name in set.nodes.range::<&str, _>(from..) {
+        let mut last = self.begins.len() - 1;
+        for node in set.nodes.from(self.firsts[at].node) {
             self.count(1);
-            let Some(&node) = self.nodes.get(name) else { continue };
             left -= self.place_on_node(set, node, left);
             if left == 0 {
                 last = node;
@@ -314,16 +327,10 @@ impl<'a> FreeCapacity<'a> {
     }
 
     /// Puts `count` pods on these nodes, as many on each as it takes.
-    pub fn place_on<'n>(
-        &mut self,
-        set: &SetNeeds<'_>,
-        nodes: impl Iterator<Item = &'n str>,
-        count: i64,
-    ) -> bool {
+    pub fn place_on(&mut self, set: &SetNeeds<'_>, nodes: impl Iterator<Item = usize>, count: i64) -> bool {
         let mut left = i128::from(count);
         for node in nodes {
             self.count(1);
-            let Some(&node) = self.nodes.get(node) else { continue };
             left -= self.place_on_node(set, node, left);
             if left == 0 {
                 return true;
@@ -338,37 +345,35 @@ impl<'a> FreeCapacity<'a> {
         set: &SetNeeds<'_>,
         label: &str,
         replicas: i64,
-        among: Option<&BTreeSet<&str>>,
+        among: Option<&NodeSet>,
     ) -> bool {
-        let Some((label, groups)) = self.groups.get_key_value(label) else { return false };
-        let label = label.as_str();
+        let Some(label) = self.label(label) else { return false };
+        let groups = &self.groups[label];
         let per_replica = per_replica(set, replicas);
         let mut left = replicas;
-        let mut some: BTreeSet<&'a str> = match among {
-            Some(among) => among.iter().filter_map(|node| groups.of.get(node).copied()).collect(),
+        let mut some: BTreeSet<usize> = match among {
+            Some(among) => among.iter().filter_map(|node| groups.of[node]).collect(),
             None => BTreeSet::new(),
         };
         let mut last = None;
         while left > 0 {
-            let value = if among.is_some() {
+            let group = if among.is_some() {
                 some.pop_first()
             } else {
-                let rest = (last.map_or(Unbounded, Excluded), Unbounded);
-                self.open.get(label).and_then(|open| open.range::<&str, _>(rest).next()).copied()
+                self.open[label].range((last.map_or(Unbounded, Excluded), Unbounded)).next().copied()
             };
-            let Some(value) = value else { break };
-            last = Some(value);
-            let group = (label, value);
+            let Some(group) = group else { break };
+            last = Some(group);
             self.count(1);
-            if !groups.whole.contains(value) || self.is_occupied(group) {
+            if !self.open[label].contains(&group) {
                 continue;
             }
             let usable =
-                |node: &&&str| set.nodes.contains(**node) && among.is_none_or(|among| among.contains(**node));
-            let members = groups.nodes[value].iter().filter(usable).copied();
+                |node: &usize| set.nodes.contains(*node) && among.is_none_or(|among| among.contains(*node));
+            let members = groups.all[group].nodes.iter().copied().filter(usable);
             let mark = self.mark();
             if self.place_on(set, members, per_replica) {
-                self.occupy(group, |count| count + 1);
+                self.occupy((label, group), |count| count + 1);
                 left -= 1;
             } else {
                 self.undo(mark);

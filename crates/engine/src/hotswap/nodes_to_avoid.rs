@@ -33,27 +33,31 @@ impl NodesToAvoid {
         snapshot: &Snapshot<'_>,
         flavors: impl Iterator<Item = Name>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
-        groups: &BTreeMap<String, Groups<'_>>,
+        groups: &[Groups<'_>],
         announced: &str,
     ) -> Self {
         let mut nodes_to_avoid = Self::default();
         for flavor in flavors {
             let Some(object) = world.flavors.get(&flavor) else { continue };
             let mut nodes = Nodes::default();
-            let keys: Vec<&String> = labels.get(&flavor).into_iter().flatten().collect();
-            for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
-                let has = seen.node.metadata.labels.as_ref();
-                let label = |key: &str| has.and_then(|labels| labels.get(key));
-                let begins = label(announced).and_then(|text| text.parse::<i64>().ok());
+            let labels = labels.get(&flavor);
+            let groups: Vec<_> =
+                groups.iter().filter(|of| labels.is_some_and(|labels| labels.contains(&of.label))).collect();
+            // Of each group that is not whole, the first node alone needs to be looked at.
+            let mut known: Vec<_> = groups.iter().map(|of| vec![false; of.all.len()]).collect();
+            for node in snapshot.of_flavor(&flavor, &object.spec.node_labels).iter() {
+                let has = snapshot.nodes[*node].node.metadata.labels.as_ref();
+                let begins = has.and_then(|labels| labels.get(announced)?.parse::<i64>().ok());
                 nodes.first = [nodes.first, begins].into_iter().flatten().min();
-                for key in &keys {
-                    let Some(group) = label(key) else { continue };
-                    if groups.get(*key).is_some_and(|all| !all.whole.contains(group.as_str())) {
-                        nodes.broken.entry((*key).clone()).or_default().insert(group.clone());
+                for (of, known) in groups.iter().zip(&mut known) {
+                    let Some(at) = of.of[*node] else { continue };
+                    let group = &of.all[at];
+                    if !group.whole && !std::mem::replace(&mut known[at], true) {
+                        nodes.broken.entry(of.label.clone()).or_default().insert(group.value.to_owned());
                     }
                     if let Some(begins) = begins {
-                        let known = nodes.announced.entry((*key).clone()).or_default();
-                        let first = known.entry(group.clone()).or_insert(begins);
+                        let groups = nodes.announced.entry(of.label.clone()).or_default();
+                        let first = groups.entry(group.value.to_owned()).or_insert(begins);
                         *first = begins.min(*first);
                     }
                 }
@@ -64,7 +68,7 @@ impl NodesToAvoid {
             Health::Wavering { until, .. } => Some(until),
             _ => None,
         };
-        nodes_to_avoid.until = snapshot.nodes.values().filter_map(wavers).min();
+        nodes_to_avoid.until = snapshot.nodes.iter().filter_map(wavers).min();
         nodes_to_avoid
     }
 

@@ -7,8 +7,8 @@ use sluice_api::v1beta2::ResourceQuota;
 use sluice_core::{Amount, Name, Snapshot as UsageSnapshot, WorkloadKey};
 use sluice_quantity::{Quantity, amount_of};
 
-use super::displaced::{for_nodes, leaves};
-use super::snapshot::{exact, holds};
+use super::displaced::for_nodes;
+use super::snapshot::{SeenWorkload, exact, holds};
 use crate::engine::Engine;
 use crate::ingest::requests::amount_in;
 use crate::world::WorkloadEntry;
@@ -16,8 +16,11 @@ use crate::world::WorkloadEntry;
 /// What a Workload takes: flavor, resource, amount.
 type Claim = [(Name, Name, Amount)];
 
+/// A ClusterQueue, a flavor and a resource.
+type Quota<'a> = (&'a str, &'a str, &'a str);
+
 /// Amounts by ClusterQueue, flavor and resource.
-pub(crate) type QuotaInUse = BTreeMap<(Name, Name, Name), i128>;
+pub(crate) type QuotaInUse<'a> = BTreeMap<Quota<'a>, i128>;
 
 /// What is used of quotas once some Workloads have given back what they hold.
 pub(crate) struct QuotaToBe<'a> {
@@ -26,13 +29,12 @@ pub(crate) struct QuotaToBe<'a> {
 }
 
 /// What a Workload holds.
-fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = ((Name, Name, Name), i128)> {
+fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = (Quota<'_>, i128)> {
     entry.status().admission.iter().flat_map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| {
             set.flavors.iter().map(|(resource, flavor)| {
-                let names = (admission.cluster_queue.as_str(), flavor.as_str(), resource.as_str());
-                let pair = (Name::from(names.0), Name::from(names.1), Name::from(names.2));
-                (pair, exact(amount_in(&set.resource_usage, resource)))
+                let quota = (admission.cluster_queue.as_str(), flavor.as_str(), resource.as_str());
+                (quota, exact(amount_in(&set.resource_usage, resource)))
             })
         })
     })
@@ -41,6 +43,17 @@ fn held_by(entry: &WorkloadEntry) -> impl Iterator<Item = ((Name, Name, Name), i
 /// All that a claim takes of a pair.
 fn taken(claim: &Claim, flavor: &Name, resource: &Name) -> i128 {
     claim.iter().filter(|c| (&c.0, &c.1) == (flavor, resource)).map(|c| exact(c.2)).sum()
+}
+
+/// What all Workloads hold.
+pub(super) fn in_use<'a>(workloads: &[SeenWorkload<'a>]) -> QuotaInUse<'a> {
+    let mut all = QuotaInUse::new();
+    for workload in workloads.iter().filter(|one| one.holds) {
+        for (quota, amount) in held_by(workload.entry) {
+            *all.entry(quota).or_default() += amount;
+        }
+    }
+    all
 }
 
 impl Engine {
@@ -63,26 +76,15 @@ impl Engine {
         queue: &Name,
         me: &WorkloadKey,
         claim: &Claim,
-        held: &QuotaInUse,
+        held: &QuotaInUse<'_>,
     ) -> bool {
+        let own = self.world.workloads.get(me).filter(|entry| holds(entry));
         claim.iter().all(|(flavor, resource, _)| {
-            let pair = (Name::clone(queue), Name::clone(flavor), Name::clone(resource));
-            let all = held.get(&pair).copied().unwrap_or(0);
-            let own = self.world.workloads.get(me).filter(|entry| holds(entry));
-            let own = own.into_iter().flat_map(held_by).filter(|(held, _)| *held == pair).map(|(_, n)| n);
+            let quota = (&**queue, &**flavor, &**resource);
+            let all = held.get(&quota).copied().unwrap_or(0);
+            let own = own.into_iter().flat_map(held_by).filter(|(held, _)| *held == quota).map(|(_, n)| n);
             all - own.sum::<i128>() + taken(claim, flavor, resource) <= self.nominal(queue, flavor, resource)
         })
-    }
-
-    /// What all Workloads hold, by ClusterQueue, flavor and resource.
-    pub(super) fn quota_in_use(&self) -> QuotaInUse {
-        let mut all = QuotaInUse::new();
-        for entry in self.world.workloads.values().filter(|entry| holds(entry)) {
-            for (pair, amount) in held_by(entry) {
-                *all.entry(pair).or_default() += amount;
-            }
-        }
-        all
     }
 
     /// Whether a queue could ever hold a claim, with all that it could borrow.
@@ -94,15 +96,10 @@ impl Engine {
         })
     }
 
-    /// The Workloads that give back what they hold for good. (Those that leave failing nodes come back.)
-    fn leaving_for_good(&self) -> Vec<&WorkloadKey> {
-        let all = self.world.workloads.iter();
-        all.filter(|(_, entry)| leaves(entry) && !for_nodes(entry)).map(|(key, _)| key).collect()
-    }
-
-    /// What is used of quotas once those have given it back that leave for good.
-    pub(super) fn quota_to_be(&self) -> QuotaToBe<'_> {
-        let leaving: BTreeSet<_> = self.leaving_for_good().into_iter().collect();
+    /// What is used of quotas once those have given it back that leave for good. (Those that leave failing nodes come back.)
+    pub(super) fn quota_to_be<'a>(&self, workloads: &[SeenWorkload<'a>]) -> QuotaToBe<'a> {
+        let leaving = workloads.iter().filter(|one| one.leaves && !for_nodes(one.entry));
+        let leaving: BTreeSet<_> = leaving.map(|one| one.key).collect();
         let mut usage = self.scheduler.snapshot();
         for key in &leaving {
             usage.release(&self.scheduler, key);
@@ -117,11 +114,11 @@ impl Engine {
         queue: &str,
         me: &WorkloadKey,
         claim: &Claim,
-        way: &[WorkloadKey],
+        way: &[&WorkloadKey],
         to_be: &QuotaToBe<'_>,
     ) -> bool {
         to_be.usage.borrow_mut().trial(|usage| {
-            let all: BTreeSet<_> = way.iter().chain([me]).collect();
+            let all: BTreeSet<_> = way.iter().copied().chain([me]).collect();
             for key in all.difference(&to_be.leaving) {
                 usage.release(&self.scheduler, key);
             }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sluice_core::{
     Exclusions, HOSTNAME, NodeTrial, PlacementFailure, PodsToPlace, SharedAssignment, TrialMark, WorkloadKey,
@@ -17,7 +17,7 @@ use super::free_capacity::{FreeCapacity, Mark, Probe};
 use super::matching::has_label;
 use super::needs::SetNeeds;
 use super::pod::Pod;
-use super::snapshot::{Snapshot, holds};
+use super::snapshot::{NodeSet, Snapshot, holds};
 use crate::engine::Engine;
 
 /// So many lowest domains that a placement looks at take as long as one node or Workload of another search.
@@ -71,7 +71,7 @@ impl<'a> Room<'a> {
         snapshot: &'a Snapshot<'a>,
         free: FreeCapacity<'a>,
         displaced: &[DisplacedWorkload<'a>],
-        leaving: &[&WorkloadKey],
+        leaving: &[usize],
     ) -> Self {
         let assigns = |one: &DisplacedWorkload<'_>| {
             one.choices.iter().flat_map(|way| &way.needs).any(|set| set.assigned.is_some())
@@ -80,12 +80,12 @@ impl<'a> Room<'a> {
         let mut room = Self { engine, snapshot, free, assigned, apart: OnceCell::new(), failure: None };
         if let Some(trial) = &mut room.assigned {
             // The core may take nodes for good that are about to go.
-            for (name, _) in snapshot.nodes.iter().filter(|(_, seen)| !seen.health.has_capacity()) {
-                trial.close(name);
+            for seen in snapshot.nodes.iter().filter(|seen| !seen.health.has_capacity()) {
+                trial.close(seen.name);
             }
         }
-        for key in leaving {
-            room.shift_assigned(key, true);
+        for at in leaving {
+            room.shift_assigned(*at, true);
         }
         room.keep();
         room
@@ -124,19 +124,20 @@ impl<'a> Room<'a> {
     }
 
     /// The pods of a Workload are there.
-    pub fn take(&mut self, key: &WorkloadKey) {
-        self.free.take(key);
-        self.shift_assigned(key, false);
+    pub fn take(&mut self, workload: usize) {
+        self.free.take(workload);
+        self.shift_assigned(workload, false);
     }
 
     /// The pods of a Workload are gone.
-    pub fn release(&mut self, key: &WorkloadKey) {
-        self.free.release(key);
-        self.shift_assigned(key, true);
+    pub fn release(&mut self, workload: usize) {
+        self.free.release(workload);
+        self.shift_assigned(workload, true);
     }
 
-    fn shift_assigned(&mut self, key: &WorkloadKey, goes: bool) {
+    fn shift_assigned(&mut self, workload: usize, goes: bool) {
         let Some(trial) = &mut self.assigned else { return };
+        let key = self.snapshot.workloads[workload].key;
         if goes {
             trial.release(key);
         } else {
@@ -196,17 +197,19 @@ impl<'a> Room<'a> {
     fn take_assigned(&mut self, set: &SetNeeds<'a>, assignment: &SharedAssignment) {
         let by_host = assignment.levels.last().is_some_and(|level| **level == *HOSTNAME);
         for domain in &assignment.domains {
-            let nodes: BTreeSet<&str> = match domain.values.last() {
-                Some(host) if by_host => self.engine.nodes_of_host(host).map(|name| &**name).collect(),
+            let nodes: NodeSet = match domain.values.last() {
+                Some(host) if by_host => {
+                    self.engine.nodes_of_host(host).filter_map(|name| self.snapshot.node(name)).collect()
+                }
                 _ => {
                     let labels = || assignment.levels.iter().zip(&domain.values);
-                    let own = self.snapshot.nodes.iter().filter(|(_, seen)| {
+                    let own = self.snapshot.nodes.iter().enumerate().filter(|(_, seen)| {
                         labels().all(|(label, value)| has_label(seen.node, label, value))
                     });
-                    own.map(|(name, _)| *name).collect()
+                    own.map(|(at, _)| at).collect()
                 }
             };
-            let usable = nodes.into_iter().filter(|node| set.nodes.contains(*node));
+            let usable = nodes.iter().filter(|node| set.nodes.contains(*node));
             self.free.place_on(set, usable, domain.count);
         }
     }
@@ -242,8 +245,8 @@ impl Engine {
 
 impl<'a> RoomProbe<'_, 'a> {
     /// A Workload went, or came back.
-    pub fn changed(&mut self, room: &mut Room<'a>, key: &WorkloadKey) {
-        self.free.changed(&mut room.free, key);
+    pub fn changed(&mut self, room: &mut Room<'a>, workload: usize) {
+        self.free.changed(&mut room.free, workload);
     }
 
     /// Whether to ask takes as long as to look at all nodes.

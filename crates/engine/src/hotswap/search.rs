@@ -11,17 +11,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::Name;
 
 use super::brake;
+use super::decide::uses;
 use super::decide::{Action, Evaluation};
-use super::displaced::{DisplacedWorkload, Stage, leaves};
+use super::displaced::{DisplacedWorkload, Stage};
 use super::needs;
-use super::pod::Pod;
-use super::quota::{QuotaInUse, QuotaToBe};
+use super::quota::{self, QuotaInUse, QuotaToBe};
 use super::room::{Room, RoomProbe, free_sets};
 use super::scope::Scope;
-use super::snapshot::{Snapshot, holds};
+use super::snapshot::Snapshot;
 use super::state::NotMoved;
 use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
@@ -34,8 +34,8 @@ const MOST_EVICTIONS: usize = 64;
 struct Found {
     /// Which of its choices.
     choice: usize,
-    /// The Workloads that are evicted before.
-    victims: Vec<WorkloadKey>,
+    /// The numbers of the Workloads that are evicted before.
+    victims: Vec<usize>,
 }
 
 /// The result of a search.
@@ -45,6 +45,26 @@ enum SearchOutcome {
     Cut,
 }
 
+/// The Workloads that move or make room, by their numbers.
+pub(super) struct Gone(Vec<bool>);
+
+impl Gone {
+    /// None yet.
+    pub fn of(snapshot: &Snapshot<'_>) -> Self {
+        Self(vec![false; snapshot.workloads.len()])
+    }
+
+    /// Whether this one does.
+    pub fn contains(&self, at: usize) -> bool {
+        self.0.get(at).is_some_and(|gone| *gone)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().filter(|(_, gone)| **gone).map(|(at, _)| at)
+    }
+}
+
 /// All that the searches of one look share.
 pub(super) struct Search<'s, 'a> {
     engine: &'a Engine,
@@ -52,14 +72,13 @@ pub(super) struct Search<'s, 'a> {
     snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
     room: Room<'a>,
-    held: OnceCell<QuotaInUse>,
+    held: OnceCell<QuotaInUse<'a>>,
     quota: OnceCell<QuotaToBe<'a>>,
     /// The Workloads that may have to go, once a search needs them.
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
-    /// The Workloads that move or make room.
-    gone: BTreeSet<WorkloadKey>,
-    /// The Workloads that are evicted.
+    gone: Gone,
+    /// How many Workloads are evicted.
     evictions: usize,
     /// Steps that the searches of this cycle may make.
     most: u64,
@@ -77,14 +96,16 @@ struct Trial<'r, 'n, 'a> {
 }
 
 impl Ground for Trial<'_, '_, '_> {
-    fn release(&mut self, key: &WorkloadKey) {
-        self.room.release(key);
-        self.probe.changed(self.room, key);
+    type Key = usize;
+
+    fn release(&mut self, workload: usize) {
+        self.room.release(workload);
+        self.probe.changed(self.room, workload);
     }
 
-    fn take(&mut self, key: &WorkloadKey) {
-        self.room.take(key);
-        self.probe.changed(self.room, key);
+    fn take(&mut self, workload: usize) {
+        self.room.take(workload);
+        self.probe.changed(self.room, workload);
     }
 
     fn fits(&mut self) -> bool {
@@ -120,28 +141,24 @@ impl<'s, 'a> Search<'s, 'a> {
             quota: OnceCell::new(),
             candidates: OnceCell::new(),
             brakes: RefCell::default(),
-            gone: BTreeSet::new(),
+            gone: Gone::of(snapshot),
             evictions: 0,
             most,
             highest,
         }
     }
 
-    /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move.
-    pub fn moves(
-        mut self,
-        displaced: &[DisplacedWorkload<'a>],
-        evaluation: &mut Evaluation,
-    ) -> BTreeSet<WorkloadKey> {
+    /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move or make room.
+    pub fn moves(mut self, displaced: &[DisplacedWorkload<'a>], evaluation: &mut Evaluation) -> Gone {
         let began = self.room.steps();
         // One search of a cycle has its turn in any case, however much those look at that only find their room again.
         let mut fresh = self.engine.hotswap.steps == 0;
         for one in displaced {
-            if self.gone.contains(&one.key) {
+            if self.gone.contains(one.at) {
                 continue;
             }
             let nodes = || match &one.stage {
-                Stage::Running(nodes) => nodes.iter().cloned().collect(),
+                Stage::Running(nodes) => nodes.iter().map(|node| (*node).to_owned()).collect(),
                 Stage::Evicted => Vec::new(),
             };
             let running = one.stage != Stage::Evicted;
@@ -154,7 +171,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 evaluation.actions.push(list(NotMoved::Brake));
                 continue;
             }
-            let outcome = if evaluation.tried.contains(&one.key) {
+            let outcome = if evaluation.tried.contains(one.key) {
                 SearchOutcome::Nothing
             } else if !fresh && self.room.steps() > self.most || running && self.evictions >= MOST_EVICTIONS {
                 SearchOutcome::Cut
@@ -187,12 +204,13 @@ impl<'s, 'a> Search<'s, 'a> {
                 }
             };
             for victim in &victims {
-                self.go(victim);
+                self.go(*victim);
             }
             if running {
-                self.go(&one.key);
+                self.go(one.at);
             }
             if running || !victims.is_empty() {
+                let victims = victims.iter().map(|at| self.snapshot.workloads[*at].key.clone()).collect();
                 evaluation.actions.push(Action::Move { key: one.key.clone(), nodes: nodes(), victims });
             }
             let needs = one.choices[choice].claim.clone();
@@ -203,11 +221,11 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// A Workload moves or makes room.
-    fn go(&mut self, key: &WorkloadKey) {
+    fn go(&mut self, at: usize) {
         if let Some(candidates) = self.candidates.get_mut() {
-            candidates.leave(key);
+            candidates.leave(at);
         }
-        self.gone.insert(key.clone());
+        self.gone.0[at] = true;
         self.evictions += 1;
     }
 
@@ -215,8 +233,8 @@ impl<'s, 'a> Search<'s, 'a> {
     fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool, fresh: &mut bool) -> SearchOutcome {
         let mark = self.room.mark();
         self.room.take_failure();
-        if !leaves(&self.engine.world.workloads[&one.key]) {
-            self.room.release(&one.key);
+        if !self.snapshot.workloads[one.at].leaves {
+            self.room.release(one.at);
         }
         let outcome = if let Some(found) = self.spare(one, running) {
             *fresh &= !running;
@@ -246,7 +264,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 continue;
             }
             let mark = self.room.mark();
-            if self.room.place(&one.key, &way.needs) && self.comes_back(one, way, &[]) {
+            if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &[]) {
                 return Some(Found { choice, victims: Vec::new() });
             }
             self.room.undo(mark);
@@ -266,28 +284,31 @@ impl<'s, 'a> Search<'s, 'a> {
             let root = self.engine.cohorts_above(&one.queue).pop();
             let mark = self.room.mark();
             let free = free_sets(&way.needs);
-            let probe = self.room.probe(&one.key, &way.needs, &free);
-            let usable = |node: &&str| way.needs.iter().any(|set| set.nodes.contains(*node));
+            let probe = self.room.probe(one.key, &way.needs, &free);
+            let usable = |node: usize| way.needs.iter().any(|set| set.nodes.contains(node));
+            let snapshot = self.snapshot;
+            let on_usable =
+                |at: usize| snapshot.workloads[at].pods.iter().any(|seen| seen.node.is_some_and(usable));
             let shown = Cell::new(0);
             let all = self.candidates.get_or_init(|| {
                 let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
-                for key in &self.gone {
-                    all.leave(key);
+                for at in self.gone.iter() {
+                    all.leave(at);
                 }
                 all
             });
             let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).filter(|candidate| {
                 shown.set(shown.get() + 1);
-                *candidate.key != one.key
-                    && way.flavors.values().any(|flavor| candidate.flavors.contains(&**flavor))
-                    && candidate.nodes.iter().any(usable)
+                candidate.at != one.at
+                    && way.flavors.iter().flatten().any(|flavor| candidate.flavors.contains(&&**flavor))
+                    && on_usable(candidate.at)
             });
             let mut trial = Trial { room: &mut self.room, probe, shown: &shown, most };
-            let chosen = choose(lower.map(|candidate| candidate.key), &mut trial);
+            let chosen = choose(lower.map(|candidate| candidate.at), &mut trial);
             self.room.count(shown.get());
             match chosen {
                 Choice::Victims(victims) => {
-                    if self.room.place(&one.key, &way.needs) && self.comes_back(one, way, &victims) {
+                    if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
                         return SearchOutcome::Found(Found { choice, victims });
                     }
                 }
@@ -301,21 +322,20 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Whether quota will not keep a displaced Workload out once these made room. One that was evicted has its turn with
     /// quota whenever that is free.
-    fn comes_back(
-        &self,
-        one: &DisplacedWorkload<'_>,
-        way: &needs::Choice<'_>,
-        victims: &[WorkloadKey],
-    ) -> bool {
-        let quota = || self.quota.get_or_init(|| self.engine.quota_to_be());
-        one.stage == Stage::Evicted
-            || self.engine.will_hold(&one.queue, &one.key, &way.claim, victims, quota())
+    fn comes_back(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>, victims: &[usize]) -> bool {
+        if one.stage == Stage::Evicted {
+            return true;
+        }
+        let workloads = &self.snapshot.workloads;
+        let quota = self.quota.get_or_init(|| self.engine.quota_to_be(workloads));
+        let victims: Vec<_> = victims.iter().map(|at| workloads[*at].key).collect();
+        self.engine.will_hold(&one.queue, one.key, &way.claim, &victims, quota)
     }
 
     /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
     /// their pods.
     fn brake_holds(&self, way: &needs::Choice<'_>) -> bool {
-        way.flavors.values().any(|flavor| {
+        way.flavors.iter().flatten().any(|flavor| {
             if let Some(known) = self.brakes.borrow().get(flavor) {
                 return *known;
             }
@@ -329,23 +349,22 @@ impl<'s, 'a> Search<'s, 'a> {
         let (engine, snapshot) = (self.engine, self.snapshot);
         let Some(object) = engine.world.flavors.get(flavor) else { return false };
         let (mut all, mut bad) = (0, 0);
-        for (_, seen) in snapshot.of_flavor(&object.spec.node_labels) {
+        for node in snapshot.of_flavor(flavor, &object.spec.node_labels).iter() {
             all += 1;
-            bad += usize::from(seen.health.looks_bad());
+            bad += usize::from(snapshot.nodes[*node].health.looks_bad());
         }
-        let is_gone = |pod: &&&Pod| !snapshot.nodes.contains_key(&*pod.node);
-        let left = snapshot.of_workload.iter().filter_map(|(key, pods)| {
-            let mut left = pods.iter().filter(is_gone).peekable();
+        let left = snapshot.workloads.iter().filter_map(|one| {
+            let mut left = one.pods.iter().filter(|seen| seen.node.is_none()).peekable();
             left.peek()?;
-            engine.uses(key, flavor).then_some(left)
+            uses(one.entry, flavor).then_some(left)
         });
-        let gone: BTreeSet<&str> = left.flatten().map(|pod| &*pod.node).collect();
+        let gone: BTreeSet<&str> = left.flatten().map(|seen| &*seen.pod.node).collect();
         brake::holds(bad + gone.len(), all + gone.len(), engine.config.hotswap.max_unhealthy_percent)
     }
 
     fn within_nominal(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>) -> bool {
-        let held = self.held.get_or_init(|| self.engine.quota_in_use());
-        self.engine.within_nominal(&one.queue, &one.key, &way.claim, held)
+        let held = self.held.get_or_init(|| quota::in_use(&self.snapshot.workloads));
+        self.engine.within_nominal(&one.queue, one.key, &way.claim, held)
     }
 }
 
@@ -357,8 +376,8 @@ fn candidates<'a>(
     highest: i32,
 ) -> Candidates<'a> {
     let mut roots = BTreeMap::new();
-    let lower = |key| candidate(engine, scope, snapshot, key, highest, &mut roots);
-    Candidates::new(snapshot.of_workload.keys().copied().filter_map(lower).collect())
+    let lower = |at| candidate(engine, scope, snapshot, at, highest, &mut roots);
+    Candidates::new((0..snapshot.workloads.len()).filter_map(lower).collect())
 }
 
 /// What matters of a Workload that may have to go. `roots` has the ClusterQueues that were seen with the Cohorts at the top of their trees.
@@ -366,17 +385,21 @@ fn candidate<'a>(
     engine: &'a Engine,
     scope: &Scope,
     snapshot: &Snapshot<'a>,
-    key: &'a WorkloadKey,
+    at: usize,
     highest: i32,
     roots: &mut BTreeMap<Name, Option<Name>>,
 ) -> Option<Candidate<'a>> {
-    let entry = engine.world.workloads.get(key)?;
+    let workload = &snapshot.workloads[at];
+    if workload.pods.is_empty() || workload.leaves {
+        return None;
+    }
+    let (key, entry) = (workload.key, workload.entry);
     let priority = effective_priority(&entry.object, &engine.config);
-    if priority >= highest || !holds(entry) || leaves(entry) {
+    if priority >= highest {
         return None;
     }
     let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
-    let flavors: BTreeSet<&str> = sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect();
+    let flavors: Vec<&str> = sets.flat_map(|set| set.flavors.values()).map(String::as_str).collect();
     if !flavors.iter().any(|flavor| scope.flavors.contains_key(*flavor)) {
         return None;
     }
@@ -384,13 +407,13 @@ fn candidate<'a>(
     let root = roots.entry(Name::clone(&queue)).or_insert_with(|| engine.cohorts_above(&queue).pop());
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
     Some(Candidate {
+        at,
         key,
         priority,
         root: root.clone(),
         queue,
         flavors,
-        nodes: snapshot.nodes_of(key),
         reserved_at: Reverse(reserved.unwrap_or(engine.now)),
-        uid: entry.uid(),
+        uid: entry.object.metadata.uid.as_deref().unwrap_or_default(),
     })
 }

@@ -11,6 +11,7 @@ use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::displaced::leaves;
 use super::health::{self, Health};
 use super::matching::has_labels;
 use super::pod::{Allocatable, Pod};
@@ -22,6 +23,8 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 /// One node.
 #[derive(Debug)]
 pub(crate) struct SeenNode<'a> {
+    /// Its name.
+    pub name: &'a str,
     /// The object.
     pub node: &'a slim::Node,
     /// How it is.
@@ -30,28 +33,99 @@ pub(crate) struct SeenNode<'a> {
     pub allocatable: &'a Allocatable,
 }
 
-/// What one evaluation sees.
+/// One pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenPod<'a> {
+    /// What is known of it.
+    pub pod: &'a Pod,
+    /// The position of its node, if that is there.
+    pub node: Option<usize>,
+}
+
+/// One Workload.
+#[derive(Debug)]
+pub(crate) struct SeenWorkload<'a> {
+    /// Its name.
+    pub key: &'a WorkloadKey,
+    /// The object, and what is under way with it.
+    pub entry: &'a WorkloadEntry,
+    /// Its JobSet, if it has one.
+    pub jobset: Option<&'a JobView>,
+    /// Whether it [`holds`] quota.
+    pub holds: bool,
+    /// Whether it [`leaves`].
+    pub leaves: bool,
+    /// Its pods if it holds quota, but for those that an earlier run left behind.
+    pub pods: Vec<SeenPod<'a>>,
+}
+
+/// What one evaluation sees. Nodes and Workloads have numbers, so that names are compared once.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot<'a> {
-    /// The nodes.
-    pub nodes: BTreeMap<&'a str, SeenNode<'a>>,
-    /// The JobSet of each Workload that has one.
-    pub jobsets: BTreeMap<&'a WorkloadKey, &'a JobView>,
-    /// The pods of each Workload that holds quota, but for those that an earlier run left behind.
-    pub of_workload: BTreeMap<&'a WorkloadKey, Vec<&'a Pod>>,
-    /// All other pods.
-    pub others: Vec<&'a Pod>,
-    /// The nodes that pods of running Workloads left.
-    pub left: BTreeMap<&'a WorkloadKey, &'a BTreeSet<Name>>,
+    /// The nodes, by name.
+    pub nodes: Vec<SeenNode<'a>>,
+    /// The Workloads, by name.
+    pub workloads: Vec<SeenWorkload<'a>>,
+    /// By the position of a Workload in the world: its number here.
+    numbers: Vec<usize>,
+    /// The pods of none of them.
+    pub others: Vec<SeenPod<'a>>,
+    /// The nodes of each flavor that was asked for.
+    of_flavor: RefCell<BTreeMap<Name, Rc<[usize]>>>,
     /// The nodes that pods may be on, by what these ask of nodes.
-    usable: RefCell<BTreeMap<(Name, Arc<str>), Usable<'a>>>,
+    usable: RefCell<BTreeMap<(Name, Arc<str>), Usable>>,
+}
+
+/// Some of the nodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeSet {
+    /// Their numbers, in order.
+    nodes: Vec<usize>,
+    /// By number: whether it is among them.
+    has: Vec<bool>,
+}
+
+impl NodeSet {
+    /// Whether a node is among them.
+    pub fn contains(&self, node: usize) -> bool {
+        self.has.get(node).is_some_and(|has| *has)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.nodes.iter().copied()
+    }
+
+    /// Those from this number on.
+    pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
+        let before = self.nodes.partition_point(|node| *node < first);
+        self.nodes[before..].iter().copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+impl FromIterator<usize> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Self {
+        let mut nodes: Vec<usize> = nodes.into_iter().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let mut has = vec![false; nodes.last().map_or(0, |last| last + 1)];
+        for node in &nodes {
+            has[*node] = true;
+        }
+        Self { nodes, has }
+    }
 }
 
 /// The nodes that pods may be on.
 #[derive(Clone, Debug)]
-pub(crate) struct Usable<'a> {
+pub(crate) struct Usable {
     /// Those that count for capacity.
-    pub healthy: Rc<BTreeSet<&'a str>>,
+    pub healthy: Rc<NodeSet>,
     /// Whether there are any at all.
     pub any: bool,
 }
@@ -76,30 +150,45 @@ pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
     conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())
 }
 
+impl<'a> SeenWorkload<'a> {
+    /// The labels by which it takes whole groups of nodes.
+    pub fn takes_groups_by(&self) -> BTreeSet<&'a str> {
+        self.jobset.map(exclusive_in).unwrap_or_default()
+    }
+
+    /// Whether it has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
+    pub fn has_jobset(&self) -> bool {
+        self.jobset.is_some_and(|view| !view.deleting && view.finished.is_none())
+    }
+}
+
 impl<'a> Snapshot<'a> {
     /// What is there now.
     pub fn of(engine: &'a Engine, now: Timestamp) -> Self {
         let mut snapshot = Self::of_nodes(engine, now);
-        let workloads = engine.world.workloads.iter();
-        snapshot.jobsets =
-            workloads.filter_map(|(key, entry)| Some((key, engine.jobset_of(key, entry)?))).collect();
-        // The pods of a job come one after the other.
-        let mut last: Option<(&Name, &Pod, Vec<_>)> = None;
-        for (key, pod) in &engine.world.pods {
+        let world = &engine.world;
+        snapshot.numbers = vec![0; world.workloads.len()];
+        snapshot.workloads.reserve(world.workloads.len());
+        for (position, key, entry) in world.workloads.iter_with_positions() {
+            snapshot.numbers[position] = snapshot.workloads.len();
+            let jobset = engine.jobset_of(key, entry);
+            let (holds, leaves) = (holds(entry), leaves(entry));
+            let pods = Vec::new();
+            snapshot.workloads.push(SeenWorkload { key, entry, jobset, holds, leaves, pods });
+        }
+        // The pods of a job come one after the other, and so do many of a node.
+        let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
+        for (key, pod) in &world.pods {
             let known = last.take().filter(|(namespace, other, _)| {
                 **namespace == key.0 && other.controller == pod.controller && other.jobset == pod.jobset
             });
             let of = known.map_or_else(
-                || {
-                    let all = engine.workloads_of_pod(key, pod);
-                    all.filter_map(|key| engine.world.workloads.get_key_value(key)).collect()
-                },
+                || engine.workloads_of_pod(key, pod).filter_map(|key| snapshot.number(engine, key)).collect(),
                 |(_, _, of)| of,
             );
             snapshot.place(&of, pod);
             last = Some((&key.0, pod, of));
         }
-        snapshot.left = engine.hotswap.left.iter().collect();
         snapshot
     }
 
@@ -107,28 +196,45 @@ impl<'a> Snapshot<'a> {
     pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
         let (world, config) = (&engine.world, &engine.config.hotswap);
         // Both are by name.
-        let nodes = world.nodes.iter().zip(world.allocatable.values()).map(|((name, node), allocatable)| {
-            let node = &**node;
-            (&**name, SeenNode { node, health: health::of(node, now, config), allocatable })
+        let nodes = world.nodes.iter().zip(world.allocatable.values());
+        let nodes = nodes.map(|((name, node), allocatable)| SeenNode {
+            name,
+            node,
+            health: health::of(node, now, config),
+            allocatable,
         });
         Self { nodes: nodes.collect(), ..Self::default() }
     }
 
     /// Takes in a pod of a job with these Workloads.
-    fn place(&mut self, of: &[(&'a WorkloadKey, &'a WorkloadEntry)], pod: &'a Pod) {
-        let has = |entry: &WorkloadEntry| holds(entry) && !pod.is_of_former_run(entry);
-        match of.iter().find(|(_, entry)| has(entry)) {
-            Some((key, _)) => self.of_workload.entry(key).or_default().push(pod),
-            None => self.others.push(pod),
+    fn place(&mut self, of: &[usize], pod: &'a Pod) {
+        let seen = SeenPod { pod, node: self.node(&pod.node) };
+        let has = |one: &SeenWorkload<'_>| one.holds && !pod.is_of_former_run(one.entry);
+        match of.iter().find(|at| has(&self.workloads[**at])) {
+            Some(at) => self.workloads[*at].pods.push(seen),
+            None => self.others.push(seen),
         }
     }
 
+    /// The number of a node.
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.binary_search_by(|seen| seen.name.cmp(name)).ok()
+    }
+
+    /// The number of a Workload of the engine that was seen.
+    pub fn number(&self, engine: &Engine, key: &WorkloadKey) -> Option<usize> {
+        self.numbers.get(engine.world.workloads.position(key)?).copied()
+    }
+
     /// The nodes of a flavor: those with its labels.
-    pub fn of_flavor<'s>(
-        &'s self,
-        flavor: &'s BTreeMap<String, String>,
-    ) -> impl Iterator<Item = (&'a str, &'s SeenNode<'a>)> {
-        self.nodes.iter().filter(|(_, seen)| has_labels(seen.node, flavor)).map(|(name, seen)| (*name, seen))
+    pub fn of_flavor(&self, flavor: &Name, labels: &BTreeMap<String, String>) -> Rc<[usize]> {
+        if let Some(known) = self.of_flavor.borrow().get(flavor) {
+            return Rc::clone(known);
+        }
+        let own = self.nodes.iter().enumerate().filter(|(_, seen)| has_labels(seen.node, labels));
+        let own: Rc<[usize]> = own.map(|(at, _)| at).collect();
+        self.of_flavor.borrow_mut().insert(Name::clone(flavor), Rc::clone(&own));
+        own
     }
 
     /// The nodes of a flavor that pods of this shape may be on: those that `may` makes the condition for. Equal shapes share the answer.
@@ -137,37 +243,27 @@ impl<'a> Snapshot<'a> {
         flavor: &Name,
         shape: &Arc<str>,
         may: impl FnOnce() -> F,
-    ) -> Usable<'a> {
+    ) -> Usable {
         let sought = (Name::clone(flavor), Arc::clone(shape));
         if let Some(known) = self.usable.borrow().get(&sought) {
             return known.clone();
         }
         let may = may();
-        let own: Vec<_> = self.nodes.iter().filter(|(_, seen)| may(seen.node)).collect();
-        let healthy = own.iter().filter(|(_, seen)| seen.health.has_capacity()).map(|(name, _)| **name);
+        let own: Vec<_> = self.nodes.iter().enumerate().filter(|(_, seen)| may(seen.node)).collect();
+        let healthy = own.iter().filter(|(_, seen)| seen.health.has_capacity()).map(|(at, _)| *at);
         let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
         self.usable.borrow_mut().insert(sought, usable.clone());
         usable
     }
 
+    /// How the node with this number is; one that is gone is not healthy.
+    pub fn health_at(&self, node: Option<usize>) -> Health {
+        node.map_or(Health::Unhealthy, |node| self.nodes[node].health)
+    }
+
     /// How a node is; one that is gone is not healthy.
     pub fn health(&self, node: &str) -> Health {
-        self.nodes.get(node).map_or(Health::Unhealthy, |seen| seen.health)
-    }
-
-    /// Whether a Workload has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
-    pub fn has_jobset(&self, key: &WorkloadKey) -> bool {
-        self.jobsets.get(key).is_some_and(|view| !view.deleting && view.finished.is_none())
-    }
-
-    /// The labels by which a Workload takes whole groups of nodes.
-    pub fn exclusive_of(&self, key: &WorkloadKey) -> BTreeSet<&'a str> {
-        self.jobsets.get(key).map(|view| exclusive_in(view)).unwrap_or_default()
-    }
-
-    /// The nodes that a Workload's pods are on.
-    pub fn nodes_of(&self, key: &WorkloadKey) -> BTreeSet<&'a str> {
-        self.of_workload.get(key).into_iter().flatten().map(|pod| &*pod.node).collect()
+        self.health_at(self.node(node))
     }
 }
 

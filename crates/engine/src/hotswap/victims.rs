@@ -2,7 +2,7 @@
 //! then its cohort, then others; in each the order of docs/reference/06-algorithm.md 6.7, and filled back as there.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
@@ -10,22 +10,22 @@ use sluice_core::{Name, WorkloadKey};
 /// A Workload on nodes that may have to go.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate<'a> {
-    /// The Workload.
+    /// The number of the Workload.
+    pub at: usize,
+    /// Its name.
     pub key: &'a WorkloadKey,
     /// Its effective priority: lower first.
     pub priority: i32,
     /// When it reserved its quota: the most recent first.
     pub reserved_at: Reverse<Timestamp>,
     /// Its UID.
-    pub uid: Name,
+    pub uid: &'a str,
     /// Its ClusterQueue.
     pub queue: Name,
     /// The Cohort at the top of its tree.
     pub root: Option<Name>,
     /// The flavors that it holds.
-    pub flavors: BTreeSet<&'a str>,
-    /// The nodes of its pods.
-    pub nodes: BTreeSet<&'a str>,
+    pub flavors: Vec<&'a str>,
 }
 
 /// All Workloads that may have to go, in their order. It is made once: most searches look at the first few only.
@@ -34,7 +34,8 @@ pub(crate) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,
     /// By position: whether it goes already.
     gone: Vec<bool>,
-    positions: BTreeMap<&'a WorkloadKey, usize>,
+    /// By the number of a Workload: its position.
+    positions: BTreeMap<usize, usize>,
     everywhere: Line,
     of_queue: BTreeMap<Name, Line>,
     of_root: BTreeMap<Name, Line>,
@@ -62,8 +63,7 @@ impl Line {
 impl<'a> Candidates<'a> {
     /// These.
     pub fn new(mut all: Vec<Candidate<'a>>) -> Self {
-        let rank = |one: &Candidate<'a>| (one.priority, one.reserved_at, Name::clone(&one.uid), one.key);
-        all.sort_by_cached_key(rank);
+        all.sort_by_key(|one| (one.priority, one.reserved_at, one.uid, one.key));
         let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Line>::new());
         for (at, one) in all.iter().enumerate() {
             of_queue.entry(Name::clone(&one.queue)).or_default().at.push(at);
@@ -73,7 +73,7 @@ impl<'a> Candidates<'a> {
         }
         Self {
             gone: vec![false; all.len()],
-            positions: all.iter().enumerate().map(|(at, one)| (one.key, at)).collect(),
+            positions: all.iter().enumerate().map(|(at, one)| (one.at, at)).collect(),
             everywhere: Line { at: (0..all.len()).collect(), first: 0 },
             all,
             of_queue,
@@ -82,8 +82,8 @@ impl<'a> Candidates<'a> {
     }
 
     /// One goes, if it is a candidate: it is no candidate any more.
-    pub fn leave(&mut self, key: &WorkloadKey) {
-        let Some(&at) = self.positions.get(key) else { return };
+    pub fn leave(&mut self, workload: usize) {
+        let Some(&at) = self.positions.get(&workload) else { return };
         self.gone[at] = true;
         let one = &self.all[at];
         self.everywhere.pass_over(&self.gone);
@@ -121,10 +121,12 @@ impl<'a> Candidates<'a> {
 
 /// Where candidates go and come back.
 pub(crate) trait Ground {
+    /// What names a candidate.
+    type Key: Copy;
     /// A candidate goes.
-    fn release(&mut self, key: &WorkloadKey);
+    fn release(&mut self, key: Self::Key);
     /// A candidate that went stays after all.
-    fn take(&mut self, key: &WorkloadKey);
+    fn take(&mut self, key: Self::Key);
     /// Whether there is room now.
     fn fits(&mut self) -> bool;
     /// Whether the search may go on.
@@ -137,9 +139,9 @@ pub(crate) trait Ground {
 
 /// The result of a search for victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum Choice<K> {
     /// These go; they are gone from the ground.
-    Victims(Vec<WorkloadKey>),
+    Victims(Vec<K>),
     /// All together do not make room.
     None,
     /// The search was cut short.
@@ -151,16 +153,16 @@ pub(crate) enum Choice {
 ///
 /// That more room is never worse is relied upon to ask less often: of a ground that is dear to ask, candidates go in numbers that
 /// double, and those that can stay do so many at a time. What is chosen was asked for as it is.
-pub(crate) fn choose<'k>(
-    candidates: impl IntoIterator<Item = &'k WorkloadKey>,
-    ground: &mut impl Ground,
-) -> Choice {
+pub(crate) fn choose<G: Ground>(
+    candidates: impl IntoIterator<Item = G::Key>,
+    ground: &mut G,
+) -> Choice<G::Key> {
     let found = match enough(candidates, ground) {
         Ok(Some(gone)) => give_back(gone, ground),
         Ok(None) => return Choice::None,
         Err(Cut) => Err(Cut),
     };
-    found.map_or(Choice::Cut, |gone| Choice::Victims(gone.into_iter().cloned().collect()))
+    found.map_or(Choice::Cut, Choice::Victims)
 }
 
 /// The search may not go on.
@@ -171,10 +173,10 @@ fn go_on(ground: &impl Ground) -> Result<(), Cut> {
 }
 
 /// The first candidates that are enough; they are gone.
-fn enough<'k>(
-    candidates: impl IntoIterator<Item = &'k WorkloadKey>,
-    ground: &mut impl Ground,
-) -> Result<Option<Vec<&'k WorkloadKey>>, Cut> {
+fn enough<G: Ground>(
+    candidates: impl IntoIterator<Item = G::Key>,
+    ground: &mut G,
+) -> Result<Option<Vec<G::Key>>, Cut> {
     let mut candidates = candidates.into_iter();
     let mut gone = Vec::new();
     // So many are too few.
@@ -215,17 +217,17 @@ fn enough<'k>(
 }
 
 /// So many of those that went are gone afterwards, instead of `from`.
-fn shift(ground: &mut impl Ground, gone: &[&WorkloadKey], from: usize, to: usize) {
+fn shift<G: Ground>(ground: &mut G, gone: &[G::Key], from: usize, to: usize) {
     for key in gone.get(to..from).unwrap_or_default().iter().rev() {
-        ground.take(key);
+        ground.take(*key);
     }
     for key in gone.get(from..to).unwrap_or_default() {
-        ground.release(key);
+        ground.release(*key);
     }
 }
 
 /// Those that have to go; the others are there again. The last one has to in any case.
-fn give_back<'k>(gone: Vec<&'k WorkloadKey>, ground: &mut impl Ground) -> Result<Vec<&'k WorkloadKey>, Cut> {
+fn give_back<G: Ground>(gone: Vec<G::Key>, ground: &mut G) -> Result<Vec<G::Key>, Cut> {
     let mut needed = vec![true; gone.len()];
     // What is still to be tried, the last first.
     let mut blocks = Vec::new();
@@ -233,14 +235,14 @@ fn give_back<'k>(gone: Vec<&'k WorkloadKey>, ground: &mut impl Ground) -> Result
     while let Some(block) = blocks.pop().filter(|block| !block.is_empty()) {
         go_on(ground)?;
         for key in gone[block.clone()].iter().rev() {
-            ground.take(key);
+            ground.take(*key);
         }
         if ground.fits() {
             needed[block].fill(false);
             continue;
         }
         for key in &gone[block.clone()] {
-            ground.release(key);
+            ground.release(*key);
         }
         if block.len() > 1 {
             let half = block.start + block.len() / 2;
@@ -276,39 +278,41 @@ mod tests {
     }
 
     fn candidates<'a>(all: &'a [Spec], root: Option<&str>) -> Candidates<'a> {
-        let made = all.iter().map(|(key, proximity, priority, reserved)| Candidate {
+        let made = all.iter().enumerate().map(|(at, (key, proximity, priority, reserved))| Candidate {
+            at,
             key,
             priority: *priority,
             reserved_at: Reverse(Timestamp::from_second(*reserved).unwrap()),
-            uid: key.name.clone(),
+            uid: &key.name,
             queue: Name::from(if *proximity == Proximity::OwnQueue { QUEUE } else { "other" }),
             root: if *proximity == Proximity::Elsewhere { None } else { root.map(Name::from) },
-            flavors: BTreeSet::new(),
-            nodes: BTreeSet::new(),
+            flavors: Vec::new(),
         });
         Candidates::new(made.collect())
     }
 
     /// A ground of names, on which a condition says what fits; so many questions are answered.
-    struct Names<F> {
-        gone: Vec<String>,
+    struct Names<'k, F> {
+        gone: Vec<&'k str>,
         fits: F,
         questions: usize,
         dear: bool,
     }
 
-    impl<F: Fn(&[&str]) -> bool> Ground for Names<F> {
-        fn release(&mut self, key: &WorkloadKey) {
-            self.gone.push(key.name.to_string());
+    impl<'k, F: Fn(&[&str]) -> bool> Ground for Names<'k, F> {
+        type Key = &'k str;
+
+        fn release(&mut self, key: &'k str) {
+            self.gone.push(key);
         }
 
-        fn take(&mut self, key: &WorkloadKey) {
-            self.gone.retain(|name| **name != *key.name);
+        fn take(&mut self, key: &'k str) {
+            self.gone.retain(|name| *name != key);
         }
 
         fn fits(&mut self) -> bool {
             self.questions -= 1;
-            (self.fits)(&self.gone.iter().map(String::as_str).collect::<Vec<_>>())
+            (self.fits)(&self.gone)
         }
 
         fn goes_on(&self) -> bool {
@@ -334,16 +338,16 @@ mod tests {
         Some(gone.into_iter().map(str::to_owned).collect())
     }
 
-    fn search(all: &[Spec], questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice {
+    fn search(all: &[Spec], questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice<&str> {
         let made = candidates(all, Some(ROOT));
         let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
-        let keys = made.below(100, &queue, Some(&root), true).map(|one| one.key);
+        let keys = made.below(100, &queue, Some(&root), true).map(|one| &*one.key.name);
         choose(keys, &mut Names { gone: Vec::new(), fits, questions, dear: false })
     }
 
     fn chosen(all: &[Spec], fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
         match search(all, 100, fits) {
-            Choice::Victims(keys) => Some(keys.iter().map(|key| key.name.to_string()).collect()),
+            Choice::Victims(names) => Some(names.into_iter().map(str::to_owned).collect()),
             Choice::None => None,
             Choice::Cut => panic!("the search ends"),
         }
@@ -365,16 +369,15 @@ mod tests {
                 }
                 free.iter().any(|free| *free >= wanted)
             };
-            let keys: Vec<WorkloadKey> = names.iter().map(|name| WorkloadKey::new("ns", *name)).collect();
             let mut ground = Names { gone: Vec::new(), fits, questions: 100_000, dear };
-            let chosen = match choose(&keys, &mut ground) {
-                Choice::Victims(keys) => Some(keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>()),
+            let chosen = match choose(names.iter().copied(), &mut ground) {
+                Choice::Victims(names) => Some(names.into_iter().map(str::to_owned).collect::<Vec<_>>()),
                 Choice::None => None,
                 Choice::Cut => panic!("the search ends"),
             };
             let victims = chosen.as_ref().map_or(0, Vec::len);
             if chosen.is_some() {
-                let mut gone = ground.gone.clone();
+                let mut gone: Vec<String> = ground.gone.iter().map(|name| (*name).to_owned()).collect();
                 gone.sort();
                 prop_assert_eq!(chosen.as_ref(), Some(&gone), "the ground is as it was chosen");
             }
@@ -416,7 +419,7 @@ mod tests {
         for (leaves, left) in
             [(2, vec![0, 1, 3, 4, 5]), (0, vec![1, 3, 4, 5]), (1, vec![3, 4, 5]), (9, vec![3, 4, 5])]
         {
-            made.leave(&WorkloadKey::new("ns", format!("c{leaves}")));
+            made.leave(leaves);
             let found = made.below(100, &queue, Some(&root), true).map(|one| one.priority);
             assert_eq!(found.collect::<Vec<_>>(), left);
             let other = Name::from("other");

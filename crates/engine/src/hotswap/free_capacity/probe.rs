@@ -1,8 +1,6 @@
 //! Whether pods fit, kept up to date while Workloads go and come back.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use sluice_core::WorkloadKey;
+use std::collections::BTreeSet;
 
 use super::{FreeCapacity, per_replica};
 use crate::hotswap::needs::SetNeeds;
@@ -11,60 +9,56 @@ use crate::hotswap::needs::SetNeeds;
 /// nodes each time.
 pub(crate) struct Probe<'n, 'a> {
     needs: &'n [SetNeeds<'a>],
-    sets: Vec<Fits<'a>>,
+    sets: Vec<Fits>,
 }
 
 /// What there is room for of one set.
-enum Fits<'a> {
-    /// By node, and in all.
-    Nodes(BTreeMap<usize, i128>, i128),
-    /// The groups that one replica each fits into.
-    Groups(&'a str, BTreeSet<&'a str>),
+enum Fits {
+    /// By node, if pods may be on it, and in all.
+    Nodes(Vec<Option<i128>>, i128),
+    /// The groups by the label at this position that one replica each fits into.
+    Groups(usize, BTreeSet<usize>),
+    /// Nothing.
+    Nothing,
 }
 
 impl<'n, 'a> Probe<'n, 'a> {
     /// What there is room for now.
     pub fn of(room: &mut FreeCapacity<'a>, needs: &'n [SetNeeds<'a>]) -> Self {
-        let mut sets = Vec::new();
-        for set in needs {
-            sets.push(match &set.exclusive {
-                None => {
-                    let most = i128::from(set.count);
-                    let fits = set.nodes.iter().filter_map(|node| {
-                        let node = *room.nodes.get(node)?;
-                        Some((node, room.fit(set, node, most)))
-                    });
-                    let fits: BTreeMap<usize, i128> = fits.collect();
-                    room.count(set.nodes.len());
-                    let sum = fits.values().sum();
-                    Fits::Nodes(fits, sum)
+        let sets = needs.iter().map(|set| match set.exclusive {
+            None => {
+                let mut fits = vec![None; room.begins.len() - 1];
+                let mut sum = 0;
+                for node in set.nodes.iter() {
+                    let fit = room.fit(set, node, i128::from(set.count));
+                    fits[node] = Some(fit);
+                    sum += fit;
                 }
-                Some((label, replicas)) => match room.groups.get_key_value(label.as_str()) {
-                    None => Fits::Groups("", BTreeSet::new()),
-                    Some((label, groups)) => {
-                        let open = || room.open.get(label.as_str()).into_iter().flatten().copied();
-                        let good = open().filter(|value| is_good(room, set, label, value, *replicas));
-                        let good = good.collect();
-                        let looked = open().map(|value| groups.nodes[value].len()).sum();
-                        room.count(looked);
-                        Fits::Groups(label, good)
-                    }
-                },
-            });
-        }
-        Self { needs, sets }
+                room.count(set.nodes.len());
+                Fits::Nodes(fits, sum)
+            }
+            Some((label, replicas)) => {
+                let Some(label) = room.label(label) else { return Fits::Nothing };
+                let open = || room.open[label].iter().copied();
+                let good = open().filter(|group| is_good(room, set, label, *group, replicas)).collect();
+                let looked = open().map(|group| room.groups[label].all[group].nodes.len()).sum();
+                room.count(looked);
+                Fits::Groups(label, good)
+            }
+        });
+        Self { needs, sets: sets.collect() }
     }
 
     /// A Workload went, or came back.
-    pub fn changed(&mut self, room: &mut FreeCapacity<'a>, key: &WorkloadKey) {
-        let Some(taken) = room.taken.get(key) else { return };
-        let mut nodes: Vec<usize> = taken.amounts.iter().map(|(place, _)| place.node).collect();
+    pub fn changed(&mut self, room: &mut FreeCapacity<'a>, workload: usize) {
+        let Some(taken) = room.taken.get(workload) else { return };
+        let mut nodes: Vec<usize> = taken.amounts.iter().map(|(slot, _)| slot.node).collect();
         nodes.dedup();
         for (set, fits) in self.needs.iter().zip(&mut self.sets) {
             match fits {
                 Fits::Nodes(by_node, sum) => {
                     for node in &nodes {
-                        if let Some(fit) = by_node.get_mut(node) {
+                        if let Some(fit) = &mut by_node[*node] {
                             let now = room.fit(set, *node, i128::from(set.count));
                             *sum += now - *fit;
                             *fit = now;
@@ -72,20 +66,21 @@ impl<'n, 'a> Probe<'n, 'a> {
                     }
                 }
                 Fits::Groups(label, good) => {
-                    let Some(groups) = room.groups.get(*label) else { continue };
-                    let replicas = set.exclusive.as_ref().map_or(1, |(_, replicas)| *replicas);
-                    let of_nodes = taken.nodes.iter().filter_map(|node| groups.of.get(node).copied());
+                    let replicas = set.exclusive.map_or(1, |(_, replicas)| replicas);
+                    let groups = &room.groups[*label];
+                    let of_nodes = nodes.iter().filter_map(|node| groups.of[*node]);
                     let of_itself =
-                        taken.groups.iter().filter(|(of, _)| of == label).map(|(_, value)| *value);
-                    let values: BTreeSet<&'a str> = of_nodes.chain(of_itself).collect();
-                    for value in values.into_iter().filter(|value| groups.whole.contains(value)) {
-                        if is_good(room, set, label, value, replicas) {
-                            good.insert(value);
+                        taken.groups.iter().filter(|(of, _)| of == label).map(|(_, group)| *group);
+                    let changed: BTreeSet<usize> = of_nodes.chain(of_itself).collect();
+                    for group in changed {
+                        if is_good(room, set, *label, group, replicas) {
+                            good.insert(group);
                         } else {
-                            good.remove(value);
+                            good.remove(&group);
                         }
                     }
                 }
+                Fits::Nothing => {}
             }
         }
         room.count(nodes.len());
@@ -96,9 +91,10 @@ impl<'n, 'a> Probe<'n, 'a> {
         let each = self.needs.iter().zip(&self.sets).all(|(set, fits)| match fits {
             Fits::Nodes(_, sum) => *sum >= i128::from(set.count),
             Fits::Groups(_, good) => {
-                let replicas = set.exclusive.as_ref().map_or(1, |(_, replicas)| *replicas);
+                let replicas = set.exclusive.map_or(1, |(_, replicas)| replicas);
                 i64::try_from(good.len()).unwrap_or(i64::MAX) >= replicas
             }
+            Fits::Nothing => false,
         });
         if !each || self.needs.len() == 1 {
             return each;
@@ -110,19 +106,12 @@ impl<'n, 'a> Probe<'n, 'a> {
     }
 }
 
-/// Whether a group is free and has room for one replica.
-fn is_good<'a>(
-    room: &FreeCapacity<'a>,
-    set: &SetNeeds<'_>,
-    label: &'a str,
-    value: &'a str,
-    replicas: i64,
-) -> bool {
-    if room.is_occupied((label, value)) {
+/// Whether a group is whole and free, and has room for one replica.
+fn is_good(room: &FreeCapacity<'_>, set: &SetNeeds<'_>, label: usize, group: usize, replicas: i64) -> bool {
+    if !room.open[label].contains(&group) {
         return false;
     }
     let wanted = i128::from(per_replica(set, replicas));
-    let members = room.groups.get(label).and_then(|groups| groups.nodes.get(value)).into_iter().flatten();
-    let usable = members.filter(|node| set.nodes.contains(**node)).filter_map(|node| room.nodes.get(node));
+    let usable = room.groups[label].all[group].nodes.iter().filter(|node| set.nodes.contains(**node));
     usable.map(|node| room.fit(set, *node, wanted)).sum::<i128>() >= wanted
 }

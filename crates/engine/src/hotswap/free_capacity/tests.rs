@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sluice_api::slim;
 
+use super::super::capacity::Group;
 use super::super::health::Health;
 use super::super::pod::{Allocatable, PODS, Pod};
-use super::super::snapshot::SeenNode;
 use super::*;
 
 /// The label that makes groups: two nodes each.
@@ -146,9 +146,9 @@ impl Plain {
 }
 
 fn seen(room: &FreeCapacity<'_>) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
-    let free = room.free.iter().map(|node| node.iter().map(|(name, n)| (name.to_string(), *n)).collect());
-    let occupied = (0..NODES / 2).map(|g| room.occupied.get(&(POOL, POOLS[g])).copied().unwrap_or(0));
-    (free.collect(), occupied.collect())
+    let free =
+        (0..NODES).map(|node| room.free_of(node).iter().map(|(name, n)| (name.to_string(), *n)).collect());
+    (free.collect(), room.occupied[0].clone())
 }
 
 fn wanted(plain: &Plain) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
@@ -175,34 +175,39 @@ fn pod(node: usize, chips: i64) -> Pod {
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let node = slim::Node::default();
-    let keys: Vec<_> = (0..4).map(|n| WorkloadKey::new("ns", format!("w{n}"))).collect();
     let pods: Vec<Vec<Pod>> =
         case.workloads.iter().map(|w| w.0.iter().map(|(node, chips)| pod(*node, *chips)).collect()).collect();
     let whole: [bool; NODES / 2] = std::array::from_fn(|group| case.nodes[2 * group].2);
-    let mut snapshot = Snapshot::default();
     let allocatable = case.nodes.iter().map(|(chips, places, _)| {
         let chips = [(Name::from(TPU), *chips)];
         chips.into_iter().chain(places.map(|places| (Name::from(PODS), places))).collect()
     });
     let allocatable: Vec<Allocatable> = allocatable.collect();
-    for (name, allocatable) in NAMES.into_iter().zip(&allocatable) {
-        snapshot.nodes.insert(name, SeenNode { node: &node, health: Health::Healthy, allocatable });
-    }
-    for (key, pods) in keys.iter().zip(&pods).filter(|(_, pods)| !pods.is_empty()) {
-        snapshot.of_workload.insert(key, pods.iter().collect());
-    }
-    let mut by_pool = Groups::default();
-    for (at, name) in NAMES.into_iter().enumerate() {
-        by_pool.nodes.entry(POOLS[at / 2]).or_default().push(name);
-        by_pool.of.insert(name, POOLS[at / 2]);
-    }
-    by_pool.whole = (0..NODES / 2).filter(|group| whole[*group]).map(|group| POOLS[group]).collect();
-    let groups = BTreeMap::from([(POOL.to_owned(), by_pool)]);
-    let exclusive = |key: &WorkloadKey| {
-        let at = keys.iter().position(|one| one == key).unwrap();
-        if case.workloads[at].1 { BTreeSet::from([POOL]) } else { BTreeSet::new() }
+    let nodes = NAMES.into_iter().zip(&allocatable).map(|(name, allocatable)| SeenNode {
+        name,
+        node: &node,
+        health: Health::Healthy,
+        allocatable,
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let at = |pod: &Pod| NAMES.iter().position(|name| **name == *pod.node);
+    let seen_pods = pods.iter().map(|pods| pods.iter().map(|pod| SeenPod { pod, node: at(pod) }).collect());
+    let seen_pods: Vec<Vec<_>> = seen_pods.collect();
+    let group = |group: usize| Group {
+        value: POOLS[group],
+        nodes: vec![2 * group, 2 * group + 1],
+        whole: whole[group],
     };
-    let mut room = FreeCapacity::of(&snapshot, &groups, exclusive);
+    let by_pool = Groups {
+        label: POOL.to_owned(),
+        all: (0..NODES / 2).map(group).collect(),
+        of: (0..NODES).map(|node| Some(node / 2)).collect(),
+    };
+    let groups = [by_pool];
+    let workloads = seen_pods.iter().zip(&case.workloads).map(|(pods, (_, exclusive))| {
+        (pods.as_slice(), if *exclusive { BTreeSet::from([POOL]) } else { BTreeSet::new() })
+    });
+    let mut room = FreeCapacity::of(&nodes, &[], workloads, &groups);
     let mut plain = Plain { free: Vec::new(), occupied: [0; NODES / 2], whole };
     for (chips, places, _) in &case.nodes {
         let mut free = BTreeMap::from([(TPU, *chips)]);
@@ -212,23 +217,22 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     for workload in &case.workloads {
         plain.shift(workload, -1);
     }
-    let sorts = case.sorts.map(|mask| {
-        Rc::new((0..NODES).filter(|node| mask & (1 << node) != 0).map(|node| NAMES[node]).collect())
+    let sorts = case.sorts.map(|mask| Rc::new((0..NODES).filter(|node| mask & (1 << node) != 0).collect()));
+    let per_pod = case.sets.iter().map(|(_, chips, ..)| {
+        let takes = [(TPU, *chips), (PODS, 1)].into_iter().filter(|(_, amount)| *amount > 0);
+        takes.map(|(name, amount)| (name.into(), Amount(amount))).collect()
     });
+    let per_pod: Vec<Vec<_>> = per_pod.collect();
     let needs = |sets: &[usize]| {
-        let sets = sets.iter().map(|set| case.sets[*set]);
-        let needs = sets.map(|(count, chips, sort, replicas)| SetNeeds {
+        let sets = sets.iter().map(|set| (case.sets[*set], &per_pod[*set]));
+        let needs = sets.map(|((count, _, sort, replicas), per_pod)| SetNeeds {
             pod_set: 0,
             assigned: None,
             count,
-            per_pod: [(TPU, chips), (PODS, 1)]
-                .into_iter()
-                .filter(|(_, amount)| *amount > 0)
-                .map(|(name, amount)| (name.into(), Amount(amount)))
-                .collect(),
+            per_pod,
             nodes: Rc::clone(&sorts[sort]),
             possible: true,
-            exclusive: replicas.map(|replicas| (POOL.to_owned(), replicas)),
+            exclusive: replicas.map(|replicas| (POOL, replicas)),
         });
         needs.collect::<Vec<_>>()
     };
@@ -239,18 +243,17 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         match op {
             Op::Shift(one) => {
                 if here[*one] {
-                    room.release(&keys[*one]);
+                    room.release(*one);
                 } else {
-                    room.take(&keys[*one]);
+                    room.take(*one);
                 }
                 plain.shift(&case.workloads[*one], if here[*one] { 1 } else { -1 });
                 here[*one] = !here[*one];
             }
             Op::Place(sets, among) => {
-                let names =
-                    among.map(|mask| (0..NODES).filter(move |n| mask & (1 << n) != 0).map(|n| NAMES[n]));
-                let names: Option<BTreeSet<&str>> = names.map(Iterator::collect);
-                let placed = room.place(&needs(sets), names.as_ref());
+                let nodes = among.map(|mask| (0..NODES).filter(move |node| mask & (1 << node) != 0));
+                let nodes: Option<NodeSet> = nodes.map(Iterator::collect);
+                let placed = room.place(&needs(sets), nodes.as_ref());
                 prop_assert_eq!(placed, plain.place(&specs(sets), case.sorts, *among));
             }
             Op::Probe(sets) => {
@@ -262,13 +265,13 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
                 let needs = needs(sets);
                 let mut probe = Probe::of(&mut room, &needs);
                 if here[*one] {
-                    room.release(&keys[*one]);
+                    room.release(*one);
                 } else {
-                    room.take(&keys[*one]);
+                    room.take(*one);
                 }
                 plain.shift(&case.workloads[*one], if here[*one] { 1 } else { -1 });
                 here[*one] = !here[*one];
-                probe.changed(&mut room, &keys[*one]);
+                probe.changed(&mut room, *one);
                 let fits = probe.fits(&mut room);
                 prop_assert_eq!(fits, plain.clone().place(&specs(sets), case.sorts, None));
             }
