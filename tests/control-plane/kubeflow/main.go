@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 
+	mpioptions "github.com/kubeflow/mpi-operator/cmd/mpi-operator/app/options"
 	mpiclient "github.com/kubeflow/mpi-operator/pkg/client/clientset/versioned"
 	mpischeme "github.com/kubeflow/mpi-operator/pkg/client/clientset/versioned/scheme"
 	mpiinformers "github.com/kubeflow/mpi-operator/pkg/client/informers/externalversions"
@@ -103,7 +104,7 @@ func runMPI(ctx context.Context, config *rest.Config) error {
 	core := informers.NewSharedInformerFactory(client, 0)
 	own := mpiinformers.NewSharedInformerFactory(jobs, 0)
 	controller, err := mpicontroller.NewMPIJobController(
-		client, jobs, nil, nil,
+		ctx, client, jobs, nil, nil,
 		core.Core().V1().ConfigMaps(),
 		core.Core().V1().Secrets(),
 		core.Core().V1().Services(),
@@ -111,7 +112,7 @@ func runMPI(ctx context.Context, config *rest.Config) error {
 		core.Core().V1().Pods(),
 		core.Scheduling().V1().PriorityClasses(),
 		own.Kubeflow().V2beta1().MPIJobs(),
-		"", "")
+		&mpioptions.ServerOption{ControllerRateLimit: 10, ControllerBurst: 100})
 	if err != nil {
 		return err
 	}
