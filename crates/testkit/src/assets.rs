@@ -360,6 +360,8 @@ fn module_folder(folder: &Path, module: &str) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     #[test]
@@ -375,6 +377,50 @@ mod tests {
                 assert!(pinned_version(&text, companion.module).is_some(), "{}", companion.name);
             }
         }
+    }
+
+    /// Folders whose programs are made of the same libraries: a library is compiled once for all that have the same version of it and of what
+    /// it needs.
+    const ALIKE: [&[&str]; 2] = [
+        &["kubernetes", "kwok", "helm", "etcd", "opentelemetry"],
+        &["trainer", "jobset", "kubeflow", "ray", "appwrapper", "spark", "lws"],
+    ];
+    /// Controllers, and what they must have of one version.
+    const THEIR_OWN: [&str; 5] = [
+        "github.com/kubeflow/training-operator",
+        "sigs.k8s.io/controller-runtime",
+        "sigs.k8s.io/jobset",
+        "sigs.k8s.io/scheduler-plugins",
+        "volcano.sh/apis",
+    ];
+
+    /// The modules that a go.mod requires, with their versions; those that it replaces have none.
+    fn required(go_mod: &str) -> BTreeMap<&str, &str> {
+        let lines = go_mod.lines().filter(|line| !line.contains("=>"));
+        let pairs = lines.filter_map(|line| {
+            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+            Some((words.next()?, words.next()?))
+        });
+        pairs.filter(|(_, version)| version.starts_with('v') && *version != "v0.0.0").collect()
+    }
+
+    #[test]
+    fn what_programs_are_made_of_has_one_version_among_those_that_are_alike() {
+        for folders in ALIKE {
+            let texts = folders
+                .iter()
+                .map(|folder| fs::read_to_string(modules().join(folder).join("go.mod")).unwrap());
+            let texts: Vec<_> = texts.collect();
+            let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for (module, version) in texts.iter().flat_map(|text| required(text)) {
+                versions.entry(module).or_default().insert(version);
+            }
+            versions.retain(|module, versions| versions.len() > 1 && !THEIR_OWN.contains(module));
+            assert_eq!(versions, BTreeMap::new(), "of {folders:?}");
+            assert!(texts.iter().all(|text| required(text).len() > 20));
+        }
+        let all: BTreeSet<_> = Tool::ALL.iter().map(|tool| tool.source().folder).collect();
+        assert_eq!(all, ALIKE.concat().into_iter().collect());
     }
 
     #[test]

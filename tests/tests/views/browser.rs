@@ -18,6 +18,8 @@ use sluice_testkit::browser::{Page, Scheme};
 use tempfile::TempDir;
 use view::{Mark, Picture, View};
 
+use crate::axe::is_accessible;
+
 const PROBE: &str = include_str!("browser/probe.js");
 const LOOKS: [(u32, Scheme); 4] =
     [(800, Scheme::Dark), (800, Scheme::Light), (1280, Scheme::Dark), (1280, Scheme::Light)];
@@ -61,6 +63,7 @@ async fn can_be_read(page: &mut Page, file: &Path, name: &str) -> View {
         assert!(seen.scrolling.is_empty(), "{look}: {:?}", seen.scrolling);
         assert!(seen.overlaps.is_empty(), "{look}: {:?}", seen.overlaps);
         assert!(seen.cut.is_empty(), "{look}: {:?}", seen.cut);
+        is_accessible(page, &look).await;
         assert_eq!(page.requests(), [format!("file://{}", file.display())], "{look}");
         assert!(page.troubles().is_empty(), "{look}: {:?}", page.troubles());
         let before = last.replace((scheme, seen));
@@ -178,6 +181,7 @@ async fn unrolled(page: &mut Page, colours: &str) -> View {
            for (const frame of [1, 2, 3]) await new Promise(requestAnimationFrame); }})()"
     );
     page.run(&script).await.unwrap();
+    is_accessible(page, "all rows").await;
     view(page).await
 }
 

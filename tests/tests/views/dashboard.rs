@@ -15,6 +15,8 @@ use mock::{Fault, TOKEN, serve};
 use serde_json::Value;
 use sluice_testkit::browser::{Page, Scheme};
 
+use crate::axe::is_accessible;
+
 const PROBE: &str = include_str!("dashboard/probe.js");
 const SCROLL: &str = include_str!("dashboard/scroll.js");
 /// The most elements of a view, however much there is to see.
@@ -58,6 +60,7 @@ async fn probed(page: &mut Page, name: &str) -> Value {
         fs::write(PathBuf::from(folder).join(file), page.screenshot().await.unwrap()).unwrap();
     }
     assert_eq!(seen["wrong"], Value::Array(Vec::new()), "{name}");
+    is_accessible(page, name).await;
     assert!(seen["elements"].as_u64().unwrap() < MOST_ELEMENTS, "{name}: {} elements", seen["elements"]);
     assert!(page.troubles().is_empty(), "{name}: {:?}", page.troubles());
     seen
@@ -294,6 +297,7 @@ async fn who_has_no_token_is_asked_for_one() {
     page.look(1280, 900, Scheme::Light).await.unwrap();
     page.visit(&url).await.unwrap();
     shows(&mut page, "Who are you?").await;
+    is_accessible(&mut page, "sign in").await;
     let enter = |token: &str| {
         format!(
             "document.querySelector('textarea').value = {token:?}; document.querySelector('form').requestSubmit();"
@@ -301,6 +305,7 @@ async fn who_has_no_token_is_asked_for_one() {
     };
     page.run(&enter("wrong")).await.unwrap();
     shows(&mut page, "who are you?").await;
+    is_accessible(&mut page, "a token that is refused").await;
     page.run(&enter(TOKEN)).await.unwrap();
     shows(&mut page, "1000 queues").await;
     let kept = page
@@ -319,9 +324,11 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     go(&mut page, "tomorrow", "Play the future").await;
     page.click("Play the future").await.unwrap();
     shows(&mut page, "This server does not play the future.").await;
+    is_accessible(&mut page, "what a server lacks").await;
     let url = serve(Fault::Broken).await;
     page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();
     shows(&mut page, "is no JSON").await;
+    is_accessible(&mut page, "what a server breaks").await;
     go(&mut page, "workload", "is no JSON").await;
     go(&mut page, "report", "side by side").await;
     page.run(&open_file(&serde_json::json!({"timeline": 7}))).await.unwrap();

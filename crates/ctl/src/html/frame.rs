@@ -62,7 +62,7 @@ pub(super) fn document(body: &str, schedules: &[Schedule]) -> serde_json::Result
     let data = serde_json::to_string(&serde_json::json!({"schedules": schedules}))?.replace('<', "\\u003c");
     let _ = writeln!(
         text,
-        "<div id=\"tip\"></div><script type=\"application/json\" id=\"schedules\">{data}</script>\n<script>{}</script></body></html>",
+        "<div id=\"tip\" aria-hidden=\"true\"></div><script type=\"application/json\" id=\"schedules\">{data}</script>\n<script>{}</script></body></html>",
         *SCRIPT
     );
     Ok(text)

@@ -33,7 +33,7 @@ const main = () => {
     const schedule = schedules[Number(host.dataset.schedule)];
     const space = el("div", { class: "places" });
     host.after(space);
-    for (const topology of schedule.places) new Places(space, topology, schedule);
+    for (const topology of schedule.places) new Places(space, topology, schedule, hosts.length > 1 ? host.dataset.label : "");
   }
   if (gantts.length !== 1) return;
   const [one] = gantts;

@@ -13,7 +13,7 @@ use super::health::Health;
 use super::needs::Choice;
 use super::pod::Pod;
 use super::scope::Scope;
-use super::snapshot::{NodeSet, SeenWorkload, Snapshot, holds};
+use super::snapshot::{NodeSet, SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
@@ -54,11 +54,6 @@ pub(crate) struct DisplacedWorkload<'a> {
     pub stage: Stage<'a>,
     /// Why its queue could not admit it again, if it runs.
     pub barred: Option<String>,
-}
-
-/// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
-pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
-    holds(entry) && (is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..))))
 }
 
 /// Whether its last eviction was for failing nodes and it has not run since, or it will be evicted for them as soon as that can be

@@ -8,10 +8,9 @@ use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
-use super::displaced::leaves;
 use super::health;
 use super::pod::{Pod, PodKey, takes};
-use super::snapshot::{holds, reserved_since};
+use super::snapshot::{holds, leaves, reserved_since};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
 use crate::input::{Kind, ObjectRef};

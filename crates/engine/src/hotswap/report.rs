@@ -5,7 +5,7 @@ use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
 use super::decide::Action;
-use super::displaced::leaves;
+use super::snapshot::leaves;
 use super::state::NotMoved;
 use crate::account::WhyNotMoved;
 use crate::effect::{Effect, Level, Purpose};

@@ -11,13 +11,12 @@ use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, WorkloadKey};
 
-use super::displaced::leaves;
 use super::health::{self, Health};
 use super::matching::has_labels;
 use super::pod::{Allocatable, Pod};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
-use crate::world::WorkloadEntry;
+use crate::world::{Decision, WorkloadEntry};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 
 /// One node.
@@ -138,6 +137,11 @@ pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
 /// The same by a status.
 fn holds_quota(status: &WorkloadStatus) -> bool {
     reserved(status) && !is(status, Type::Finished)
+}
+
+/// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
+pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
+    holds(entry) && (is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..))))
 }
 
 /// Whether a Workload has given back the quota that it held before: it holds none, or what it holds was reserved later.

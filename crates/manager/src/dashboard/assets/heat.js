@@ -55,10 +55,12 @@ export class Heat {
     const { name, used, capacity, nodes = 0, healthy = nodes } = domain;
     const part = capacity > 0 ? Math.min(Math.max(used / capacity, 0), 1) : 0;
     const text = domainText(domain, what);
+    // What is read out begins with what is seen.
+    const short = `${nodes > healthy ? "! " : ""}${capacity > 0 ? percent(used / capacity) : "–"}`;
     const fill = el("span", { class: `fill s${part > 0 ? Math.ceil(part * SHADES) : 0}` });
     fill.style.height = percent(part).replace(" ", "");
-    const button = el("button", { type: "button", class: nodes > healthy ? "down" : null, tabindex: at === this.active ? "0" : "-1", "data-t": text, "aria-label": text.replaceAll("\n", ", ") },
-      el("span", { class: "gauge", "aria-hidden": "true" }, fill), el("span", { class: "label" }, name), el("span", { class: "part" }, `${nodes > healthy ? "! " : ""}${capacity > 0 ? percent(used / capacity) : "–"}`));
+    const button = el("button", { type: "button", class: nodes > healthy ? "down" : null, tabindex: at === this.active ? "0" : "-1", "data-t": text, "aria-label": `${name} ${short}: ${text.slice(name.length + 2).replaceAll("\n", ", ")}` },
+      el("span", { class: "gauge", "aria-hidden": "true" }, fill), el("span", { class: "label" }, name), " ", el("span", { class: "part" }, short));
     button.dataset.name = name;
     button.dataset.at = at;
     return el("li", null, button);

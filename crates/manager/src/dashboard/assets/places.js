@@ -20,20 +20,22 @@ const plainAmount = (resource, amount) => {
 };
 
 export class Places {
-  constructor(host, topology, schedule) {
+  /** `of` says whose topology it is where there are several of that name. */
+  constructor(host, topology, schedule, of = "") {
     Object.assign(this, { topology, schedule, path: [], at: 0, resource: 0, offset: 0 });
     const { name, resources } = topology;
-    const what = el("select", { "aria-label": `resource of ${name}`, onchange: () => { this.resource = Number(what.value); this.draw(); } }, resources.map((one, at) => el("option", { value: String(at) }, one)));
-    this.slider = el("input", { type: "range", class: "time", min: "0", max: String(schedule.end), step: String(Math.max(Math.round(schedule.end / 1e6), 1) * 1000), "aria-label": `time of ${name}`, oninput: () => { this.at = Number(this.slider.value); this.draw(); } });
+    const full = of ? `${name} of ${of}` : name;
+    const what = el("select", { "aria-label": `resource of ${full}`, onchange: () => { this.resource = Number(what.value); this.draw(); } }, resources.map((one, at) => el("option", { value: String(at) }, one)));
+    this.slider = el("input", { type: "range", class: "time", min: "0", max: String(schedule.end), step: String(Math.max(Math.round(schedule.end / 1e6), 1) * 1000), "aria-label": `time of ${full}`, oninput: () => { this.at = Number(this.slider.value); this.draw(); } });
     this.slider.value = "0";
     this.moment = el("output", { class: "window" });
-    this.way = el("nav", { class: "way", "aria-label": `path in ${name}` });
+    this.way = el("nav", { class: "way", "aria-label": `path in ${full}` });
     this.fits = el("div");
     this.detail = el("div", { "aria-live": "polite" });
     const space = el("div");
     host.append(el("h3", null, `Topology ${name}`), topology.cut ? el("p", null, "There are too many placements: the first are drawn.") : "",
       el("div", { class: "tools" }, el("label", null, "at ", this.slider), this.moment, what), this.way, space, this.detail, this.fits);
-    this.heat = new Heat(space, { label: `domains of ${name}`, choose: (name) => this.open(name), page: (offset) => { this.offset = offset; this.draw(); } });
+    this.heat = new Heat(space, { label: `domains of ${full}`, choose: (name) => this.open(name), page: (offset) => { this.offset = offset; this.draw(); } });
     this.show(Math.min(this.busiest(), schedule.end));
   }
 

@@ -30,7 +30,7 @@ function reports(host, sides) {
     for (const topology of schedule.places) {
       const below = el("div", { class: "places" });
       section.append(below);
-      new Places(below, topology, schedule);
+      new Places(below, topology, schedule, sections.length > 1 ? title : "");
     }
   }
   if (gantts.length > 1) together(gantts);
