@@ -92,6 +92,7 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
         name: &name,
         all_namespaces: args.all_namespaces,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     };
     let answer = question.answer()?;

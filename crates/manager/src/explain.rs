@@ -267,7 +267,8 @@ impl Work {
             kind: None,
             name: &self.name,
             all_namespaces: self.asked.all,
-            live: self.account.as_ref().filter(|_| self.decides),
+            live: self.account.as_ref(),
+            decides: self.decides,
             patience: Patience::until(&over),
         };
         let answer = match &self.asked.change {

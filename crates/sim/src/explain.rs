@@ -101,6 +101,9 @@ impl Question<'_> {
             let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
             self.of_workload(&View::Played(&simulation), value, account.as_ref(), simulation.now())
         };
+        if self.live.is_some() && !self.decides && explained.state == State::Waiting {
+            self.decided_in(&simulation, &workload, &mut explained);
+        }
         explained.job = format!("{}/{}", job.namespace, job.name);
         explained.priority = record.priority;
         explained.cluster_queue = record.cluster_queue.clone().or(explained.cluster_queue);
@@ -116,6 +119,17 @@ impl Question<'_> {
             self.tried_out(&mut explained, &simulation, &job, decision)?;
         }
         Ok(explained)
+    }
+
+    /// What the engine of the virtual cluster decides about a Workload that waits, where a manager is asked that decides nothing.
+    fn decided_in(&self, simulation: &Simulation, workload: &ObjectRef, explained: &mut Explained) {
+        let (namespace, name) = (&workload.namespace, &workload.name);
+        let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
+        let read = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
+        let blocked = explained.findings.iter().any(|finding| finding.code.waits_for_action());
+        if let Some((account, read)) = account.zip(read).filter(|_| !blocked) {
+            explained.decided(self, &View::read(self.manifests), read, &account);
+        }
     }
 
     /// What the engine finds when it tries, and when the job starts.

@@ -153,6 +153,7 @@ fn a_job_of_every_kind_that_waits_is_explained_by_its_own_name() {
             name: if pods { "a-0" } else { "a" },
             all_namespaces: false,
             live: None,
+            decides: false,
             patience: Patience::ENDLESS,
         };
         let answer = question.answer().unwrap_or_else(|error| panic!("{kind:?}: {error}"));
@@ -201,6 +202,7 @@ fn a_group_of_pods_is_explained_by_its_name_and_by_those_of_its_pods() {
             name,
             all_namespaces: false,
             live: None,
+            decides: false,
             patience: Patience::ENDLESS,
         };
         let answer = question.answer().unwrap_or_else(|error| panic!("{name}: {error}"));

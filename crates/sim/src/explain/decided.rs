@@ -14,15 +14,17 @@ use super::{MOST_LISTED, Question, topology};
 use crate::json::text;
 use crate::record::show_amount;
 
+/// That others come before it, if any do.
+pub(super) fn behind(account: &Account) -> Option<Finding> {
+    let before = account.position.as_ref()?.in_cluster_queue;
+    let text = || format!("{before} workload(s) of its ClusterQueue come before it");
+    (before > 0).then(|| Finding::new(Code::BehindOthers, text()))
+}
+
 impl Question<'_> {
-    /// What an account says of a Workload that waits.
+    /// What an account says of the decision about a Workload that waits.
     pub(super) fn decided(&self, view: &View<'_>, workload: &Value, account: &Account) -> Vec<Finding> {
         let mut found = Vec::new();
-        if let Some(position) = account.position.as_ref().filter(|p| p.in_cluster_queue > 0) {
-            let text =
-                format!("{} workload(s) of its ClusterQueue come before it", position.in_cluster_queue);
-            found.push(Finding::new(Code::BehindOthers, text));
-        }
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));
         found.extend(self.unready(view, decision));

@@ -49,7 +49,7 @@ impl Question<'_> {
         workload: &ObjectRef,
         record: &JobRecord,
     ) -> JobFacts {
-        let mut facts = if let Some(account) = self.live {
+        let mut facts = if let Some(account) = self.live.filter(|_| self.decides) {
             JobFacts {
                 stage: account.stage,
                 ahead: account.ahead.clone(),
@@ -68,7 +68,13 @@ impl Question<'_> {
             let (ahead, decision, changes) =
                 account.map(|a| (a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
-            JobFacts { stage, ahead, decision, condition, changes }
+            let mut facts = JobFacts { stage, ahead, decision, condition, changes };
+            // What it sees, although it decides nothing.
+            if let Some(live) = self.live {
+                facts.changes.clone_from(&live.changes);
+                facts.condition = live.condition.clone().or(facts.condition);
+            }
+            facts
         };
         if facts.stage != Stage::Waiting {
             (facts.decision, facts.condition) = (None, None);

@@ -7,7 +7,7 @@ use sluice_engine::{Account, Kind, ObjectRef};
 
 use super::finding::{Code, Help, State, condition};
 use super::view::View;
-use super::{Explained, Question, lifecycle, pods, queues, topology, unqueued};
+use super::{Explained, Question, decided, lifecycle, pods, queues, topology, unqueued};
 use crate::json::text;
 use crate::simulation::Simulation;
 
@@ -27,6 +27,18 @@ pub(super) fn job_read(job: &Value) -> Option<ObjectRef> {
 }
 
 impl Explained {
+    /// Takes in what an account says of the decision about a Workload that waits.
+    pub(super) fn decided(
+        &mut self,
+        question: &Question<'_>,
+        view: &View<'_>,
+        workload: &Value,
+        account: &Account,
+    ) {
+        self.findings.extend(question.decided(view, workload, account));
+        self.topology = topology::fits(workload, &account.fits);
+    }
+
     fn blank(job: &ObjectRef, workload: &str, state: State) -> Self {
         Self {
             job: format!("{}/{}", job.namespace, job.name),
@@ -55,7 +67,7 @@ impl Explained {
     }
 
     /// Takes what ends the findings as remedies, as they are.
-    fn untried(mut self) -> Self {
+    pub(super) fn untried(mut self) -> Self {
         self.remedies =
             self.findings.iter().flat_map(|f| &f.helps).map(super::finding::Help::untried).collect();
         self
@@ -125,8 +137,8 @@ impl Question<'_> {
         if let Some(account) = account.filter(|_| state == State::Waiting) {
             explained.position = account.position.as_ref().map(|p| p.in_cluster_queue + 1);
             if !blocked {
-                explained.findings.extend(self.decided(view, workload, account));
-                explained.topology = topology::fits(workload, &account.fits);
+                explained.findings.extend(decided::behind(account));
+                explained.decided(self, view, workload, account);
             }
         }
         if let Some(subject) = self.manifests.subject.as_ref() {

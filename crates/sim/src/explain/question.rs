@@ -34,6 +34,8 @@ pub struct Question<'a> {
     pub all_namespaces: bool,
     /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
     pub live: Option<&'a Account>,
+    /// Whether that manager leads: one that does not has decided nothing, so that the engine of the virtual cluster is asked what it decides.
+    pub decides: bool,
     /// How long trying may take.
     pub patience: Patience<'a>,
 }

@@ -74,6 +74,7 @@ fn told(workload: Value, account: &Account) -> Explained {
         name: "mine",
         all_namespaces: false,
         live: Some(account),
+        decides: true,
         patience: Patience::ENDLESS,
     };
     question.answer().unwrap()
@@ -119,6 +120,7 @@ fn ask(manifests: &Manifests, options: Options) -> Explained {
         name: "mine",
         all_namespaces: false,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     };
     question.answer().unwrap()

@@ -179,3 +179,41 @@ fn what_users_write_stays_text_and_short() {
     assert!(text.len() < 5_000, "{}", text.len());
     assert!(!explained.json().chars().any(|c| c.is_control() && c != '\n'));
 }
+
+/// A replica that does not lead has decided nothing: the virtual cluster says what would be decided, and the answer is the same.
+#[test]
+fn a_replica_that_does_not_lead_finds_what_the_leader_finds() {
+    let large = JOB.replace("parallelism: 4\n  completions: 4", "parallelism: 40\n  completions: 40");
+    let picky = JOB.replace("containers:", "nodeSelector: {zone: elsewhere}\n      containers:");
+    let zoned = FLAVOR.replace("{name: default}", "{name: default}\nspec: {nodeLabels: {zone: here}}");
+    for (flavor, job, code) in [(FLAVOR, &large, Code::TooLarge), (&*zoned, &picky, Code::FlavorMismatch)] {
+        let world = [flavor, CLUSTER_QUEUE, LOCAL_QUEUE, job].concat();
+        let simulation = cluster(&world);
+        let (reference, _) = simulation.engine().workloads().next().unwrap();
+        let mut manifests = read(&world);
+        let workload = simulation.object(&reference).cloned();
+        manifests.subject = Some(Subject { workload, ..Subject::default() });
+        let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+        assert!(account.decision.is_some());
+        let blank = Account { decision: None, fits: Vec::new(), ..account.clone() };
+        let files = BTreeMap::new();
+        let [leader, other] = [(&account, true), (&blank, false)].map(|(account, decides)| {
+            let question = Question {
+                manifests: &manifests,
+                files: &files,
+                options: options(),
+                at: SignedDuration::from_secs(10),
+                namespace: "a",
+                kind: None,
+                name: &reference.name,
+                all_namespaces: false,
+                live: Some(account),
+                decides,
+                patience: Patience::ENDLESS,
+            };
+            question.answer().unwrap()
+        });
+        assert_eq!(codes(&leader), [code], "{}", leader.text());
+        assert_eq!(other.json(), leader.json());
+    }
+}

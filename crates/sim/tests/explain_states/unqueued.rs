@@ -16,6 +16,7 @@ fn asked(world: &str, kind: Kind, name: &str) -> Explained {
         name,
         all_namespaces: false,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     };
     question.answer().unwrap()

@@ -17,6 +17,7 @@ pub fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simul
         name: "mine",
         all_namespaces: false,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     };
     let mut simulation = sluice_sim::prepare(&manifests, &files, options.clone()).unwrap();
@@ -140,6 +141,7 @@ spec:
         name: "mine-0",
         all_namespaces: false,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     };
     let explained = question.answer().unwrap();

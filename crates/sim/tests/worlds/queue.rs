@@ -55,6 +55,7 @@ pub fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, na
         name,
         all_namespaces: false,
         live: None,
+        decides: false,
         patience: Patience::ENDLESS,
     }
 }
