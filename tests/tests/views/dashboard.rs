@@ -173,6 +173,9 @@ async fn places_over_time(page: &mut Page, width: u32) {
     // The first jobs: the one that is not named has two pods.
     let said = page.run(&at(172_000)).await.unwrap();
     assert_eq!(said, "2m52s (2026-11-01 00:02:52 UTC)");
+    // The same topology in another schedule is shown at the same moment.
+    let moments = "[...new Set([...document.querySelectorAll('.places .time')].map((time) => time.getAttribute('aria-valuetext')))]";
+    assert_eq!(page.run(moments).await.unwrap(), Value::from(vec![said]));
     let blocks = page.run(&format!("[...{tips}].map((one) => one.dataset.t).join('; ')")).await.unwrap();
     let blocks = blocks.as_str().unwrap();
     assert!(blocks.starts_with("block-0: 4 of 64 nvidia.com/gpu used (6 %)\n8 nodes\n"), "{blocks}");

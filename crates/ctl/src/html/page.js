@@ -29,12 +29,14 @@ const main = () => {
   const hosts = [...document.querySelectorAll("[data-schedule]")];
   const gantts = hosts.map((host) => new Gantt(host, schedules[Number(host.dataset.schedule)], { label: host.dataset.label }));
   if (gantts.length > 1) together(gantts);
+  const places = [];
   for (const host of hosts) {
     const schedule = schedules[Number(host.dataset.schedule)];
     const space = el("div", { class: "places" });
     host.after(space);
-    for (const topology of schedule.places) new Places(space, topology, schedule, hosts.length > 1 ? host.dataset.label : "");
+    for (const topology of schedule.places) places.push(new Places(space, topology, schedule, hosts.length > 1 ? host.dataset.label : ""));
   }
+  alike(places);
   if (gantts.length !== 1) return;
   const [one] = gantts;
   const pictures = charts(one.end);

@@ -26,7 +26,7 @@ export class Places {
     const { name, resources } = topology;
     const full = of ? `${name} of ${of}` : name;
     const what = el("select", { "aria-label": `resource of ${full}`, onchange: () => { this.resource = Number(what.value); this.draw(); } }, resources.map((one, at) => el("option", { value: String(at) }, one)));
-    this.slider = el("input", { type: "range", class: "time", min: "0", max: String(schedule.end), step: String(Math.max(Math.round(schedule.end / 1e6), 1) * 1000), "aria-label": `time of ${full}`, oninput: () => { this.at = Number(this.slider.value); this.draw(); } });
+    this.slider = el("input", { type: "range", class: "time", min: "0", max: String(schedule.end), step: String(Math.max(Math.round(schedule.end / 1e6), 1) * 1000), "aria-label": `time of ${full}`, oninput: () => { this.at = Number(this.slider.value); this.draw(); this.onMove?.(this.at); } });
     this.slider.value = "0";
     this.moment = el("output", { class: "window" });
     this.way = el("nav", { class: "way", "aria-label": `path in ${full}` });
@@ -122,6 +122,11 @@ export class Places {
     this.fits.replaceChildren(this.table(all));
   }
 
+  /** Shows the same moment as another one, as far as its schedule goes. */
+  follow(at) {
+    this.show(Math.min(at, this.schedule.end));
+  }
+
   /** How many pods of each size fit into one domain of each level: as the metric sluice_topology_largest_fit counts them. */
   table(all) {
     const { levels, resources } = this.topology;
@@ -144,5 +149,13 @@ export class Places {
     });
     if (!rows.length) return "";
     return el("table", null, el("caption", null, "Pods that fit into one domain at this time"), el("thead", null, el("tr", null, ["Each pod takes", ...levels.map(lastPart)].map((title, at) => el("th", { scope: "col", class: at ? "n" : null }, title)))), el("tbody", null, rows));
+  }
+}
+
+/** Those that show the same topology are at the same moment from then on when one of them is moved. */
+export function alike(places) {
+  for (const one of places) {
+    const others = places.filter((other) => other !== one && other.topology.name === one.topology.name);
+    one.onMove = (at) => others.forEach((other) => other.follow(at));
   }
 }

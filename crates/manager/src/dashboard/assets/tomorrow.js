@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { number, trouble } from "./amounts.js";
 import { el, fresh } from "./dom.js";
 import { Gantt, together } from "./gantt.js";
-import { Places } from "./places.js";
+import { Places, alike } from "./places.js";
 import { fromReport } from "./schedule.js";
 import { show, stamp } from "./time.js";
 
@@ -13,7 +13,7 @@ const MOST_BYTES = 200_000_000;
 
 /** Schedules beside each other, and figures; gives what ends them. */
 function reports(host, sides) {
-  const gantts = [];
+  const gantts = [], places = [];
   const sections = sides.map(({ title, report }) => {
     const schedule = fromReport(report);
     const space = el("div");
@@ -30,10 +30,11 @@ function reports(host, sides) {
     for (const topology of schedule.places) {
       const below = el("div", { class: "places" });
       section.append(below);
-      new Places(below, topology, schedule, sections.length > 1 ? title : "");
+      places.push(new Places(below, topology, schedule, sections.length > 1 ? title : ""));
     }
   }
   if (gantts.length > 1) together(gantts);
+  alike(places);
   return () => { for (const gantt of gantts) gantt.close(); };
 }
 
