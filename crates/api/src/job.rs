@@ -98,6 +98,8 @@ pub struct JobPodSet {
     pub name: String,
     /// How many pods.
     pub count: i32,
+    /// How many jobs share these pods evenly, where the job's controller makes jobs of the pod set: the replicas of a replicated Job. At least 1.
+    pub parts: i32,
     /// The least number of pods that the job accepts (partial admission), if it says so.
     pub min_count: Option<i32>,
     /// The whole template as it goes into the Workload (duplicate environment variables removed, labels that the job

@@ -28,7 +28,7 @@ impl JobView {
                 let (replicated_job, index) = own()?.rsplit_once('-')?;
                 let set = self.pod_set(replicated_job)?;
                 let index = i64::from(index.parse::<u32>().ok()?);
-                (index < i64::from(set.count)).then_some(slice::from_ref(set))
+                (index < i64::from(set.parts)).then_some(slice::from_ref(set))
             }
             PartNames::PodSet => self.pod_set(own()?).map(slice::from_ref),
             PartNames::Job(name) => self.pod_set(name).filter(|_| rest() == Some("")).map(slice::from_ref),
@@ -39,10 +39,22 @@ impl JobView {
         }
     }
 
-    /// Whether a part that plays pod sets of this job, by their names, has more pods than they, or other ones, or cannot be read.
+    /// Whether a part has more pods than the pod sets of this job that it plays, or such as ask for something else, or cannot be read. What plays
+    /// all pod sets as they are ([`JobKind::is_played_by`]) is compared with what was admitted, and not here.
     ///
-    /// It may have any number of pods where those of the job are `held_back` until there is quota for them, and its own are so, too.
+    /// A part that plays pod sets by their names may have any number of pods where those of the job are `held_back` until there is quota for them,
+    /// and its own are so, too.
     pub fn is_exceeded_by(&self, part: &Self, held_back: bool) -> bool {
+        if self.job.kind.parts_of(part.job.kind).is_some_and(|parts| parts.names.is_of_one()) {
+            return self.made(part).is_some_and(|sets| {
+                let has_more = |set: &JobPodSet| {
+                    let pods: i64 = part.pod_sets.iter().map(|own| i64::from(own.count)).sum();
+                    let share = i64::from(set.count) / i64::from(set.parts.max(1));
+                    pods > share || part.pod_sets.iter().any(|own| own.requests_hash != set.requests_hash)
+                };
+                part.invalid.is_some() || sets.iter().any(has_more)
+            });
+        }
         let own = |theirs: &JobPodSet| {
             self.pod_set(&theirs.name).is_some_and(|set| {
                 let hash = set.part_hash.unwrap_or(set.containers_hash);

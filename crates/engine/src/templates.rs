@@ -23,6 +23,7 @@ use crate::input::{ObjectRef, WriteError};
 use crate::lifecycle::infos::restore_infos;
 use crate::lifecycle::matching::matches;
 use crate::lifecycle::workload::later;
+use crate::outbox::warning;
 use crate::version::{Seen, compare};
 use crate::world::{JobEntry, JobKey};
 
@@ -231,6 +232,36 @@ impl Engine {
         true
     }
 
+    /// Deletes a part of one pod set that runs with more than that: its controller makes it anew as it should be, and would resume one that is merely
+    /// suspended. If that does not help, it is deleted ever more seldom; says whether it is deleted now.
+    pub(crate) fn replace_exceeding(&mut self, key: &JobKey, view: &JobView) -> bool {
+        let now = self.now;
+        let Some(above) = self.parent(view).cloned() else { return false };
+        let is_of_one = above.kind.parts_of(key.kind).is_some_and(|parts| parts.names.is_of_one());
+        if !is_of_one || view.deleting || view.finished.is_some() {
+            return false;
+        }
+        let Some(entry) = self.world.jobs.get_mut(&above) else { return false };
+        if let Some(until) = entry.held_until(now) {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return false;
+        }
+        let until = entry.hold_back(now);
+        let uid = Some(Arc::clone(&view.job.uid));
+        let write = Write::Delete { uid, grace_period_seconds: None, foreground: true };
+        let then = vec![
+            warning(self.about_job(key, view), "Stopped", OTHER_PODS),
+            self.log(
+                Level::Warn,
+                "job with other pods than were admitted deleted",
+                &[("job", &key.object()), ("owner", &above.object())],
+            ),
+        ];
+        self.write_job(key, Purpose::ReplacePart, write, then);
+        self.wake_at(until, Alarm::Job(key.clone()));
+        true
+    }
+
     /// Stops a job that runs by such a part. It is still admitted, and its controller may let the part go on as it is with each start: the job is
     /// started again ever more seldom.
     pub(crate) fn halt_other_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
@@ -274,6 +305,7 @@ fn pod_sets_of(object: &slim::Workload) -> Vec<JobPodSet> {
     let of = |(info, set): (sluice_api::job::PodSetInfo, &slim::PodSet)| JobPodSet {
         name: info.name,
         count: info.count,
+        parts: 1,
         min_count: None,
         template: None,
         containers_hash: set.template.containers_hash,

@@ -136,6 +136,7 @@ pub(crate) fn pod_set(
     Ok(JobPodSet {
         name: name.to_ascii_lowercase(),
         count,
+        parts: 1,
         min_count: None,
         template: Some(Arc::new(typed)),
         containers_hash,

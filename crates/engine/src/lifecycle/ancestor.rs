@@ -187,7 +187,11 @@ impl Engine {
         let exceeds = |parent: &JobView| {
             parent.is_exceeded_by(view, self.is_elastic(parent)) || self.exceeds_admitted(parent, view)
         };
-        let admitted = admitted && !parent.is_some_and(|parent| exceeds(&parent.view));
+        let exceeds = parent.is_some_and(|parent| exceeds(&parent.view));
+        if admitted && exceeds && !view.suspended && self.replace_exceeding(key, view) {
+            return;
+        }
+        let admitted = admitted && !exceeds;
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {

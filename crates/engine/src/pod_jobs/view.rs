@@ -19,6 +19,7 @@ fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
     JobPodSet {
         name: set.name.clone(),
         count: set.count,
+        parts: 1,
         min_count: set.min_count,
         template: None,
         containers_hash: set.template.containers_hash,

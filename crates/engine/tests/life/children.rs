@@ -16,6 +16,7 @@ fn moved() -> Cluster {
     c.api.local_queue("team-a", "lq", "cq");
     let mut set = job("team-a", "set", "lq", 3, "1");
     set.job.kind = JobKind::JOB_SET;
+    set.pod_sets[0].parts = 3;
     c.api.add_job(set);
     c.settle();
     assert_eq!(c.api.job("set").view.pod_sets[0].scheduling.node_selector["pool"], "old");

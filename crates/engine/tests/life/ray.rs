@@ -42,7 +42,9 @@ fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> Job
     let view = &c.api.job(above).view;
     let mut part = job("team-a", name, queue, 1, "1");
     part.job.kind = kind;
-    part.pod_sets.clone_from(&view.pod_sets);
+    if kind == JobKind::RAY_CLUSTER {
+        part.pod_sets.clone_from(&view.pod_sets);
+    }
     (part.suspended, part.active) = (view.suspended, !view.suspended);
     part.controller = Some(ControllerRef {
         api_version: view.job.kind.api_version().to_owned(),

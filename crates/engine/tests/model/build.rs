@@ -33,6 +33,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
     JobPodSet {
         name: name.to_owned(),
         count,
+        parts: 1,
         min_count: None,
         containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
         requests_hash: sluice_api::names::requests_hash(template.spec.as_ref().unwrap()),

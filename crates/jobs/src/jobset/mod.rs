@@ -131,6 +131,7 @@ fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, Strin
     let count = replicas(job).saturating_mul(pods_per_replica(job));
     let path = format!("spec.replicatedJobs[{index}].template.spec.template");
     let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
+    pod_set.parts = replicas(job).max(1);
     pod_set.exclusive_topology = exclusive_topology(job, jobset);
     // Each pod has an index in its replica, and each replica one in its replicated Job.
     topology::number(&mut pod_set, Some(JOB_COMPLETION_INDEX));

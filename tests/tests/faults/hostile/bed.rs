@@ -174,9 +174,11 @@ impl Tenant {
                 let parent = text("/metadata/ownerReferences/0/uid");
                 // A made-up owner is not in this set: only what an admission lets run is.
                 let real = text("/metadata/ownerReferences/0/name");
+                // Each of a JobSet has one pod.
                 let child = !real.is_empty()
                     && text("/metadata/name").starts_with(&real)
-                    && admitted.contains(&parent);
+                    && admitted.contains(&parent)
+                    && job["spec"]["parallelism"].as_i64().unwrap_or(1) <= 1;
                 let queued = job["metadata"]["labels"][QUEUE_NAME].is_string();
                 if child && !queued {
                     admitted.insert(text("/metadata/uid"));

@@ -55,12 +55,22 @@ pub async fn a_real_owner_admits_only_what_it_made() {
     child["metadata"]["ownerReferences"] = owner("batch/v1", "Job", "mine", &running);
     tenant.make(&child).await.unwrap();
     // Nor does an admitted JobSet make Jobs that name a queue themselves.
-    let parent = tenant.make(&set("parent", OWN, 1)).await.unwrap();
+    let mut parent = set("parent", OWN, 1);
+    // As many pods as run side by side.
+    let job = &mut parent["spec"]["replicatedJobs"][0]["template"]["spec"];
+    (job["completions"], job["completionMode"]) = (Value::Null, json!("NonIndexed"));
+    let parent = tenant.make(&parent).await.unwrap();
     tenant.place.wait_for_condition("parent", "Admitted", "True").await.unwrap();
-    let mut child = attack("child-of-set", SHARED);
-    child["metadata"]["ownerReferences"] =
-        owner("jobset.x-k8s.io/v1alpha2", "JobSet", "parent", &uid(&parent));
-    tenant.make(&child).await.unwrap();
+    // What it made has no more pods than it was admitted with.
+    tenant.place.wait_until("parent-k0-0", true).await.unwrap();
+    tenant.patch("parent-k0-0", json!({"spec": {"parallelism": 64}})).await.unwrap();
+    // By a name that none of its Jobs has, and by that of a second replica: it has one.
+    for name in ["child-of-set", "parent-k0-1"] {
+        let mut child = attack(name, SHARED);
+        child["metadata"]["ownerReferences"] =
+            owner("jobset.x-k8s.io/v1alpha2", "JobSet", "parent", &uid(&parent));
+        tenant.make(&child).await.unwrap();
+    }
     // One that waits lets nothing run either.
     let waits = uid(&tenant.waiting("waits").await);
     let mut child = attack("child-of-waiting", SHARED);

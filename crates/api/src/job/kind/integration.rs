@@ -27,6 +27,13 @@ pub enum PartNames {
     Generated,
 }
 
+impl PartNames {
+    /// Whether such a part plays one pod set of the job.
+    pub fn is_of_one(self) -> bool {
+        matches!(self, Self::Numbered | Self::PodSet | Self::Job(_))
+    }
+}
+
 /// What a job kind is, as far as it can be said in a table (docs/reference/07-integrations.md, the table in 7.1).
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind")]
