@@ -2,13 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, DeleteParams};
 use sluice_testkit::ControlPlane;
+use sluice_testkit::wait::{Progress, eventually};
+use tokio::task::JoinSet;
 
 use super::dice::Dice;
 use super::fleet::Fleet;
 use super::plan::{self, Fault, Whom};
 use super::run::Size;
+use super::world;
+use crate::place::DEADLINE;
 
 /// Plays every kind of fault at least once, and goes on until the load is over. How many there were.
 pub(super) async fn play(
@@ -19,22 +28,60 @@ pub(super) async fn play(
     count: &AtomicUsize,
 ) -> Result<()> {
     let mut dice = Dice::new(size.seed, 2);
-    for round in 0.. {
+    let mut nodes = Nodes { client: plane.client().await?, scale: size.scale, away: JoinSet::new() };
+    'day: for round in 0.. {
         for fault in plan::faults(&mut dice) {
             if round > 0 && load_is_over.load(Ordering::Relaxed) {
-                return Ok(());
+                break 'day;
             }
             tokio::time::sleep(plan::pause(&mut dice) * size.pauses).await;
             println!("fault: {fault:?}");
-            happen(fault, plane, fleet).await.with_context(|| format!("playing {fault:?}"))?;
+            happen(fault, plane, fleet, &mut nodes).await.with_context(|| format!("playing {fault:?}"))?;
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+    while let Some(back) = nodes.away.join_next().await {
+        back??;
     }
     Ok(())
 }
 
-async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet) -> Result<()> {
+/// The nodes that go and come back.
+struct Nodes {
+    client: Client,
+    scale: u32,
+    /// Those that are away.
+    away: JoinSet<Result<()>>,
+}
+
+/// A node is deleted, and made again after this time; an outage of the API server is waited out.
+async fn lose_node(client: Client, node: &'static str, period: Duration, scale: u32) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    eventually(&format!("{node} to be deleted"), DEADLINE, || async {
+        Ok(match nodes.delete(node, &DeleteParams::default()).await {
+            Ok(_) => Progress::Done(()),
+            // A fault before this one may have it deleted.
+            Err(kube::Error::Api(status)) if status.code == 404 => Progress::Done(()),
+            Err(error) => Progress::NotYet(error.to_string()),
+        })
+    })
+    .await?;
+    tokio::time::sleep(period).await;
+    eventually(&format!("{node} to be back"), DEADLINE, || async {
+        Ok(match world::placed_nodes(&client, scale).await {
+            Ok(()) => Progress::Done(()),
+            Err(error) => Progress::NotYet(format!("{error:#}")),
+        })
+    })
+    .await
+}
+
+async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<()> {
     match fault {
+        // Other faults happen meanwhile.
+        Fault::LoseNode(node, period) => {
+            nodes.away.spawn(lose_node(nodes.client.clone(), node, period, nodes.scale));
+        }
         Fault::Kill(whom, down) => {
             let killed = fleet.indexes(whom).await?;
             for index in &killed {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_testkit::{Disruption, Harm, Part};
 
 use super::dice::Dice;
-use super::world::{NAMESPACES, PLACED, PRIORITIES, QUEUES, RACK};
+use super::world::{NAMESPACES, PLACED, PLACED_NODES, PRIORITIES, QUEUES, RACK};
 
 /// How a job comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +104,9 @@ pub(super) enum Fault {
     Disrupt(Whom, Disruption),
     /// Every connection breaks.
     DropConnections,
+    /// A node with a topology is deleted, and is there again after this time. Its pods stay until their own time is over, or until the control
+    /// plane takes them for lost.
+    LoseNode(&'static str, Duration),
 }
 
 /// What a user does, in order.
@@ -167,6 +170,7 @@ pub(super) fn faults(dice: &mut Dice) -> Vec<Fault> {
         Fault::Replace(Part::ApiServer),
         Fault::Replace(Part::Etcd),
         Fault::DropConnections,
+        Fault::LoseNode(dice.pick::<&'static str>(&PLACED_NODES), span(dice, 1_000, 30_000)),
     ];
     let harms = [
         (Harm::Refuse(429), 2),

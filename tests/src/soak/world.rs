@@ -13,6 +13,8 @@ pub(super) const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 pub(super) const QUEUES: [&str; 6] = ["research-a", "research-b", "production", "batch", "alone", PLACED];
 /// The queue whose pods get nodes by topology: two racks of two nodes, each for three processors.
 pub(super) const PLACED: &str = "placed";
+/// Its nodes.
+pub(super) const PLACED_NODES: [&str; 4] = ["rack-1-0", "rack-1-1", "rack-2-0", "rack-2-1"];
 /// The label of racks.
 pub(super) const RACK: &str = "example.com/rack";
 /// The priority classes.
@@ -67,12 +69,18 @@ pub(super) async fn make(plane: &ControlPlane, client: &Client, scale: u32) -> R
     Ok(())
 }
 
-/// The nodes with a topology, and their flavor. There is more quota than a rack has room for, and less than all of them.
-async fn racks(client: &Client, scale: u32) -> Result<()> {
+/// The nodes with a topology. There is more quota than a rack has room for, and less than all of them.
+pub(super) async fn placed_nodes(client: &Client, scale: u32) -> Result<()> {
     for rack in ["rack-1", "rack-2"] {
         let nodes = nodes::pool(rack, 2).label(KIND, PLACED).label(RACK, rack);
         nodes.allocatable("cpu", &(3 * scale).to_string()).make(client).await?;
     }
+    Ok(())
+}
+
+/// The nodes with a topology, and their flavor.
+async fn racks(client: &Client, scale: u32) -> Result<()> {
+    placed_nodes(client, scale).await?;
     let levels = json!([{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]);
     let topology = json!({"metadata": {"name": "racks"}, "spec": {"levels": levels}});
     create(&workloads::all(client, "Topology", "topologies"), topology).await?;

@@ -95,13 +95,11 @@ impl Quotas {
         Ok(())
     }
 
-    /// A node: what it has is the limit of a queue of its own ([`node_queue`]).
+    /// A node: what it has is the limit of a queue of its own ([`node_queue`]). One that is deleted keeps its limits: what was assigned before that
+    /// was seen counts there until it is placed anew.
     pub fn set_node(&mut self, name: &str, object: Option<&Value>) -> Result<()> {
         let queue = node_queue(name);
-        let Some(object) = object else {
-            self.queues.remove(&queue);
-            return Ok(());
-        };
+        let Some(object) = object else { return Ok(()) };
         let mut node = Node::default();
         for (resource, has) in object["status"]["allocatable"].as_object().into_iter().flatten() {
             let limits = Limits { nominal: amount(has)?, ..Limits::default() };
