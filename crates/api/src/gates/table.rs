@@ -185,8 +185,6 @@ impl Gate {
             self,
             Self::ConcurrentAdmission
                 | Self::DeferRayServiceFinalizationForRedisCleanup
-                | Self::ElasticJobsViaWorkloadSlicesWithTAS
-                | Self::FastQuotaReleaseInPodIntegration
                 | Self::KueueDRAIntegration
                 | Self::KueueDRAIntegrationConsumableCapacity
                 | Self::KueueDRAIntegrationExtendedResource
@@ -200,25 +198,10 @@ impl Gate {
                 | Self::MultiKueueManagerQuotaAutomation
                 | Self::MultiKueueOrchestratedPreemption
                 | Self::MultiKueueRemoteSpecSync
-                | Self::PodIntegrationValidateGroupOwner
                 | Self::SchedulerLibraryIntegration
-                | Self::SkipReassignmentForPodOwnedWorkloads
-                | Self::TASAssignmentsEncodingByHostnamePrefix
-                | Self::TASBalancedPlacement
                 | Self::TASCacheNodeMatchResults
                 | Self::TASCacheTopologyTree
                 | Self::TASCachingRemainingResources
-                | Self::TASFailedNodeReplacement
-                | Self::TASFailedNodeReplacementFailFast
-                | Self::TASHandleOverlappingFlavors
-                | Self::TASMultiLayerTopology
-                | Self::TASProfileMixed
-                | Self::TASRecomputeAssignmentWithinSchedulingCycle
-                | Self::TASReplaceNodeDueToNotReadyOverFixedTime
-                | Self::TASReplaceNodeOnNodeTaints
-                | Self::TASReplaceNodeOnPodTermination
-                | Self::TASRespectNodeAffinityPreferred
-                | Self::TopologyAwareScheduling
                 | Self::ValidateRayAndSparkJobUpdates
                 | Self::WorkloadRequestUseMergePatch
         )

@@ -91,7 +91,7 @@ fn listed(table: &str) -> Vec<Listed<'_>> {
 }
 
 /// Whether a file is a part of what ships, but for tests inside it. The table names all kinds.
-fn ships(path: &str) -> bool {
+pub(super) fn ships(path: &str) -> bool {
     let is_source = path.starts_with("crates/")
         && path.contains("/src/")
         && Path::new(path).extension().is_some_and(|extension| extension == "rs");
@@ -101,7 +101,7 @@ fn ships(path: &str) -> bool {
 }
 
 /// A file before its tests, without comments.
-fn shipped(text: &str) -> String {
+pub(super) fn shipped(text: &str) -> String {
     let before = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = before.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()
