@@ -15,6 +15,7 @@ use super::source::{Callers, Found};
 use super::store::Store;
 use super::viewer::Viewer;
 use crate::access::{Access, Attributes, Rate, User, bearer};
+use crate::visibility::route::{EXPLAIN_GROUP, EXPLAIN_VERSION};
 use crate::visibility::server::{MASTERS, refused};
 use crate::visibility::status::Refusal;
 
@@ -133,6 +134,19 @@ fn workloads(namespace: &str) -> Attributes {
     }
 }
 
+/// The same right that the visibility API asks for.
+fn explanations(namespace: &str) -> Attributes {
+    Attributes::Object {
+        verb: "get",
+        group: EXPLAIN_GROUP,
+        version: EXPLAIN_VERSION,
+        resource: "workloads",
+        subresource: "explain",
+        namespace: namespace.to_owned(),
+        name: String::new(),
+    }
+}
+
 fn nodes() -> Attributes {
     Attributes::Object {
         verb: "list",
@@ -150,6 +164,20 @@ impl Callers for Tokens {
         Box::pin(async move {
             let user = self.user(headers).await?;
             self.of_user(&user).await
+        })
+    }
+
+    fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move {
+            let user = self.user(headers).await?;
+            if user.groups.iter().any(|group| group == MASTERS) || self.may(&user, &explanations("")).await? {
+                return Ok(true);
+            }
+            if self.may(&user, &explanations(namespace)).await? {
+                return Ok(false);
+            }
+            let what = format!("workloads/explain of {EXPLAIN_GROUP} in the namespace {namespace:?}");
+            Err(Refusal::Forbidden(format!("User {:?} cannot get {what}", user.username)))
         })
     }
 }

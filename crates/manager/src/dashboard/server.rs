@@ -221,8 +221,9 @@ impl Dashboard {
             Route::Workload(namespace, name) => self.workload(viewer, &namespace, &name).await?,
             Route::Explain(namespace, name) => {
                 seen(&viewer, &namespace)?;
+                let all = self.callers.explains(headers, &namespace).await?;
                 let _turn = self.explanations.take(&viewer.user)?;
-                self.source.explain(&viewer, &namespace, &name).await?
+                self.source.explain(&Viewer { all, ..viewer }, &namespace, &name).await?
             }
             Route::Starts(name) => self.starts(&viewer, &name).await?,
             Route::Start(namespace, name) => self.start(&viewer, &namespace, &name).await?,

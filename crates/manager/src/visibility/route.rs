@@ -11,9 +11,9 @@ use crate::journal;
 use crate::percent::decoded;
 
 /// The group of explanations.
-pub(super) const EXPLAIN_GROUP: &str = "visibility.sluice.dev";
+pub(crate) const EXPLAIN_GROUP: &str = "visibility.sluice.dev";
 /// Its version.
-pub(super) const EXPLAIN_VERSION: &str = "v1alpha1";
+pub(crate) const EXPLAIN_VERSION: &str = "v1alpha1";
 
 /// In place of a ClusterQueue's name: of all. No object has such a name.
 pub(super) const ALL: &str = "-";

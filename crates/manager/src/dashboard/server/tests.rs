@@ -28,12 +28,14 @@ fn api_server() -> Client {
                 .strip_suffix("-token")
                 .unwrap_or_default()
                 .to_owned();
-            let known = ["alice", "root", "carol"].contains(&name.as_str());
+            let known = ["alice", "root", "carol", "dave"].contains(&name.as_str());
             return found(&json!({"status": {"authenticated": known, "user": {"username": name}}}));
         }
         let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
         let own = *user == "alice" && object["namespace"] == "a" && object["resource"] == "workloads";
-        found(&json!({"status": {"allowed": own || *user == "root"}}))
+        // Dave may see Workloads everywhere, and have explanations nowhere.
+        let sees = *user == "dave" && object["resource"] == "workloads" && object["subresource"] != "explain";
+        found(&json!({"status": {"allowed": own || sees || *user == "root"}}))
     })
 }
 
@@ -65,7 +67,9 @@ impl Source for Fixed {
     }
 
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
-        Box::pin(async move { Ok(json!({"text": format!("{} asks for {namespace}/{name}", viewer.user)})) })
+        Box::pin(async move {
+            Ok(json!({"text": format!("{} asks for {namespace}/{name}, all: {}", viewer.user, viewer.all)}))
+        })
     }
 
     fn fits<'a>(&'a self, _snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
@@ -240,7 +244,13 @@ async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
         assert!(!said.body.contains("runs"), "{}", said.body);
     }
     let explained = get(&client, "alice", "/api/workloads/a/runs/explain").await.json();
-    assert_eq!(explained["text"], "alice asks for a/runs");
+    assert_eq!(explained["text"], "alice asks for a/runs, all: false");
+    let explained = get(&client, "root", "/api/workloads/a/runs/explain").await.json();
+    assert_eq!(explained["text"], "root asks for a/runs, all: true");
+    // The right to see a Workload is none to have it explained.
+    assert_eq!(get(&client, "dave", "/api/workloads/a/runs").await.status, 200);
+    let said = get(&client, "dave", "/api/workloads/a/runs/explain").await;
+    assert!(said.status == 403 && said.body.contains("workloads/explain"), "{}", said.body);
 }
 
 #[tokio::test]
