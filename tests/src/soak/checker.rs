@@ -1,6 +1,7 @@
 //! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
 
 mod excess;
+mod lost;
 mod nodes;
 mod objects;
 mod quota;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use sluice_testkit::etcd::Change;
 
 use excess::Excess;
+use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use quota::Quotas;
 
@@ -127,6 +129,7 @@ pub struct Checker {
     ran: BTreeSet<String>,
     /// What exceeds a limit now.
     excesses: Vec<Excess>,
+    lost: LostNodes,
     account: Account,
     violations: Vec<Violation>,
     revision: u64,
@@ -171,6 +174,7 @@ impl Checker {
         } else if let Some(name) = key.strip_prefix(COHORTS) {
             self.quotas.set_cohort(name, object)
         } else if let Some(name) = key.strip_prefix(NODES) {
+            self.lost.node(name, object.is_some(), self.revision);
             self.quotas.set_node(name, object)
         } else if key.starts_with(PODS) {
             self.pod(key, object);
@@ -348,8 +352,12 @@ impl Checker {
             return Ok(());
         };
         self.count(&before, &now);
-        if now.reserved && before.reserved && now.admission != before.admission {
+        let changes = now.admission != before.admission;
+        if now.reserved && before.reserved && changes && !self.lost.allow(key, &before, &now) {
             self.note(Rule::AdmittedTwice, key, "its admission changes without an eviction".to_owned());
+        }
+        if changes {
+            self.lost.placed(key, self.revision);
         }
         if now.admitted && !before.admitted && now.finished {
             self.note(Rule::AdmittedTwice, key, "it is admitted after it finished".to_owned());

@@ -106,6 +106,19 @@ pub(super) struct Admission {
     assigned: Value,
 }
 
+impl Admission {
+    /// All but the nodes.
+    pub fn without_places(&self) -> Self {
+        let mut all = self.clone();
+        for set in all.assigned.as_array_mut().into_iter().flatten() {
+            if let Some(set) = set.as_object_mut() {
+                set.remove("topologyAssignment");
+            }
+        }
+        all
+    }
+}
+
 /// A Workload.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one object")]

@@ -192,6 +192,22 @@ fn a_job_that_holds_quota_twice_is_noticed() {
 }
 
 #[test]
+fn pods_get_another_place_without_an_eviction_only_if_their_node_went() {
+    let placed = |history: History, here| history.placed(WORKLOAD, ADMITTED, here);
+    let moved = placed(placed(History::new(), 1), 2);
+    assert_broken(moved, Rule::AdmittedTwice, "changes without an eviction");
+    let lost = placed(History::new(), 1).delete("/registry/minions/n-2");
+    assert_eq!(placed(lost, 2).checked().violations().len(), 0);
+    // Another node, or one that went before; and a lost node is no reason for other quota.
+    let other = placed(History::new(), 1).delete("/registry/minions/n-3");
+    assert_broken(placed(other, 2), Rule::AdmittedTwice, "changes without an eviction");
+    let before = placed(History::new().delete("/registry/minions/n-2"), 1);
+    assert_broken(placed(before, 2), Rule::AdmittedTwice, "changes without an eviction");
+    let lost = placed(History::new(), 1).delete("/registry/minions/n-2");
+    assert_broken(lost.workload(WORKLOAD, ADMITTED, 1), Rule::AdmittedTwice, "changes without an eviction");
+}
+
+#[test]
 fn a_queue_above_its_quota_is_noticed_and_reclaimable_pods_do_not_count() {
     assert_broken(History::new().workload(WORKLOAD, ADMITTED, 3), Rule::AboveQuota, "3000 of 2000");
     let both = History::new().workload_with(WORKLOAD, ADMITTED, 2, 1);
