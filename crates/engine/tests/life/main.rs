@@ -44,6 +44,7 @@ mod restart;
 mod retention;
 mod series;
 mod shares;
+mod shares_of_parts;
 mod sources;
 mod templates;
 mod told;

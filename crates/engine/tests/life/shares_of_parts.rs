@@ -1,0 +1,52 @@
+//! Parts of a job that runs have no more of its quota than their share.
+
+use serde_json::json;
+use sluice_api::job::{ControllerRef, JobKind};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+use crate::unadmitted::{cluster, halts, running};
+
+fn is_there(c: &Cluster, job: &str) -> bool {
+    c.api.jobs().any(|(reference, _)| *reference.name == *job)
+}
+
+/// A part of an admitted JobSet runs on its quota, so it may have no more than its share of that, whether its controller made it so or a user.
+#[test]
+fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_is_queued() {
+    let mut c = cluster();
+    c.api.simple("4", &json!({}));
+    let mut set = job("team-a", "set", "lq", 4, "1");
+    set.job.kind = JobKind::JOB_SET;
+    set.pod_sets[0].parts = 2;
+    c.api.add_job(set);
+    c.settle();
+    assert!(!c.api.job("set").view.suspended);
+    let uid = c.api.job("set").view.job.uid.to_string();
+    let part = |c: &mut Cluster, name: &str, count, cpu: &str| {
+        let queue = if name.ends_with('2') { "lq" } else { "" };
+        let mut child = job("team-a", name, queue, count, cpu);
+        child.controller = Some(ControllerRef {
+            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+            kind: "JobSet".to_owned(),
+            name: "set".to_owned(),
+            uid: uid.clone(),
+        });
+        running(c, child);
+        c.settle();
+        is_there(c, name).then(|| c.api.job(name).view.suspended)
+    };
+    assert_eq!(part(&mut c, "set-main-0", 2, "1"), Some(false));
+    assert_eq!(part(&mut c, "set-main-1", 64, "1"), None, "64 pods instead of two");
+    // What is wrong again at once is suspended.
+    assert_eq!(part(&mut c, "set-main-1", 2, "8"), Some(true), "of eight processors instead of one");
+    // There are two replicas.
+    assert_eq!(part(&mut c, "set-main-2", 2, "1"), Some(true));
+    c.advance(60);
+    c.api.edit_job("set-main-1", |job| job.view.suspended = false);
+    c.settle();
+    assert!(!is_there(&c, "set-main-1"), "its controller lets it go on");
+    assert_eq!(part(&mut c, "set-main-1", 2, "1"), Some(false));
+    assert_eq!(condition(&c.workload("set-main-2"), "QuotaReserved"), "False");
+    assert_eq!(halts(&c, "set-main-0"), 0);
+}
