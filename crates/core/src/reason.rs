@@ -125,13 +125,13 @@ impl Unadmitted {
         }
         let milder = (single || pod_sets.is_empty()) && before.reason.severity() < self.reason.severity();
         let (reason, detail) = match (&self.detail, &before.detail) {
-            (Detail::PreemptionLoop { victim, kind, .. }, _) => {
-                let (victim, kind) = (victim.clone(), *kind);
-                (self.reason, Detail::PreemptionLoop { victim, kind, pod_sets: all })
+            (Detail::PreemptionLoop { victim, elsewhere, kind, .. }, _) => {
+                let (victim, elsewhere, kind) = (victim.clone(), elsewhere.clone(), *kind);
+                (self.reason, Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets: all })
             }
-            (_, Detail::PreemptionLoop { victim, kind, .. }) => {
-                let (victim, kind) = (victim.clone(), *kind);
-                (before.reason, Detail::PreemptionLoop { victim, kind, pod_sets: all })
+            (_, Detail::PreemptionLoop { victim, elsewhere, kind, .. }) => {
+                let (victim, elsewhere, kind) = (victim.clone(), elsewhere.clone(), *kind);
+                (before.reason, Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets: all })
             }
             _ => {
                 let reason = if milder { before.reason } else { self.reason };
@@ -189,6 +189,8 @@ pub enum Detail {
     PreemptionLoop {
         /// The workload that must not be evicted again.
         victim: crate::WorkloadKey,
+        /// Its ClusterQueue, if it is of another namespace: its name is no matter of this one's users.
+        elsewhere: Option<Name>,
         /// What makes it a circle.
         kind: LoopKind,
         /// The pod sets that did not simply fit.
@@ -397,8 +399,12 @@ impl Unadmitted {
             Detail::Bypassed => {
                 "Bypassed scheduling evaluation because an equivalent workload recently failed".to_owned()
             }
-            Detail::PreemptionLoop { victim, kind, pod_sets } => {
+            Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets } => {
                 let flavors = flavors_message(pod_sets);
+                let victim = elsewhere.as_ref().map_or_else(
+                    || victim.to_string(),
+                    |queue| format!("a workload of another namespace in ClusterQueue {queue}"),
+                );
                 let why = match kind {
                     LoopKind::InReturn => "which preempted this workload",
                     LoopKind::Repeated => "which this workload preempted twice",

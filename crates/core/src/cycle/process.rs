@@ -351,8 +351,13 @@ impl Scheduler {
         let victims = entry.targets.iter().map(|target| target.workload).filter(is_new);
         let (victim, kind) = self.loops.objection(root, entry.head.workload, victims)?;
         let plan = entry.plan.as_ref()?;
+        let own = &self.workloads.get(entry.head.workload).key;
+        let victim = self.workloads.get(victim);
+        let of_another = victim.reservation().filter(|_| victim.key.namespace != own.namespace);
+        let elsewhere = of_another.map(|reservation| self.queues[reservation.queue.at()].name.clone());
         Some(Detail::PreemptionLoop {
-            victim: self.workloads.get(victim).key.clone(),
+            victim: victim.key.clone(),
+            elsewhere,
             kind,
             pod_sets: entry.assignment.refusals(plan),
         })

@@ -14,7 +14,8 @@ fn told(reason: Reason, detail: Detail) -> Unadmitted {
 #[test]
 fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
     let victim = crate::WorkloadKey::new("ns", "victim");
-    let held_back = Detail::PreemptionLoop { victim, kind: LoopKind::Repeated, pod_sets: refused("a") };
+    let kind = LoopKind::Repeated;
+    let held_back = Detail::PreemptionLoop { victim, elsewhere: None, kind, pod_sets: refused("a") };
     let held_back = told(Reason::WaitingForQuota, held_back);
     let flavors = Detail::Flavors { pod_sets: refused("b"), pending_preemptions: 0 };
     let flavors = told(Reason::NoMatchingFlavor, flavors);
@@ -28,4 +29,22 @@ fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
             }
         }
     }
+}
+
+#[test]
+fn a_victim_of_another_namespace_is_not_named() {
+    let victim = crate::WorkloadKey::new("ns", "victim");
+    let said = |elsewhere: Option<&str>| {
+        let (victim, elsewhere) = (victim.clone(), elsewhere.map(Into::into));
+        let detail =
+            Detail::PreemptionLoop { victim, elsewhere, kind: LoopKind::InReturn, pod_sets: refused("a") };
+        told(Reason::WaitingForQuota, detail).message()
+    };
+    assert!(said(None).contains("it would evict ns/victim, which preempted"));
+    let other = said(Some("cq"));
+    assert!(
+        other.contains("evict a workload of another namespace in ClusterQueue cq, which preempted"),
+        "{other}"
+    );
+    assert!(!other.contains("victim"), "{other}");
 }
