@@ -16,7 +16,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
 
 const KIND: JobKind = JobKind::APP_WRAPPER;
 /// The label that the controller gives to all pods of an AppWrapper.
@@ -86,7 +86,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
         let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == json!({POOL: flavor})
+            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
         };
         let view = sluice_jobs::observe(KIND, &serde_json::to_value(api(place).get(name).await?)?);
         let runs = view.active && view.pods_ready && pods.iter().filter(right).count() == PODS;
@@ -102,7 +102,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
         let labels = template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default();
         if labels.get(NAME).is_some_and(|of| of == name) {
             let selector = template.spec.unwrap().node_selector.unwrap_or_default();
-            assert_eq!(json!(selector), json!({POOL: flavor}), "{:?}", job.metadata.name);
+            assert_eq!(json!(selector), selector_of(flavor), "{:?}", job.metadata.name);
         }
     }
     let owned = workloads::list(&place.client, &place.name).await.unwrap();

@@ -21,7 +21,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::task::JoinHandle;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{POOL, flavors, selector_of, set_quota, two_flavors};
 
 const GROUP: &str = "declared.sluice.dev";
 /// Pods of an errand, each of one processor.
@@ -172,7 +172,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
                 spec["state"] == "Going"
                     && right == PODS as usize
                     && own.items.len() == PODS as usize
-                    && *selector == json!({POOL: flavor})
+                    && *selector == selector_of(flavor)
             }
             None => spec["state"] == "Paused" && own.items.is_empty() && selector.is_null(),
         };

@@ -11,12 +11,25 @@ use crate::bed::bed;
 /// The node label by which the flavors differ.
 pub const POOL: &str = "test-pool";
 
+/// A label that only nodes of the first flavor have: what merges the selectors of two flavors keeps it.
+const OLD: &str = "test-old";
+
+/// The node selector of a flavor.
+pub fn selector_of(flavor: &str) -> Value {
+    if flavor.ends_with("-old") { json!({POOL: flavor, OLD: "yes"}) } else { json!({POOL: flavor}) }
+}
+
 /// A place whose queue has this many processors of the first flavor and of the second, and enough memory. Each has a node of its own.
 pub async fn two_flavors(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     let place = Place::bare(bed().await.plane, name).await.unwrap();
     for flavor in flavors(name) {
-        nodes::pool(&flavor, 1).label(POOL, &flavor).make(&place.client).await.unwrap();
-        let spec = json!({"nodeLabels": {POOL: flavor}});
+        let labels = selector_of(&flavor);
+        let mut pool = nodes::pool(&flavor, 1);
+        for (key, value) in labels.as_object().into_iter().flatten() {
+            pool = pool.label(key, value.as_str().unwrap());
+        }
+        pool.make(&place.client).await.unwrap();
+        let spec = json!({"nodeLabels": labels});
         let flavors = place.global("ResourceFlavor", "resourceflavors");
         create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
     }

@@ -22,7 +22,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
 use crate::pods::{delete, make, pods, states, urgent, wait_for_workload, wait_until_gone};
 use crate::serving::wait_for_pods;
 
@@ -122,7 +122,7 @@ async fn objects(place: &Place<'_>) -> Vec<Pod> {
 async fn assert_on(place: &Place<'_>, flavor: &str) {
     for pod in objects(place).await.into_iter().filter(|pod| pod.metadata.name.as_deref() != Some("urgent")) {
         let selector = pod.spec.unwrap().node_selector.unwrap_or_default();
-        assert_eq!(json!(selector), json!({POOL: flavor}), "{:?}", pod.metadata.name);
+        assert_eq!(json!(selector), selector_of(flavor), "{:?}", pod.metadata.name);
     }
     let made: Api<StatefulSet> = Api::namespaced(place.client.clone(), &place.name);
     for made in made.list(&ListParams::default()).await.unwrap() {

@@ -13,7 +13,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
 
 /// Pods of each job, but for what is one pod by itself.
 const PODS: usize = 2;
@@ -161,7 +161,7 @@ impl Bench<'_> {
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
             let right = |pod: &&Value| {
-                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == json!({POOL: flavor})
+                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
             };
             let all = pods.iter().filter(right).count() == self.mover.pods && pods.len() == self.mover.pods;
             let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
@@ -175,7 +175,7 @@ impl Bench<'_> {
         }
         let object = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
         // The templates of what only marks its pods stay as their user made them.
-        let wanted = if integration.suspends_pods { Value::Null } else { json!({POOL: flavor}) };
+        let wanted = if integration.suspends_pods { Value::Null } else { selector_of(flavor) };
         for group in sluice_jobs::pod_groups(self.mover.kind, &object) {
             assert_eq!(group.template["spec"]["nodeSelector"], wanted, "{} {}", place.name, group.path());
         }

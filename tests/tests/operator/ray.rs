@@ -22,7 +22,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{POOL, flavors, selector_of, set_quota, two_flavors};
 
 /// The label of all pods of all clusters.
 const OF_RAY: &str = "ray.io/is-ray-node=yes";
@@ -131,10 +131,10 @@ impl Bench<'_> {
         let job = self.get(name).await;
         assert!(!sluice_jobs::is_suspended(self.kind, &job));
         for group in sluice_jobs::pod_groups(self.kind, &job) {
-            assert_eq!(group.template["spec"]["nodeSelector"], json!({POOL: flavor}), "{}", group.path());
+            assert_eq!(group.template["spec"]["nodeSelector"], selector_of(flavor), "{}", group.path());
         }
         for selector in self.submitters().await {
-            assert_eq!(selector, json!({POOL: flavor}), "what submits");
+            assert_eq!(selector, selector_of(flavor), "what submits");
         }
         // What waits of a RayService before its start is removed after it.
         eventually(&format!("the clusters of {}/{name}", place.name), DEADLINE, || async {
@@ -143,7 +143,7 @@ impl Bench<'_> {
             let told: Vec<_> = own
                 .map(|one| one.data["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"].to_string())
                 .collect();
-            Ok(progress(told == [json!({POOL: flavor}).to_string()], format!("{told:?}")))
+            Ok(progress(told == [selector_of(flavor).to_string()], format!("{told:?}")))
         })
         .await
         .unwrap();
