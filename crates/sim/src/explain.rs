@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use sluice_api::job::JobKind;
 use sluice_core::Unadmitted;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Account, Kind, ObjectRef};
 
 use crate::futures::why_not;
 use crate::record::{component, component_index};
@@ -90,19 +90,21 @@ impl Question<'_> {
             }
         };
         let record = simulation.record().job(&job).ok_or_else(|| self.not_found())?;
-        let facts = self.facts(&simulation, &workload, record);
+        let (namespace, name) = (&workload.namespace, &workload.name);
+        let leads = self.live.is_some() && self.decides;
+        let engine = Some(simulation.engine()).filter(|_| !leads);
+        let account = engine.and_then(|e| e.account(Some(Kind::Workload), namespace, name, MOST_LISTED));
+        let facts = self.facts(account.as_ref(), record);
         let decision = facts.decision.as_ref();
         let is_live = known.is_some();
         let mut explained = if let Some(known) = known {
             known
         } else {
             let value = simulation.object(&workload).ok_or_else(|| self.not_found())?;
-            let (namespace, name) = (&workload.namespace, &workload.name);
-            let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
             self.of_workload(&View::Played(&simulation), value, account.as_ref(), simulation.now())
         };
-        if self.live.is_some() && !self.decides && explained.state == State::Waiting {
-            self.decided_in(&simulation, &workload, &mut explained);
+        if let Some(account) = account.as_ref().filter(|_| is_live && explained.state == State::Waiting) {
+            self.decided_in(account, &mut explained);
         }
         explained.job = format!("{}/{}", job.namespace, job.name);
         explained.priority = record.priority;
@@ -122,13 +124,11 @@ impl Question<'_> {
     }
 
     /// What the engine of the virtual cluster decides about a Workload that waits, where a manager is asked that decides nothing.
-    fn decided_in(&self, simulation: &Simulation, workload: &ObjectRef, explained: &mut Explained) {
-        let (namespace, name) = (&workload.namespace, &workload.name);
-        let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
+    fn decided_in(&self, account: &Account, explained: &mut Explained) {
         let read = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let blocked = explained.findings.iter().any(|finding| finding.code.waits_for_action());
-        if let Some((account, read)) = account.zip(read).filter(|_| !blocked) {
-            explained.decided(self, &View::read(self.manifests), read, &account);
+        if let Some(read) = read.filter(|_| !blocked) {
+            explained.decided(self, &View::read(self.manifests), read, account);
         }
     }
 

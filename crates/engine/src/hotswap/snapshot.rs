@@ -180,7 +180,7 @@ impl<'a> Snapshot<'a> {
             let pods = Vec::new();
             snapshot.workloads.push(SeenWorkload { key, entry, jobset, holds, leaves, pods });
         }
-        // The pods of a job come one after the other, and so do many of a node.
+        // The pods of a job come one after the other.
         let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
         for (key, pod) in &world.pods {
             let known = last.take().filter(|(namespace, other, _)| {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::slim::Workload;
 use sluice_core::{Unadmitted, WorkloadKey};
-use sluice_engine::{Kind, ObjectRef, Stage};
+use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
-use super::{MOST_LISTED, Question};
+use super::Question;
 use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
@@ -42,13 +42,8 @@ impl JobFacts {
 }
 
 impl Question<'_> {
-    /// What the engine says of the job.
-    pub(super) fn facts(
-        &self,
-        simulation: &Simulation,
-        workload: &ObjectRef,
-        record: &JobRecord,
-    ) -> JobFacts {
+    /// What the engine says of the job: that of a manager that leads, else that of the virtual cluster, whose account this is.
+    pub(super) fn facts(&self, account: Option<&Account>, record: &JobRecord) -> JobFacts {
         let mut facts = if let Some(account) = self.live.filter(|_| self.decides) {
             JobFacts {
                 stage: account.stage,
@@ -58,15 +53,13 @@ impl Question<'_> {
                 changes: account.changes.clone(),
             }
         } else {
-            let (namespace, name) = (&workload.namespace, &workload.name);
-            let account = simulation.engine().account(Some(Kind::Workload), namespace, name, MOST_LISTED);
             let stage = match (record.finished, holds_quota(record)) {
                 (Some(_), _) => Stage::Finished,
                 (None, true) => Stage::Admitted,
                 (None, false) => Stage::Waiting,
             };
             let (ahead, decision, changes) =
-                account.map(|a| (a.ahead, a.decision, a.changes)).unwrap_or_default();
+                account.cloned().map(|a| (a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
             let mut facts = JobFacts { stage, ahead, decision, condition, changes };
             // What it sees, although it decides nothing.

@@ -63,21 +63,8 @@ spec:
 fn told(workload: Value, account: &Account) -> Explained {
     let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
     manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
-    let files = BTreeMap::new();
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options(),
-        at: SignedDuration::ZERO,
-        namespace: "a",
-        kind: None,
-        name: "mine",
-        all_namespaces: false,
-        live: Some(account),
-        decides: true,
-        patience: Patience::ENDLESS,
-    };
-    question.answer().unwrap()
+    let (at, live) = (SignedDuration::ZERO, Some(account));
+    Question { at, live, decides: true, ..question(&manifests, "mine") }.answer().unwrap()
 }
 
 const JOB: &str = "
@@ -108,22 +95,26 @@ fn read(world: &str) -> Manifests {
     Manifests::read(&[file]).unwrap()
 }
 
-fn ask(manifests: &Manifests, options: Options) -> Explained {
+/// A question about a job or Workload of the namespace `a`, after ten seconds.
+fn question<'a>(manifests: &'a Manifests, name: &'a str) -> Question<'a> {
     static NO_FILES: BTreeMap<String, String> = BTreeMap::new();
-    let question = Question {
+    Question {
         manifests,
         files: &NO_FILES,
-        options,
+        options: options(),
         at: SignedDuration::from_secs(10),
         namespace: "a",
         kind: None,
-        name: "mine",
+        name,
         all_namespaces: false,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,
-    };
-    question.answer().unwrap()
+    }
+}
+
+fn ask(manifests: &Manifests, options: Options) -> Explained {
+    Question { options, ..question(manifests, "mine") }.answer().unwrap()
 }
 
 fn options() -> Options {

@@ -196,22 +196,10 @@ fn a_replica_that_does_not_lead_finds_what_the_leader_finds() {
         let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
         assert!(account.decision.is_some());
         let blank = Account { decision: None, fits: Vec::new(), ..account.clone() };
-        let files = BTreeMap::new();
         let [leader, other] = [(&account, true), (&blank, false)].map(|(account, decides)| {
-            let question = Question {
-                manifests: &manifests,
-                files: &files,
-                options: options(),
-                at: SignedDuration::from_secs(10),
-                namespace: "a",
-                kind: None,
-                name: &reference.name,
-                all_namespaces: false,
-                live: Some(account),
-                decides,
-                patience: Patience::ENDLESS,
-            };
-            question.answer().unwrap()
+            Question { live: Some(account), decides, ..question(&manifests, &reference.name) }
+                .answer()
+                .unwrap()
         });
         assert_eq!(codes(&leader), [code], "{}", leader.text());
         assert_eq!(other.json(), leader.json());

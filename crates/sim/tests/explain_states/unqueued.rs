@@ -5,21 +5,7 @@ use super::*;
 
 fn asked(world: &str, kind: Kind, name: &str) -> Explained {
     let manifests = read(world);
-    let files = BTreeMap::new();
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options(),
-        at: SignedDuration::from_secs(10),
-        namespace: "a",
-        kind: Some(kind),
-        name,
-        all_namespaces: false,
-        live: None,
-        decides: false,
-        patience: Patience::ENDLESS,
-    };
-    question.answer().unwrap()
+    Question { kind: Some(kind), ..question(&manifests, name) }.answer().unwrap()
 }
 
 /// A JobSet that needs a queue which is stopped, and a Job that it controls.

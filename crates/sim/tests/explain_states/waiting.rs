@@ -7,19 +7,7 @@ pub fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simul
     let manifests = read(world);
     let files = BTreeMap::new();
     let at = SignedDuration::from_secs(seconds);
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options.clone(),
-        at,
-        namespace: "a",
-        kind: None,
-        name: "mine",
-        all_namespaces: false,
-        live: None,
-        decides: false,
-        patience: Patience::ENDLESS,
-    };
+    let question = Question { options: options.clone(), at, ..question(&manifests, "mine") };
     let mut simulation = sluice_sim::prepare(&manifests, &files, options.clone()).unwrap();
     simulation.advance(at).unwrap();
     (question.answer().unwrap(), simulation)
@@ -130,21 +118,7 @@ spec:
     };
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &pod("mine-0")].concat();
     let manifests = read(&world);
-    let files = BTreeMap::new();
-    let question = Question {
-        manifests: &manifests,
-        files: &files,
-        options: options(),
-        at: SignedDuration::from_secs(10),
-        namespace: "a",
-        kind: None,
-        name: "mine-0",
-        all_namespaces: false,
-        live: None,
-        decides: false,
-        patience: Patience::ENDLESS,
-    };
-    let explained = question.answer().unwrap();
+    let explained = question(&manifests, "mine-0").answer().unwrap();
     assert_eq!(explained.state, State::NotQueued, "{}", explained.text());
     let said = finding(&explained, Code::PodGroupIncomplete);
     assert_eq!(said, "the pod group mine has 1 of its 2 pods");
