@@ -50,3 +50,34 @@ fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_
     assert_eq!(condition(&c.workload("set-main-2"), "QuotaReserved"), "False");
     assert_eq!(halts(&c, "set-main-0"), 0);
 }
+
+/// The same of Jobs that play a pod set of one pod, also where a new leader finds them.
+#[test]
+fn what_launches_or_submits_has_no_more_pods_than_were_admitted() {
+    let parts = [(JobKind::MPI_JOB, "launcher", "above-launcher"), (JobKind::RAY_JOB, "submitter", "above")];
+    for (kind, set, name) in parts {
+        for (count, cpu) in [(1, "1"), (9, "1"), (1, "9")] {
+            let mut c = cluster();
+            let mut above = job("team-a", "above", "lq", 1, "1");
+            above.job.kind = kind;
+            above.pod_sets[0].name = set.to_owned();
+            c.api.add_job(above);
+            c.settle();
+            let started = c.api.jobs().next().unwrap().1.view.clone();
+            let mut part = job("team-a", name, "", count, cpu);
+            part.pod_sets[0].scheduling.clone_from(&started.pod_sets[0].scheduling);
+            part.controller = Some(ControllerRef {
+                api_version: kind.api_version().to_owned(),
+                kind: kind.kind().to_owned(),
+                name: "above".to_owned(),
+                uid: started.job.uid.to_string(),
+            });
+            (part.suspended, part.active) = (false, true);
+            c.api.add_job(part);
+            c.restart();
+            c.settle();
+            let runs = c.api.jobs().any(|(_, job)| job.view.job.kind == JobKind::JOB && !job.view.suspended);
+            assert_eq!(runs, (count, cpu) == (1, "1"), "{count} pods of {cpu} in {name}");
+        }
+    }
+}
