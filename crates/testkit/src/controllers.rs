@@ -64,6 +64,17 @@ pub(crate) fn certificate_folder(plane: &ControlPlane, name: &str) -> Result<Pat
     Ok(folder)
 }
 
+/// How far webhooks are that must refuse an object. Before the API server knows of them, it makes what it is given without them.
+pub(crate) fn refused_by<T>(webhook: &str, made: kube::Result<T>) -> Result<Progress<()>> {
+    match made {
+        Ok(_) => Ok(Progress::NotYet("what it must refuse is made".to_owned())),
+        Err(kube::Error::Api(status)) if status.message.contains(&format!("{webhook:?} denied")) => {
+            Ok(Progress::Done(()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Running controllers. They are killed when this is dropped, and their webhooks answer no more.
 #[derive(Debug)]
 pub struct Controllers {
@@ -122,5 +133,23 @@ impl Controllers {
             bail!("{error:#}\ntheir log ends:\n{}", self.program.log_tail(20));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_webhook_works_once_it_has_refused_what_it_must() {
+        let denied = |by: &str| {
+            let message = format!("admission webhook \"{by}\" denied the request: no");
+            Err::<(), _>(kube::Error::Api(Status { code: 403, message, ..Status::default() }.boxed()))
+        };
+        assert!(matches!(refused_by("a.example.com", denied("a.example.com")), Ok(Progress::Done(()))));
+        assert!(refused_by("a.example.com", denied("b.example.com")).is_err());
+        assert!(matches!(refused_by("a.example.com", Ok(())), Ok(Progress::NotYet(_))));
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::assets::{self, Tool};
 use crate::plane::ControlPlane;
+use crate::vital::VITALS;
 
 /// What a kubectl call printed, and whether it succeeded.
 #[derive(Debug, Clone)]
@@ -20,12 +21,20 @@ pub struct Output {
     pub stderr: String,
 }
 
+impl Output {
+    /// All that was printed, and which program has ended that must not.
+    fn explained(&self) -> String {
+        let ended = VITALS.ended().map(|why| format!("\n{why}")).unwrap_or_default();
+        format!("{}{}{ended}", self.stdout, self.stderr)
+    }
+}
+
 /// Runs kubectl against the plane; its standard output. A failure is an error with all it printed.
 pub async fn kubectl<S: AsRef<OsStr>>(plane: &ControlPlane, args: &[S]) -> Result<String> {
     let output = try_kubectl(&plane.kubeconfig_path(), args, None).await?;
     if !output.success {
         let args: Vec<_> = args.iter().map(|arg| arg.as_ref().to_string_lossy()).collect();
-        bail!("kubectl {} failed:\n{}{}", args.join(" "), output.stdout, output.stderr);
+        bail!("kubectl {} failed:\n{}", args.join(" "), output.explained());
     }
     Ok(output.stdout)
 }
@@ -34,7 +43,7 @@ pub async fn kubectl<S: AsRef<OsStr>>(plane: &ControlPlane, args: &[S]) -> Resul
 pub async fn apply(plane: &ControlPlane, manifests: &str) -> Result<String> {
     let output = try_kubectl(&plane.kubeconfig_path(), &["apply", "-f", "-"], Some(manifests)).await?;
     if !output.success {
-        bail!("kubectl apply failed:\n{}{}", output.stdout, output.stderr);
+        bail!("kubectl apply failed:\n{}", output.explained());
     }
     Ok(output.stdout)
 }

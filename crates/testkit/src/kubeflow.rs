@@ -11,9 +11,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 
 use crate::assets::Tool;
-use crate::controllers::Controllers;
+use crate::controllers::{Controllers, refused_by};
 use crate::plane::ControlPlane;
-use crate::wait::Progress;
 
 /// The training operator's webhooks.
 const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
@@ -28,22 +27,21 @@ pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     Ok(controllers)
 }
 
-/// Tries a job without making it, which needs its webhook.
+/// Tries a job that the webhook refuses.
 async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob"));
     let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let probe: DynamicObject = serde_json::from_value(probe()).context("making a job to try")?;
     let answered = controllers.wait_until("the webhooks of Kubeflow's controllers", || async {
-        jobs.create(&params, &probe).await?;
-        Ok(Progress::Done(()))
+        refused_by("validator.pytorchjob.training-operator.kubeflow.org", jobs.create(&params, &probe).await)
     });
     answered.await
 }
 
-/// A job that is valid and does nothing.
+/// A job without the container that every such job must have.
 fn probe() -> Value {
-    let pod = json!({"spec": {"containers": [{"name": "pytorch", "image": "example.com/none"}]}});
+    let pod = json!({"spec": {"containers": [{"name": "main", "image": "example.com/none"}]}});
     json!({
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",

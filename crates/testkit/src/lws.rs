@@ -17,7 +17,7 @@ use crate::certs::WEBHOOK;
 use crate::controllers::Controllers;
 use crate::plane::ControlPlane;
 use crate::ports::free_ports;
-use crate::wait::Progress;
+use crate::wait::progress;
 
 /// Their webhooks, as their own manifests name them.
 const DEFAULTER: &str = "lws-mutating-webhook-configuration";
@@ -41,7 +41,7 @@ pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     Ok(controllers)
 }
 
-/// Tries a LeaderWorkerSet without making it, which needs its webhooks.
+/// Tries a LeaderWorkerSet without making it until the webhook fills fields in.
 async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
     let kind =
         ApiResource::from_gvk(&GroupVersionKind::gvk("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"));
@@ -54,8 +54,9 @@ async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) 
     });
     let probe: DynamicObject = serde_json::from_value(probe).context("making a LeaderWorkerSet to try")?;
     let answered = controllers.wait_until("the LeaderWorkerSets' webhooks", || async {
-        sets.create(&params, &probe).await?;
-        Ok(Progress::Done(()))
+        let made = sets.create(&params, &probe).await?;
+        let filled_in = made.data["spec"]["networkConfig"]["subdomainPolicy"].clone();
+        Ok(progress(filled_in == "Shared", filled_in))
     });
     answered.await
 }

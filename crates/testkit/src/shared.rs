@@ -34,7 +34,9 @@ impl Complete {
     /// As [`Complete::start`].
     pub async fn with(builder: Builder) -> Result<Self> {
         let plane = builder.complete().start().await?;
-        Ok(Self { _jobset: Controller::start(&plane).await?, plane })
+        let jobset = Controller::start(&plane).await?;
+        jobset.must_not_end();
+        Ok(Self { _jobset: jobset, plane })
     }
 }
 

@@ -13,9 +13,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 
 use crate::assets::Tool;
-use crate::controllers::Controllers;
+use crate::controllers::{Controllers, refused_by};
 use crate::plane::ControlPlane;
-use crate::wait::Progress;
 
 /// The trainer's webhooks.
 const DEFAULTER: &str = "defaulter.trainer.kubeflow.org";
@@ -31,22 +30,23 @@ pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     Ok(controllers)
 }
 
-/// Tries a runtime without making it, which needs its webhook.
+/// Tries a runtime that the webhook refuses.
 async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) -> Result<()> {
     let kind =
         ApiResource::from_gvk(&GroupVersionKind::gvk("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"));
     let runtimes: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let pod = json!({"spec": {"containers": [{"name": "node", "image": "example.com/none"}]}});
-    let job = json!({"name": "node", "template": {"spec": {"template": pod}}});
+    // Each of a runtime's Jobs must be there once.
+    let job = json!({"name": "node", "replicas": 2, "template": {"spec": {"template": pod}}});
     let probe = json!({
         "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "probe"},
         "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
     });
     let probe: DynamicObject = serde_json::from_value(probe).context("making a runtime to try")?;
     let answered = controllers.wait_until("the trainer's webhooks", || async {
-        runtimes.create(&params, &probe).await?;
-        Ok(Progress::Done(()))
+        let made = runtimes.create(&params, &probe).await;
+        refused_by("validator.trainingruntime.trainer.kubeflow.org", made)
     });
     answered.await
 }

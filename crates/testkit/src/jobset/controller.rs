@@ -21,7 +21,8 @@ use crate::plane::ControlPlane;
 use crate::plane_parts::program;
 use crate::ports::free_ports;
 use crate::process::Program;
-use crate::wait::{Progress, eventually};
+use crate::vital::VITALS;
+use crate::wait::{Progress, eventually, progress};
 
 /// How long it may take until it answers as a webhook.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -66,7 +67,8 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Tries a JobSet without making it, which needs both of its webhooks.
+    /// Tries a JobSet without making it until the webhook fills fields in: before the API server knows of the webhooks, it makes JobSets without
+    /// them.
     async fn wait_until_it_answers(&mut self, client: &Client) -> Result<()> {
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), "default");
         let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -78,13 +80,19 @@ impl Controller {
             {
                 return Ok(Progress::Never(format!("{error:#}")));
             }
-            jobsets.create(&params, &probe).await?;
-            Ok(Progress::Done(()))
+            let made = jobsets.create(&params, &probe).await?;
+            let filled_in = &made.spec.others.get("successPolicy").cloned().unwrap_or_default();
+            Ok(progress(filled_in["operator"] == "All", filled_in))
         });
         if let Err(error) = answered.await {
             bail!("{error:#}\nthe JobSet controller's log ends:\n{}", self.program.log_tail(20));
         }
         Ok(())
+    }
+
+    /// From now on every wait of this process fails at once, with the end of the log, when the controller has ended.
+    pub fn must_not_end(&self) {
+        VITALS.add(self.program.id(), self.program.name(), self.program.log());
     }
 
     /// The process id.
