@@ -20,6 +20,7 @@ use kube::Client;
 use rustls::server::danger::ClientCertVerifier;
 use serde_json::json;
 use sluice_client::error_chain::Chain;
+use sluice_engine::Backoff;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -33,8 +34,8 @@ use server::{TlsError, TlsOptions};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks at the Secret, the webhook configurations and the clock.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The same while something is missing.
-const IMPATIENT: Duration = Duration::from_millis(500);
+/// The same while something is missing: sooner at first, then as rarely. What is refused is not asked for again and again.
+const IMPATIENT: Backoff = Backoff::millis(500, 10_000);
 
 /// Why the certificates are not in order.
 #[derive(Debug, thiserror::Error)]
@@ -145,12 +146,14 @@ impl Keeper {
 
     /// Runs until stopped.
     pub async fn run(mut self, state: watch::Sender<CertsState>, mut stop: Stop) {
+        let mut failures = 0;
         loop {
-            let next = match self.round().await {
+            let round = self.round().await;
+            let pause = pause_after(round.is_ok(), &mut failures);
+            let next = match round {
                 Ok(()) => CertsState::Ready,
                 Err(error) => CertsState::Pending(Chain(&error).to_string()),
             };
-            let pause = if next == CertsState::Ready { PERIOD } else { IMPATIENT };
             publish(&state, next);
             if !stop.sleep(pause).await {
                 return;
@@ -210,6 +213,17 @@ impl Keeper {
         info!(secret = %self.secret, "certificates made");
         Ok(next)
     }
+}
+
+/// The pause after a round, and how many rounds failed one after the other.
+fn pause_after(succeeded: bool, failures: &mut u32) -> Duration {
+    if succeeded {
+        *failures = 0;
+        return PERIOD;
+    }
+    let pause = IMPATIENT.doubled(*failures);
+    *failures = failures.saturating_add(1);
+    Duration::from_millis(pause.unsigned_abs())
 }
 
 /// Serves `tls.crt` and `tls.key` of a folder (`webhook.certDir`), again when they change.
@@ -309,6 +323,15 @@ mod tests {
         let data = pack(&material).into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         assert_eq!(unpack(Some(&data)), material);
         assert_eq!(unpack(None), Material::default());
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_ever_more_rarely_and_soon_again_after_a_success() {
+        let mut failures = 0;
+        let seconds: Vec<f64> = (0..7).map(|_| pause_after(false, &mut failures).as_secs_f64()).collect();
+        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]);
+        assert_eq!(pause_after(true, &mut failures), PERIOD);
+        assert_eq!(pause_after(false, &mut failures).as_secs_f64(), 0.5);
     }
 
     #[test]
