@@ -4,6 +4,7 @@ mod excess;
 mod lost;
 mod nodes;
 mod objects;
+mod parts;
 mod quota;
 #[cfg(test)]
 mod tests;
@@ -248,6 +249,7 @@ impl Checker {
         self.keys.insert(job.uid.clone(), key.to_owned());
         self.jobs.insert(key.to_owned(), job.clone());
         if !job.queued {
+            self.judge_part(key, before.as_ref(), &job);
             return;
         }
         if before.is_none() {

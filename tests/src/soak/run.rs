@@ -74,6 +74,20 @@ impl Report {
             failures.push(format!("{} MiB above idle, and {} are allowed", above >> 20, MEMORY >> 20));
         }
         failures.extend(self.panics.iter().map(|line| format!("a panic: {line}")));
+        // None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than faults are.
+        let Account { freed_unseen, late_reservations, evictions, .. } = self.account;
+        let rare = [
+            ("ends of a manager by itself", self.ended, 0),
+            ("reservations of former leaders above a limit", late_reservations, self.faults),
+            (
+                "jobs that ended only once the JobSet controller had begun anew",
+                self.overlooked,
+                self.made / 50,
+            ),
+            ("stops before a job's own controller had looked", freed_unseen, evictions),
+        ];
+        let too_many = rare.iter().filter(|(_, seen, most)| seen > most);
+        failures.extend(too_many.map(|(what, seen, most)| format!("{seen} {what}, at most {most}")));
         failures
     }
 
@@ -161,7 +175,8 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         let (made, ()) = day.await?;
         fleet.proxies.iter().for_each(sluice_testkit::FaultProxy::heal);
         let mut overlooked = wait_for_the_end(&recorder).await?;
-        if overlooked > 0 {
+        // What waits although nothing runs waits for Sluice.
+        if overlooked > 0 && recorder.checker(|checker| checker.something_runs()) {
             // One that is killed releases its port and its webhooks, and reads all objects again.
             jobsets.take();
             jobsets = Some(jobset::Controller::start(&plane).await?);

@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub seen_running: bool,
     /// Its own controller says whether it is suspended: that it has not seen a stop is to be seen then.
     pub says_suspended: bool,
+    /// Its own controller says that it is suspended.
+    pub seen_suspended: bool,
 }
 
 impl Job {
@@ -70,6 +72,7 @@ impl Job {
             seen_running: object["status"]["active"].as_u64().is_some_and(|active| active > 0)
                 || condition(object, "Suspended").is_some_and(|one| one["status"] == "False"),
             says_suspended: condition(object, "Suspended").is_some(),
+            seen_suspended: holds(object, "Suspended"),
         }
     }
 

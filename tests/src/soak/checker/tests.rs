@@ -391,3 +391,35 @@ fn a_pod_on_a_node_that_its_job_does_not_have_is_noticed() {
     assert_broken(begun(2).pod_on("p", "n-2"), Rule::Misplaced, "and 0 are assigned to it");
     assert_broken(begun(2).pod_on("p", "n-3"), Rule::Misplaced, "and 0 are assigned to it");
 }
+
+/// A JobSet with a Job of its own, which runs or not.
+fn set_and_part(suspended: bool, said: bool, part_runs: bool) -> History {
+    let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+    let said = json!([{"type": "Suspended", "status": if said { "True" } else { "False" }}]);
+    let set = json!({"metadata": {"uid": "j", "labels": labels}, "spec": {"suspend": suspended}, "status": {"conditions": said}});
+    let owners = json!([{"uid": "j", "controller": true}]);
+    let part =
+        json!({"metadata": {"uid": "part", "ownerReferences": owners}, "spec": {"suspend": !part_runs}});
+    History::new().put("/registry/jobset.x-k8s.io/jobsets/ns/j", set).put("/registry/jobs/ns/j-part", part)
+}
+
+#[test]
+fn a_job_of_a_jobset_may_not_begin_once_the_controller_has_seen_the_stop() {
+    let broken = |history: History| {
+        let violations = history.checked().violations().to_vec();
+        violations.iter().filter(|violation| violation.key == "/registry/jobs/ns/j-part").count()
+    };
+    assert_eq!(broken(set_and_part(true, true, true)), 1);
+    assert_eq!(broken(set_and_part(true, true, false)), 0);
+    assert_eq!(broken(set_and_part(true, false, true)), 0);
+    let admitted = set_and_part(true, true, false).workload(WORKLOAD, ADMITTED, 2);
+    let runs = json!({"metadata": {"uid": "part", "ownerReferences": [{"uid": "j", "controller": true}]},
+        "spec": {"suspend": false}});
+    assert_eq!(broken(admitted.put("/registry/jobs/ns/j-part", runs)), 0);
+}
+
+#[test]
+fn what_waits_while_nothing_runs_is_told_apart() {
+    assert!(!History::new().job(true, &[]).checked().something_runs());
+    assert!(History::new().job(false, &[]).checked().something_runs());
+}

@@ -1,0 +1,27 @@
+//! The Jobs of a JobSet. They name no queue: what they may do is their JobSet's.
+
+use super::objects::Job;
+use super::{Checker, Rule};
+
+impl Checker {
+    /// A Job that begins to run although its JobSet may not, and the JobSet's controller has said that it knows. Before it does, its Jobs run on
+    /// for a moment, on quota that is kept for them.
+    pub(super) fn judge_part(&mut self, key: &str, before: Option<&Job>, job: &Job) {
+        if !job.runs() || before.is_some_and(Job::runs) {
+            return;
+        }
+        let Some(whole) = job.owner.as_ref().and_then(|owner| self.jobs.get(self.keys.get(owner)?)) else {
+            return;
+        };
+        let covered = self.workloads_of(&whole.uid).any(|(_, workload)| workload.covers());
+        if whole.queued && whole.suspended && whole.seen_suspended && !covered {
+            let text = "it begins to run, and its JobSet is stopped and has no admitted Workload";
+            self.note(Rule::RunsUnadmitted, key, text.to_owned());
+        }
+    }
+
+    /// Whether a job runs that has not ended: what others wait for.
+    pub fn something_runs(&self) -> bool {
+        self.open.iter().filter_map(|key| self.jobs.get(key)).any(Job::runs)
+    }
+}
