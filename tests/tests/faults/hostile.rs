@@ -26,6 +26,7 @@ async fn a_hostile_tenant_gains_nothing() {
         quantities::odd_quantities_are_refused_or_wait_or_count().boxed_local(),
         queues::a_queue_that_is_named_by_annotation_is_a_queue().boxed_local(),
         queues::a_queue_name_that_changes_takes_no_quota_along().boxed_local(),
+        queues::a_queue_name_that_changes_in_any_state_gains_nothing().boxed_local(),
         queues::a_running_job_that_takes_its_queue_name_off_keeps_no_quota_for_nothing().boxed_local(),
         unsuspended::a_job_that_is_unsuspended_by_hand_is_stopped_in_every_state().boxed_local(),
         unsuspended::a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_anew().boxed_local(),

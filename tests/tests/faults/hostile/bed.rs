@@ -15,7 +15,7 @@ use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{
     ControlPlane, Limits, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads,
 };
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job};
 use tokio::sync::OnceCell;
 
 /// For how long something is looked at that must not happen: several rounds of every controller.
@@ -24,6 +24,8 @@ const WATCHED: Duration = Duration::from_secs(2);
 pub const SHARED: &str = "shared";
 /// The queue of a tenant's own, of two processors.
 pub const OWN: &str = "lq";
+/// The one of [`Tenant::queue_with_a_check`].
+pub const CHECKED: &str = "with-checks";
 
 pub struct Bed {
     pub plane: ControlPlane,
@@ -137,6 +139,22 @@ impl Tenant {
         self.make(&job(name, OWN, 1, 1, 36_000)).await.unwrap();
         self.place.wait_until(name, true).await.unwrap();
         serde_json::to_value(self.place.jobs().get(name).await.unwrap()).unwrap()
+    }
+
+    /// A queue of two processors whose check, called so, no controller answers.
+    pub async fn queue_with_a_check(&self, check: &str) {
+        let place = &self.place;
+        let checks = place.global("AdmissionCheck", "admissionchecks");
+        let spec = json!({"controllerName": "example.com/no-controller"});
+        create(&checks, json!({"metadata": {"name": check}, "spec": spec})).await.unwrap();
+        let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = Patch::Merge(json!({"status": {"conditions": [active]}}));
+        checks.patch_status(check, &PatchParams::default(), &status).await.unwrap();
+        let strategy = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}});
+        let queue = format!("{CHECKED}-{check}");
+        place.cluster_queue(&queue, 2, &strategy).await.unwrap();
+        place.local_queue(CHECKED, &queue).await.unwrap();
     }
 
     /// A Job in the shared queue that waits.

@@ -5,9 +5,9 @@ use serde_json::json;
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
-use sluice_tests::place::{DEADLINE, create, job, patch};
+use sluice_tests::place::{DEADLINE, job, patch};
 
-use super::bed::{OWN, SHARED, Tenant, attack, set, tenant};
+use super::bed::{CHECKED, OWN, SHARED, Tenant, attack, set, tenant};
 
 /// A job runs with as many pods as its Workload was admitted with, or less.
 async fn has_no_more_pods_than_admitted(tenant: &Tenant, name: &str) {
@@ -91,24 +91,14 @@ pub async fn a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_an
 pub async fn a_job_whose_quota_is_reserved_waits_for_its_checks() {
     let tenant = tenant("checked").await;
     let place = &tenant.place;
-    let checks = place.global("AdmissionCheck", "admissionchecks");
-    let spec = json!({"controllerName": "example.com/no-controller"});
-    create(&checks, json!({"metadata": {"name": "hostile"}, "spec": spec})).await.unwrap();
-    let active = json!({"type": "Active", "status": "True", "reason": "Active", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let params = PatchParams::default();
-    let status = Patch::Merge(json!({"status": {"conditions": [active]}}));
-    checks.patch_status("hostile", &params, &status).await.unwrap();
-    let strategy = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "hostile"}]}});
-    place.cluster_queue("with-checks", 2, &strategy).await.unwrap();
-    place.local_queue("with-checks", "with-checks").await.unwrap();
+    tenant.queue_with_a_check("hostile").await;
 
-    tenant.make(&attack("reserved", "with-checks")).await.unwrap();
+    tenant.make(&attack("reserved", CHECKED)).await.unwrap();
     place.wait_for_condition("reserved", "QuotaReserved", "True").await.unwrap();
     for patch in [unsuspend(), json!({"spec": {"suspend": false, "parallelism": 2}}), unsuspend()] {
         drop(tenant.patch("reserved", patch).await);
     }
-    tenant.make(&set("reserved-set", "with-checks", 1)).await.unwrap();
+    tenant.make(&set("reserved-set", CHECKED, 1)).await.unwrap();
     tenant.gained_nothing().await;
     place.wait_for_condition("reserved", "QuotaReserved", "True").await.unwrap();
     assert!(place.suspended("reserved").await.unwrap());
@@ -117,7 +107,7 @@ pub async fn a_job_whose_quota_is_reserved_waits_for_its_checks() {
     let name = workload["metadata"]["name"].as_str().unwrap();
     let ready = json!([{"name": "hostile", "state": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     let status = Patch::Merge(json!({"status": {"admissionChecks": ready}}));
-    place.workloads().patch_status(name, &params, &status).await.unwrap();
+    place.workloads().patch_status(name, &PatchParams::default(), &status).await.unwrap();
     place.wait_until("reserved", true).await.unwrap();
     tenant.gained_nothing().await;
 }
