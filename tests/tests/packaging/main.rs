@@ -4,6 +4,7 @@
 
 mod chart;
 mod chart_install;
+mod chart_limits;
 mod chart_serving;
 mod chart_uninstall;
 mod files;
