@@ -40,6 +40,9 @@ pub struct Args {
 /// Inputs between two cycles, as the manager takes them.
 const BATCH: usize = 4_096;
 
+/// Workloads that end at once.
+const MANY: usize = 1_000;
+
 /// What one step cost.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Step {
@@ -141,6 +144,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             "{:<28} {:>12} {:>11} | {:>22} {:>18} {:>18} {:>18} {:>18}",
             "step", "CPU", "at a time", "allocations", "effects", "statuses", "evaluations", "nodes rebuilt"
         );
+        let without = figures.steps.keys().filter(|step| !budget.step.contains_key(*step));
+        failures.extend(without.map(|step| format!("engine {name}, {step}: it has no budget")));
         for (step, most) in &budget.step {
             let cost = figures.steps.get(step).with_context(|| format!("the step {step}"))?;
             let counts = [
@@ -306,6 +311,7 @@ fn measure(queues: usize) -> Figures {
     let ended = big::workload(middle, 0, true).object_ref();
     let events = [
         ("event: Workload comes", Input::Applied(big::workload(middle, 99, false))),
+        ("event: Workload changes", Input::Applied(events::urgent(big::workload(middle, 99, false)))),
         ("event: admitted one ends", Input::Deleted { object: ended, uid: None }),
         ("event: ClusterQueue's quota", Input::Applied(big::cluster_queue(middle, 9))),
         ("event: flavor", Input::Applied(big::flavor(3, "b"))),
@@ -318,6 +324,10 @@ fn measure(queues: usize) -> Figures {
         bench.step(name, vec![input]);
     }
     bench.pages();
+    // What they give back is decided on at once, across the tree.
+    let ended = (0..queues.min(MANY)).map(|queue| big::workload(queue, 1, true).object_ref());
+    let ended = ended.map(|object| Input::Deleted { object, uid: None });
+    bench.step("4 a cycle that decides: 1,000 end", ended.collect());
     for (name, input) in events::of_other_kinds(middle) {
         bench.step(name, vec![input]);
     }

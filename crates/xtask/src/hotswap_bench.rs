@@ -89,6 +89,11 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Whether its world is one that an unoptimised engine plays in a minute.
+    pub fn is_small(&self) -> bool {
+        self.failing <= 160 && self.racks.is_none() && !self.decide
+    }
+
     /// The command line that measures its world.
     fn arguments(&self) -> Vec<String> {
         let racks = self.racks.map(|racks| format!("--racks={racks}"));

@@ -77,6 +77,13 @@ pub struct Budget {
     growth: Growth,
 }
 
+impl Budget {
+    /// Whether its world is one that an unoptimised engine plays in seconds.
+    pub fn is_small(&self) -> bool {
+        self.pods <= 2_000
+    }
+}
+
 /// How much more instructions a pod may take where there are four times as many.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! One object of each kind that the largest world does not begin with.
 
 use serde_json::{Value, json};
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::input::{Input, Object};
 
 use super::big;
@@ -34,6 +34,14 @@ fn namespace(queue: usize) -> String {
     big::local_queue(queue).object_ref().namespace.to_string()
 }
 
+/// A Workload whose priority was raised.
+pub fn urgent(workload: Object) -> Object {
+    let Object::Workload(mut workload) = workload else { return workload };
+    workload.spec.priority = Some(100);
+    workload.metadata.generation = Some(2);
+    Object::Workload(workload)
+}
+
 /// Each with its name in the table; what belongs to a queue belongs to the one of this number.
 pub fn of_other_kinds(queue: usize) -> Vec<(&'static str, Input)> {
     let here = namespace(queue);
@@ -51,6 +59,13 @@ pub fn of_other_kinds(queue: usize) -> Vec<(&'static str, Input)> {
     let levels = json!([{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]);
     let provisioned = json!([{"type": "Provisioned", "status": "True", "reason": "Provisioned", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let config = json!({"provisioningClassName": "queued-provisioning.gke.io", "managedResources": ["nvidia.com/gpu"]});
+    let mut gated = named("job-pod");
+    gated["labels"] = json!({"kueue.x-k8s.io/podset": "main"});
+    let mut gated_spec = template()["spec"].take();
+    gated_spec["schedulingGates"] = json!([{"name": "kueue.x-k8s.io/topology"}]);
+    let runtime_job = json!({"name": "node", "template": {"spec": {"template": template()}}});
+    let runtime = json!({"metadata": metadata("torch", None), "spec": {"template": {"spec": {"replicatedJobs": [runtime_job]}}}});
     let objects = [
         (
             "event: Job",
@@ -73,6 +88,10 @@ pub fn of_other_kinds(queue: usize) -> Vec<(&'static str, Input)> {
             Object::WorkloadPriorityClass(typed(json!({"metadata": metadata("high", None), "value": 100}))),
         ),
         (
+            "event: PriorityClass",
+            Object::PriorityClass(typed(json!({"metadata": metadata("urgent", None), "value": 1_000}))),
+        ),
+        (
             "event: LimitRange",
             Object::LimitRange(typed(json!({"metadata": named("limits"), "spec": {"limits": limits}}))),
         ),
@@ -91,6 +110,23 @@ pub fn of_other_kinds(queue: usize) -> Vec<(&'static str, Input)> {
             Object::ProvisioningRequest(typed(
                 json!({"metadata": named("request"), "spec": {}, "status": {"conditions": provisioned}}),
             )),
+        ),
+        (
+            "event: ProvisioningRequestConfig",
+            Object::ProvisioningRequestConfig(typed(
+                json!({"metadata": metadata("dws", None), "spec": config}),
+            )),
+        ),
+        (
+            "event: JobPod",
+            Object::JobPod(typed(json!({"metadata": gated, "spec": gated_spec, "status": {}}))),
+        ),
+        (
+            "event: Template",
+            Object::Template(Box::new(sluice_jobs::template(
+                TemplateKind::CLUSTER_TRAINING_RUNTIME,
+                &runtime,
+            ))),
         ),
     ];
     objects.into_iter().map(|(name, object)| (name, Input::Applied(object))).collect()

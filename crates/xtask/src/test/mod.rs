@@ -25,7 +25,8 @@ const ON_PLANES: &str = "sluice-tests";
 /// What measures needs the machine to itself.
 const ALONE: [&str; 1] = ["load"];
 /// The programs that `--quick` leaves out besides those on control planes, because each takes minutes.
-const SLOW: [(&str, &str); 2] = [("sluice-core", "agreement"), ("sluice-sim", "faults")];
+const SLOW: [(&str, &str); 3] =
+    [("sluice-core", "agreement"), ("sluice-sim", "faults"), ("sluice-xtask", "budgets")];
 
 /// Build and run the tests.
 #[derive(clap::Args)]
