@@ -328,10 +328,10 @@ mod tests {
     #[test]
     fn what_is_refused_is_asked_for_ever_more_rarely_and_soon_again_after_a_success() {
         let mut failures = 0;
-        let seconds: Vec<f64> = (0..7).map(|_| pause_after(false, &mut failures).as_secs_f64()).collect();
-        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]);
+        let waits: Vec<u128> = (0..7).map(|_| pause_after(false, &mut failures).as_millis()).collect();
+        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
         assert_eq!(pause_after(true, &mut failures), PERIOD);
-        assert_eq!(pause_after(false, &mut failures).as_secs_f64(), 0.5);
+        assert_eq!(pause_after(false, &mut failures).as_millis(), 500);
     }
 
     #[test]
