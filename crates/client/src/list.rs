@@ -23,11 +23,16 @@ pub enum ListError {
 }
 
 /// Every object of a collection, without the managed fields, which are its largest part; none if the cluster does not have the
-/// kind. `query` has the selectors, each with a leading `&`.
+/// kind. `query` has the selectors, each with a leading `&`; of each object, what `keep` makes of it is kept, page by page.
 ///
 /// # Errors
 /// When the API server refuses or does not answer.
-pub async fn objects(client: &Client, collection: &str, query: &str) -> Result<Vec<Value>, ListError> {
+pub async fn objects(
+    client: &Client,
+    collection: &str,
+    query: &str,
+    keep: impl Fn(Value) -> Option<Value>,
+) -> Result<Vec<Value>, ListError> {
     let mut all = Vec::new();
     let mut pages = Pages::new(collection, query, PAGE);
     while let Some(uri) = pages.uri() {
@@ -40,7 +45,7 @@ pub async fn objects(client: &Client, collection: &str, query: &str) -> Result<V
             }
         };
         pages.answered(&page);
-        all.extend(items(page).into_iter().map(without_managed_fields));
+        all.extend(items(page).into_iter().map(without_managed_fields).filter_map(&keep));
     }
     Ok(all)
 }

@@ -239,10 +239,11 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
     let mut options = options(args, configuration, &loaded);
     if args.from_cluster {
         let client = &cluster.connect().await?.client;
-        let live = live::read(Extent::All, &options.configuration.job_kinds(), |place, query| async move {
-            list::objects(client, &place, query).await
-        })
-        .await?;
+        let live =
+            live::read(Extent::All, &options.configuration.job_kinds(), |place, query, keep| async move {
+                list::objects(client, &place, query, |object| keep(object)).await
+            })
+            .await?;
         loaded.manifests.observed = live.observed;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
         // What the files name replaces what the cluster has.

@@ -57,6 +57,8 @@ pub struct WhyNotMoved {
     pub text: String,
     /// What keeps its ClusterQueue from admitting it again, if that is the reason.
     pub barred: Option<String>,
+    /// Whether no nodes were free for it, not even without workloads of lower priority.
+    pub no_room: bool,
 }
 
 /// Where the pods of a pod set would fit on the nodes of a flavor.

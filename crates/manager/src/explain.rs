@@ -19,7 +19,7 @@ use sluice_client::error_chain::Chain;
 use sluice_client::list;
 use sluice_engine::{Account, Accounting, Engine};
 use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question, Subject};
-use sluice_sim::live::{self, Extent, Live};
+use sluice_sim::live::{self, Extent, Keep, Live};
 use sluice_sim::resource::{explained, not_explained};
 use sluice_sim::{Kind, Manifests, Options, queue_of};
 use tokio::sync::Semaphore;
@@ -142,7 +142,10 @@ impl Explainer {
             let trace = account.as_ref().and_then(|account| self.trace(account));
             let named = || subject.job.as_ref().map(|job| queue_of(job).to_owned()).unwrap_or_default();
             let local_queue = account.as_ref().map_or_else(named, |account| account.local_queue.clone());
-            let live = self.read(&namespace, &local_queue).await?;
+            // Most questions are about quota: nodes are read where the Workload's own state says that room on them is short.
+            let room = live::asks_for_room(subject.workload.as_ref(), account.as_ref());
+            let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room };
+            let live = self.read(extent).await?;
             let work = Work {
                 configuration: self.configuration.clone(),
                 live,
@@ -208,14 +211,14 @@ impl Explainer {
         }
     }
 
-    async fn read(&self, namespace: &str, local_queue: &str) -> Result<Live, Refused> {
+    async fn read(&self, extent: Extent<'_>) -> Result<Live, Refused> {
         let client = self.client.clone();
-        let list = move |place: String, query| {
+        let list = move |place: String, query, keep: Keep| {
             let client = client.clone();
-            async move { list::objects(&client, &place, query).await }
+            async move { list::objects(&client, &place, query, |object| keep(object)).await }
         };
         let kinds = self.configuration.job_kinds();
-        let reading = live::read(Extent::Around { namespace, local_queue }, &kinds, list);
+        let reading = live::read(extent, &kinds, list);
         match tokio::time::timeout(READING, reading).await {
             Ok(Ok(live)) => Ok(live),
             Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),

@@ -1,6 +1,9 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
+mod capacity;
+mod checks;
 mod decided;
+mod events;
 mod explained;
 mod facts;
 mod finding;
@@ -14,8 +17,10 @@ mod pods;
 mod preemption;
 mod question;
 mod queues;
+mod refusals;
 mod refused;
 mod remedy;
+mod started;
 mod subject;
 mod text;
 mod topology;
@@ -35,6 +40,7 @@ use crate::setup::prepare;
 use crate::simulation::Simulation;
 use facts::holds_quota;
 
+pub use events::{Event, MOST_EVENTS};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;
@@ -143,7 +149,7 @@ impl Question<'_> {
         let starts_at_once = simulation.record().job(job).is_some_and(holds_quota);
         explained.no_forecast = self.why_no_forecast(explained, simulation);
         if explained.no_forecast.is_none() && starts_at_once && self.live.is_some() {
-            explained.no_forecast = Some("nothing that is known keeps it from starting".to_owned());
+            explained.no_forecast = Some(self.why_not_at_once(explained));
         }
         if explained.no_forecast.is_none() {
             explained.forecast = self.forecast(simulation, job)?;
@@ -157,6 +163,20 @@ impl Question<'_> {
         }
         explained.incomplete = self.patience.is_over();
         Ok(())
+    }
+
+    /// What is said of a Workload that starts at once in the virtual cluster, and waits in the real one: there the manager decides.
+    fn why_not_at_once(&self, explained: &mut Explained) -> String {
+        let read = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
+        let Some((reason, message)) = read.and_then(|workload| self.refused_live(workload)) else {
+            return "nothing that is known keeps it from starting".to_owned();
+        };
+        if !explained.findings.iter().any(|finding| finding.code.says_why_it_waits()) {
+            let refused = decided::refused(&reason, &message);
+            explained.remedies.extend(refused.helps.iter().map(finding::Help::untried));
+            explained.findings.push(refused);
+        }
+        format!("the manager refuses it ({reason}), for a reason that cannot be tried here")
     }
 
     /// Why an estimate would be none, if so.

@@ -1,13 +1,20 @@
 //! The objects of a cluster that a simulation begins with. Who calls lists them: here is which, and what is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::Kind;
 
-use crate::explain::Subject;
 use crate::{Manifest, Observed, Source, queue_of};
+
+mod asked;
+mod room;
+
+pub use asked::{MOST_PENDING, subject};
+pub use room::asks_for_room;
+use room::{without_details, without_images};
 
 /// The kinds that say how there is to be queued, queues before jobs.
 const SETTINGS: [Kind; 12] = [
@@ -52,15 +59,20 @@ pub enum Extent<'a> {
     /// Everything.
     All,
     /// What a LocalQueue's jobs share quota with: the tree of cohorts above its ClusterQueue. Nodes are left out, since
-    /// admission looks at quota, unless a flavor has a topology. If there is no such LocalQueue or ClusterQueue, all queues, to choose from, and
-    /// only the jobs that name this one.
+    /// admission looks at quota, unless a flavor has a topology or `room` is asked for. If there is no such LocalQueue or ClusterQueue, all queues,
+    /// to choose from, and only the jobs that name this one.
     Around {
         /// The LocalQueue's namespace.
         namespace: &'a str,
         /// The LocalQueue.
         local_queue: &'a str,
+        /// Whether the room on nodes matters: then nodes are read, and the pods that are bound to those of flavors that Hotswap cares for.
+        room: bool,
     },
 }
+
+/// What is kept of each object that a list has, page by page: most of a pod, and of other pods everything, is never looked at.
+pub type Keep = Arc<dyn Fn(Value) -> Option<Value> + Send + Sync>;
 
 /// What was read.
 #[derive(Clone, Debug, Default)]
@@ -71,21 +83,24 @@ pub struct Live {
     pub observed: Vec<Observed>,
 }
 
-/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), and
-/// finds none of a kind that the cluster does not have.
+/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), keeps
+/// of each what it is told to, and finds none of a kind that the cluster does not have.
 ///
 /// # Errors
 /// When listing fails.
 pub async fn read<E, F>(
     extent: Extent<'_>,
     kinds: &[JobKind],
-    list: impl Fn(String, &'static str) -> F,
+    list: impl Fn(String, &'static str, Keep) -> F,
 ) -> Result<Live, E>
 where
     F: Future<Output = Result<Vec<Value>, E>>,
 {
+    let kept = |kind: Kind, namespace: Option<&str>, keep: Keep| {
+        list(kind.collection(kind.version(), namespace), selected(kind), keep)
+    };
     let list = |kind: Kind, namespace: Option<&str>| {
-        list(kind.collection(kind.version(), namespace), selected(kind))
+        kept(kind, namespace, if kind == Kind::Node { Arc::new(without_images) } else { Arc::new(Some) })
     };
     let mut live = Live::default();
     let named = |template: &TemplateKind| kinds.iter().any(|kind| kind.templates().contains(template));
@@ -98,8 +113,8 @@ where
             live.take(Kind::Node, list(Kind::Node, None).await?);
             None
         }
-        Extent::Around { namespace, local_queue } => {
-            if live.objects.iter().any(has_topology) {
+        Extent::Around { namespace, local_queue, room } => {
+            if room || live.objects.iter().any(has_topology) {
                 live.take(Kind::Node, list(Kind::Node, None).await?);
             }
             Some(live.reduce(namespace, local_queue))
@@ -125,70 +140,29 @@ where
         }
         live.take(kind, found);
     }
-    if queues.is_none() && live.objects.iter().any(wants_pods) {
-        live.take(Kind::Pod, list(Kind::Pod, None).await?);
+    if live.objects.iter().any(wants_pods) {
+        match extent {
+            Extent::All => live.take(Kind::Pod, list(Kind::Pod, None).await?),
+            Extent::Around { room: true, .. } => {
+                let nodes = live.nodes_for_hotswap();
+                let keep = move |pod: Value| {
+                    nodes.contains(&text(&pod["spec"]["nodeName"])).then(|| without_details(pod))
+                };
+                live.take(Kind::Pod, kept(Kind::Pod, None, Arc::new(keep)).await?);
+            }
+            Extent::Around { room: false, .. } => {}
+        }
     }
     Ok(live)
 }
 
-/// Pending pods of a namespace that are read at most.
-pub const MOST_PENDING: usize = 500;
-
-/// What is asked about, as it is in the cluster: its Workload by name, or a job that has none; the job of the Workload; the pending pods of its
-/// namespace, if it is admitted. `list` lists at most so many of a path, with a query's selectors, and says whether there are more.
-///
-/// # Errors
-/// When listing fails.
-pub async fn subject<E, F>(
-    namespace: &str,
-    workload: Option<&str>,
-    job: Option<(JobKind, &str)>,
-    list: impl Fn(String, String, usize) -> F,
-) -> Result<Subject, E>
-where
-    F: Future<Output = Result<(Vec<Value>, bool), E>>,
-{
-    let one = |kind: Kind, name: &str| {
-        let place = kind.collection(kind.version(), Some(namespace));
-        list(place, format!("&fieldSelector=metadata.name%3D{name}"), 1)
-    };
-    let mut subject = Subject::default();
-    if let Some(name) = workload {
-        subject.workload = only(Kind::Workload, one(Kind::Workload, name).await?.0);
-    }
-    let owner = subject.workload.as_ref().and_then(controller);
-    let job = job.map(|(kind, name)| (kind, name.to_owned())).or(owner);
-    // A manager has no right to read objects whose pods are the jobs.
-    if let Some((kind, name)) = job.filter(|(kind, _)| !kind.integration().pods_are_jobs) {
-        let kind = Kind::Job(kind);
-        subject.job = only(kind, one(kind, &name).await?.0);
-    }
-    if subject.workload.as_ref().is_some_and(|w| is_admitted(w) && !is_over(Kind::Workload, w)) {
-        let place = Kind::Pod.collection(Kind::Pod.version(), Some(namespace));
-        let pending = "&fieldSelector=status.phase%3DPending".to_owned();
-        (subject.pods, subject.more_pods) = list(place, pending, MOST_PENDING).await?;
-    }
-    Ok(subject)
-}
-
-/// The one that was found, with its kind.
-fn only(kind: Kind, found: Vec<Value>) -> Option<Value> {
-    let mut object = found.into_iter().next()?;
-    object["kind"] = Value::from(kind.as_str());
-    object["apiVersion"] = Value::from(kind.api_version());
-    Some(object)
-}
-
 fn is_admitted(workload: &Value) -> bool {
-    let mut conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == "Admitted" && c["status"] == "True")
+    is_met(workload, "Admitted")
 }
 
-/// Kind and name of the job that controls a Workload.
-fn controller(workload: &Value) -> Option<(JobKind, String)> {
-    let mut owners = workload["metadata"]["ownerReferences"].as_array()?.iter();
-    let owner = owners.find(|owner| owner["controller"] == true)?;
-    Some((JobKind::from_owner(&text(&owner["apiVersion"]), &text(&owner["kind"]))?, text(&owner["name"])))
+fn is_met(workload: &Value, condition: &str) -> bool {
+    let mut conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == condition && c["status"] == "True")
 }
 
 /// Whether a manager watches pods because of an object: for Hotswap.

@@ -152,7 +152,12 @@ impl Engine {
     /// Why a Workload was not moved away from the nodes that it lost, if that was decided.
     pub(crate) fn why_not_moved(&self, key: &WorkloadKey) -> Option<WhyNotMoved> {
         let why = self.hotswap.reported.get(key)?;
-        Some(WhyNotMoved { text: self.not_moved_words(why), barred: why.barred().map(str::to_owned) })
+        let no_room = matches!(why, NotMoved::NoRoom(_));
+        Some(WhyNotMoved {
+            text: self.not_moved_words(why),
+            barred: why.barred().map(str::to_owned),
+            no_room,
+        })
     }
 
     fn not_moved_words(&self, why: &NotMoved) -> String {

@@ -13,7 +13,8 @@ use sluice_client::error_chain::Chain;
 use sluice_client::list::{self, ListError};
 use sluice_engine::input::Kind;
 use sluice_engine::{Engine, Name};
-use sluice_sim::live::{self, Extent};
+use sluice_sim::explain::MOST_EVENTS;
+use sluice_sim::live::{self, Extent, Keep};
 use tracing::warn;
 
 use super::snapshot::Snapshot;
@@ -110,6 +111,10 @@ impl Source for InManager {
         Box::pin(workload(&self.client, namespace, name))
     }
 
+    fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
+        Box::pin(events(&self.client, namespace, uid))
+    }
+
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
         Box::pin(async move {
             let kind = Some("workload".to_owned());
@@ -164,6 +169,21 @@ pub(super) async fn workload(
     })
 }
 
+/// Reads the events about an object.
+pub(super) async fn events(client: &Client, namespace: &str, uid: &str) -> Option<Vec<Value>> {
+    let place = format!("/api/v1/namespaces/{}/events", encoded(namespace));
+    let query = format!("&fieldSelector=involvedObject.uid%3D{}", encoded(uid));
+    let reading = list::first(client, &place, &query, MOST_EVENTS);
+    match tokio::time::timeout(TIMEOUT, reading).await {
+        Ok(Ok((events, _))) => Some(events),
+        Ok(Err(error)) => {
+            warn!(error = %Chain(&error), "the dashboard cannot read the events of a Workload");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 /// Says in the log what the caller need not know.
 fn unreachable(error: &(dyn std::error::Error + 'static)) -> Refusal {
     warn!(error = %Chain(error), "the dashboard cannot read from the API server");
@@ -185,7 +205,9 @@ pub(super) async fn begin(
         (any || !kind.integration().pods_are_jobs) && sluice_jobs::is_simulated(*kind)
     };
     let kinds: Vec<_> = configuration.job_kinds().into_iter().filter(simulated).collect();
-    let list = |place: String, query: &'static str| async move { list::objects(client, &place, query).await };
+    let list = |place: String, query: &'static str, keep: Keep| async move {
+        list::objects(client, &place, query, |object| keep(object)).await
+    };
     match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
         Ok(Ok(live)) => Ok(Begin { live, configuration }),
         Ok(Err(ListError::Read { path, source })) if is_forbidden(&source) => {

@@ -19,7 +19,7 @@ use sluice_sim::live::Extent;
 use tokio::net::TcpListener;
 use tracing::warn;
 
-use super::in_manager::{begin, bounds, workload};
+use super::in_manager::{begin, bounds, events, workload};
 use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
@@ -106,6 +106,10 @@ impl Source for Laptop {
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
         Box::pin(workload(&self.client, namespace, name))
+    }
+
+    fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
+        Box::pin(events(&self.client, namespace, uid))
     }
 
     fn explain<'a>(&'a self, _viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {

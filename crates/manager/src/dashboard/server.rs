@@ -327,8 +327,11 @@ impl Dashboard {
             None => None,
         };
         let position = order.iter().flatten().position(|key| *key == row.key);
-        self.make(viewer, move |snapshot, viewer| Ok(workload::workload(snapshot, viewer, &object, position)))
-            .await
+        let events = self.source.events(namespace, object.metadata.uid.as_deref().unwrap_or_default()).await;
+        self.make(viewer, move |snapshot, viewer| {
+            Ok(workload::workload(snapshot, viewer, &object, events.as_deref(), position))
+        })
+        .await
     }
 }
 

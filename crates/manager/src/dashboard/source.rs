@@ -52,6 +52,8 @@ pub trait Source: Send + Sync + 'static {
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
     /// A Workload: namespace and name.
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
+    /// The events about an object: its namespace and UID. Nothing if they cannot be read.
+    fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>>;
     /// Why a Workload waits: `text` and `explanation`.
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value>;
     /// How many pods of each size fit into the domains of the flavors that have a topology, if that is known.

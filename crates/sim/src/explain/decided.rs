@@ -1,18 +1,15 @@
 //! What the engine's last decision says about a job that waits in its queue.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::Value;
-use sluice_core::{Detail, Reason, Refusal, Unadmitted};
+use sluice_core::{Detail, Reason, Unadmitted};
 use sluice_engine::{Account, Kind};
-use sluice_selector::Operator;
 
+use super::checks;
 use super::finding::{Code, Finding, Help, condition, holds};
-use super::queues::shown;
+use super::refusals;
 use super::view::View;
-use super::{MOST_LISTED, Question, topology};
+use super::{MOST_LISTED, Question};
 use crate::json::text;
-use crate::record::show_amount;
 
 /// That others come before it, if any do.
 pub(super) fn behind(account: &Account) -> Option<Finding> {
@@ -27,64 +24,39 @@ impl Question<'_> {
         let mut found = Vec::new();
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));
-        found.extend(self.unready(view, decision));
-        let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
-        else {
-            return found;
-        };
-        let fits = topology::fits(workload, &account.fits);
-        for set in pod_sets {
-            let spec = pod_set(workload, &set.name);
-            let count = spec["count"].as_i64().unwrap_or(1).max(1);
-            let mut mismatches: Vec<String> = Vec::new();
-            for refusal in &set.refusals {
-                match refusal {
-                    Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
-                        let room = max.get().saturating_sub(previous.get()).max(0);
-                        let what = (&**flavor, &**resource);
-                        found.push(too_large(&set.name, what, count, needed.get(), room));
-                    }
-                    Refusal::NodeAffinity { flavor } => {
-                        let labels = flavor_labels(view, flavor);
-                        let unmet = contradictions(&spec["template"]["spec"], &labels, &flavor_keys(view));
-                        let wants =
-                            if unmet.is_empty() { "other labels".to_owned() } else { unmet.join(" and ") };
-                        mismatches.push(format!(
-                            "pod set {}: the pods ask for {wants}; labels of the flavor {flavor}: {}",
-                            set.name,
-                            shown(&labels)
-                        ));
-                    }
-                    Refusal::UntoleratedTaint { flavor, taint } => mismatches.push(format!(
-                        "pod set {}: the pods do not tolerate the taint {}={}:{} of the flavor {flavor}",
-                        set.name,
-                        taint.key,
-                        taint.value,
-                        taint.effect.as_str()
-                    )),
-                    Refusal::NoPlacement { flavor, failure } => {
-                        let of = fits.iter().find(|f| f.pod_set == *set.name && f.flavor == **flavor);
-                        found.extend(of.map(|fit| fit.finding(Some(&failure.message()))));
-                    }
-                    _ => {}
-                }
+        match &decision.detail {
+            Detail::Flavors { pod_sets, .. } => {
+                found.extend(refusals::findings(view, workload, (account, decision), pod_sets));
             }
-            if !mismatches.is_empty() {
-                mismatches.truncate(MOST_LISTED);
-                let text = format!("flavors do not suit the pods of pod set {}", set.name);
-                let mut finding = Finding::new(Code::FlavorMismatch, text);
-                finding.details = mismatches;
-                found.push(finding);
+            Detail::PreemptionLoop { pod_sets, .. } => {
+                found.push(held_back(decision));
+                found.extend(refusals::findings(view, workload, (account, decision), pod_sets));
             }
+            Detail::WaitingForPodsReady => found.push(self.unready(view)),
+            Detail::Invalid(message) => found.push(misconfigured(message)),
+            // The checks say more themselves.
+            Detail::FailedChecks if checks::any_failed(workload) => {}
+            Detail::FailedChecks
+            | Detail::NamespaceMismatch
+            | Detail::QueueInactive(_)
+            | Detail::QueueMissing(_) => found.push(tried_again(
+                decision,
+                "wait: what that rests on has changed since, and it is tried again; if it stays so, see the condition \
+                 Active of its ClusterQueue",
+            )),
+            Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit => {
+                found.push(tried_again(decision, "wait: it is tried again in the next cycle"));
+            }
+            Detail::Bypassed => found.push(tried_again(
+                decision,
+                "wait: it is tried again when what the equivalent Workload lacks may have become free",
+            )),
         }
         found
     }
 
     /// Whose pods are waited for before anything else is admitted.
-    fn unready(&self, view: &View<'_>, decision: &Unadmitted) -> Option<Finding> {
-        if decision.detail != Detail::WaitingForPodsReady {
-            return None;
-        }
+    fn unready(&self, view: &View<'_>) -> Finding {
         let all = view.of_kind(Kind::Workload);
         let unready = all.iter().filter(|(_, v)| {
             holds(v, "Admitted") && !holds(v, "PodsReady") && !holds(v, "Finished") && !holds(v, "Evicted")
@@ -95,7 +67,7 @@ impl Question<'_> {
         let help = "wait until their pods are ready; if that takes long, ask why they are not";
         let mut finding = Finding::new(Code::WaitingForPodsReady, text).with(Help::words(help));
         finding.details = names;
-        Some(finding)
+        finding
     }
 
     /// Whom it waits for that is stopped to make room for it.
@@ -124,70 +96,67 @@ impl Question<'_> {
         finding.details = names;
         Some(finding)
     }
+
+    /// What is so if the virtual cluster lets a Workload start that the manager refuses: that the manager does, and why.
+    pub(super) fn refused_live(&self, workload: &Value) -> Option<(String, String)> {
+        let live = self.live?;
+        let decided = live.decision.as_ref().filter(|_| self.decides);
+        if let Some(decision) = decided {
+            return Some((decision.reason.as_str().to_owned(), decision.message()));
+        }
+        // One that does not lead reads what the leader wrote.
+        let written = condition(workload, "QuotaReserved").filter(|c| c["status"] == "False")?;
+        let (reason, message) = (text(&written["reason"]), text(&written["message"]));
+        refuses(reason, message).then(|| (reason.to_owned(), message.to_owned()))
+    }
 }
 
-fn pod_set<'a>(workload: &'a Value, name: &str) -> &'a Value {
+/// Whether reason and message of a condition say that a cycle refused it. With the gate of granular reasons off, one word stands for several.
+fn refuses(reason: &str, message: &str) -> bool {
+    let refusing = [
+        Reason::NoMatchingFlavor,
+        Reason::WaitingForQuota,
+        Reason::ExceedsMaxQuota,
+        Reason::TopologyPlacementFailed,
+        Reason::WaitingForCapacity,
+        Reason::WaitingForPreemptedWorkloads,
+        Reason::WaitingForPodsReady,
+    ];
+    let granular = refusing.into_iter().any(|refusing| reason == refusing.as_str());
+    granular || (reason == "Pending" && message.starts_with("couldn't assign flavors"))
+}
+
+/// A Workload that the manager refuses, for a reason that no other finding is about.
+pub(super) fn refused(reason: &str, message: &str) -> Finding {
+    let text = format!("the manager refuses it ({reason}): {message}");
+    let help = "wait until the manager has tried it again, or change what its message names";
+    Finding::new(Code::Refused, text).with(Help::words(help))
+}
+
+fn held_back(decision: &Unadmitted) -> Finding {
+    let message = decision.message();
+    let text = match message.split_once("Preemption is held back: ") {
+        Some((_, why)) => format!("preemption is held back: {why}"),
+        None => message,
+    };
+    let help = "wait until quota is free without a preemption, or let the two differ in priority, or change the policy of \
+                preemption of their queues: after any such change it is tried again";
+    Finding::new(Code::PreemptionHeldBack, text).with(Help::words(help))
+}
+
+fn misconfigured(message: &str) -> Finding {
+    let text = format!("it cannot be admitted as it is: {message}");
+    let help =
+        "change the requests and limits of the pods, or the LimitRange of the namespace, as the message says";
+    Finding::new(Code::Misconfigured, text).with(Help::words(help))
+}
+
+fn tried_again(decision: &Unadmitted, help: &str) -> Finding {
+    let text = format!("when it was last tried: {}", decision.message());
+    Finding::new(Code::TriedAgain, text).with(Help::words(help))
+}
+
+pub(super) fn pod_set<'a>(workload: &'a Value, name: &str) -> &'a Value {
     let mut sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
     sets.find(|set| set["name"] == name).unwrap_or(&Value::Null)
-}
-
-fn too_large(set: &str, (flavor, resource): (&str, &str), count: i64, needed: i64, room: i64) -> Finding {
-    let per_pod = (needed / count).max(1);
-    let show = |amount| show_amount(resource, amount);
-    let text = format!(
-        "pod set {set} asks for {} {resource}, and its ClusterQueue can have at most {} of flavor {flavor}, with all that \
-         it may borrow",
-        show(needed),
-        show(room)
-    );
-    let pods = room / per_pod;
-    let mut finding = Finding::new(Code::TooLarge, text);
-    if pods > 0 && pods < count {
-        let help = format!("ask for at most {pods} pods of {} {resource} each", show(per_pod));
-        finding = finding.with(Help::words(help));
-    }
-    let each = room / count;
-    if each > 0 {
-        let help = format!("ask for at most {} {resource} for each of the {count} pod(s)", show(each));
-        finding = finding.with(Help::words(help));
-    }
-    finding
-}
-
-fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {
-    let labels = view.cluster(Kind::ResourceFlavor, flavor).map(|f| &f["spec"]["nodeLabels"]);
-    let map = labels.and_then(Value::as_object);
-    map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
-}
-
-/// The keys of labels that any flavor has: a wish for others is no matter of flavors.
-fn flavor_keys(view: &View<'_>) -> BTreeSet<String> {
-    let all = view.of_kind(Kind::ResourceFlavor);
-    let labels = all.iter().filter_map(|(_, flavor)| flavor["spec"]["nodeLabels"].as_object());
-    labels.flat_map(|labels| labels.keys().cloned()).collect()
-}
-
-/// What a pod asks of its node by these keys that the labels do not give.
-fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
-    let mut all = Vec::new();
-    for (key, value) in pod["nodeSelector"].as_object().into_iter().flatten() {
-        if keys.contains(key) && labels.get(key).map(String::as_str) != value.as_str() {
-            all.push(format!("{key}={} (node selector)", text(value)));
-        }
-    }
-    let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    for term in required["nodeSelectorTerms"].as_array().into_iter().flatten() {
-        for wish in term["matchExpressions"].as_array().into_iter().flatten() {
-            let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
-            let values = || wish["values"].as_array().into_iter().flatten().map(text);
-            let met = Operator::of_nodes(operator)
-                .is_some_and(|o| o.holds(labels.get(key).map(String::as_str), values()));
-            if !met && keys.contains(key) {
-                let values = values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-                all.push(format!("{key} {operator} [{values}] (node affinity)"));
-            }
-        }
-    }
-    all.truncate(MOST_LISTED);
-    all
 }

@@ -7,13 +7,16 @@ use sluice_api::slim::Workload;
 use sluice_core::{Unadmitted, WorkloadKey};
 use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
-use super::Question;
+use super::{Question, events};
 use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
 
 /// Lines of history that are shown.
 const MOST_LINES: usize = 12;
+
+/// Lines about what was before that are shown.
+const MOST_PAST: usize = 20;
 
 /// What the engine says.
 pub(super) struct JobFacts {
@@ -140,7 +143,7 @@ impl Question<'_> {
         lines.split_off(lines.len().saturating_sub(MOST_LINES))
     }
 
-    /// The conditions that a Workload had when it was read, oldest first.
+    /// The conditions that a Workload had when it was read, and the events about what they do not say any more, oldest first.
     pub(super) fn past(&self, workload: &ObjectRef) -> Vec<String> {
         let subject = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let of = |m: &&crate::Manifest| {
@@ -153,9 +156,17 @@ impl Question<'_> {
         all.sort_by(|a, b| a.last_transition_time.cmp(&b.last_transition_time));
         let line = |c: &Condition| {
             let (since, reason) = (c.last_transition_time.0, &c.reason);
-            format!("{since} {}={} {reason}: {}", c.type_, c.status, c.message)
+            (since, format!("{since} {}={} {reason}: {}", c.type_, c.status, c.message))
         };
-        all.iter().map(line).collect()
+        let subject = self.manifests.subject.as_ref();
+        let events = subject.map(|subject| subject.events.as_slice()).unwrap_or_default();
+        let mut lines = events::lines(events, &all, self.all_namespaces);
+        lines.extend(all.iter().map(line));
+        lines.sort_by_key(|(at, _)| *at);
+        let unread = subject.is_some_and(|subject| subject.no_events);
+        let note = unread.then(|| "the events about it could not be read".to_owned());
+        let last = lines.split_off(lines.len().saturating_sub(MOST_PAST));
+        note.into_iter().chain(last.into_iter().map(|(_, line)| line)).collect()
     }
 }
 

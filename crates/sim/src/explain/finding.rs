@@ -81,14 +81,34 @@ pub enum Code {
     PreemptionPending,
     /// Nothing is admitted until the pods of what was admitted are ready.
     WaitingForPodsReady,
+    /// Others hold quota that it needs.
+    QuotaShort,
+    /// A preemption that would make room is held back, since it would go round in a circle.
+    PreemptionHeldBack,
+    /// The healthy nodes of a flavor have no room for its pods.
+    CapacityShort,
     /// It asks for more than it could ever get.
     TooLarge,
+    /// Its ClusterQueue has no quota of a resource that its pods ask for.
+    ResourceNotCovered,
     /// Its pods and the flavors contradict each other.
     FlavorMismatch,
+    /// What its pods ask of the topology and what the flavors have contradict each other.
+    TopologyMismatch,
     /// Nodes have no place as close together as it asks.
     TopologyShort,
+    /// It cannot be admitted as it is.
+    Misconfigured,
+    /// It is tried again soon, without anything having to change.
+    TriedAgain,
+    /// The manager refuses it, and what it goes by cannot be tried here.
+    Refused,
     /// An admission check is not ready.
     CheckPending,
+    /// An admission check asks for another attempt later.
+    CheckRetry,
+    /// An admission check rejects it.
+    CheckRejected,
     /// Its nodes are chosen once the checks are ready.
     NodesNotChosen,
     /// It was evicted.
@@ -97,6 +117,10 @@ pub enum Code {
     NodesLost,
     /// Some of its pods are not scheduled.
     PodsPending,
+    /// Some of its pods have a node and do not run.
+    PodsNotRunning,
+    /// Some of its pods are not there.
+    PodsMissing,
     /// Not all of its pods are ready.
     PodsNotReady,
     /// It is over.
@@ -105,7 +129,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 41] = [
         Self::QueueNameMissing,
         Self::NamespaceNotManaged,
         Self::PartOfAnother,
@@ -125,17 +149,50 @@ impl Code {
         Self::BehindOthers,
         Self::PreemptionPending,
         Self::WaitingForPodsReady,
+        Self::QuotaShort,
+        Self::PreemptionHeldBack,
+        Self::CapacityShort,
         Self::TooLarge,
+        Self::ResourceNotCovered,
         Self::FlavorMismatch,
+        Self::TopologyMismatch,
         Self::TopologyShort,
+        Self::Misconfigured,
+        Self::TriedAgain,
+        Self::Refused,
         Self::CheckPending,
+        Self::CheckRetry,
+        Self::CheckRejected,
         Self::NodesNotChosen,
         Self::EvictedBefore,
         Self::NodesLost,
         Self::PodsPending,
+        Self::PodsNotRunning,
+        Self::PodsMissing,
         Self::PodsNotReady,
         Self::Ended,
     ];
+
+    /// Whether it says what keeps the job from being admitted now.
+    pub(super) fn says_why_it_waits(self) -> bool {
+        self.waits_for_action()
+            || matches!(
+                self,
+                Self::BackingOff
+                    | Self::PreemptionPending
+                    | Self::WaitingForPodsReady
+                    | Self::QuotaShort
+                    | Self::PreemptionHeldBack
+                    | Self::CapacityShort
+                    | Self::TooLarge
+                    | Self::FlavorMismatch
+                    | Self::TopologyMismatch
+                    | Self::TopologyShort
+                    | Self::TriedAgain
+                    | Self::CheckRetry
+                    | Self::CheckRejected
+            )
+    }
 
     /// Whether the job waits until a person or program acts: when that will be cannot be known.
     pub(super) fn waits_for_action(self) -> bool {
@@ -147,6 +204,8 @@ impl Code {
                 | Self::ClusterQueueStopped
                 | Self::ClusterQueueIncomplete
                 | Self::NamespaceNotSelected
+                | Self::ResourceNotCovered
+                | Self::Misconfigured
                 | Self::Inactive
                 | Self::Gated
                 | Self::OnHold

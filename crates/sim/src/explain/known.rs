@@ -7,7 +7,10 @@ use sluice_engine::{Account, Kind, ObjectRef};
 
 use super::finding::{Code, Help, State, condition};
 use super::view::View;
-use super::{Explained, Question, decided, lifecycle, pods, queues, topology, unqueued};
+use super::{
+    Event, Explained, MOST_LISTED, Question, capacity, checks, decided, lifecycle, pods, queues, started,
+    topology, unqueued,
+};
 use crate::json::text;
 use crate::simulation::Simulation;
 
@@ -89,6 +92,13 @@ impl Question<'_> {
         let mut explained = Explained::blank(reference, "", State::NotQueued);
         explained.findings = unqueued::findings(view, &self.options.configuration, reference, job);
         explained.no_forecast = Some("it is not queued".to_owned());
+        let events = self.manifests.subject.as_ref().map(|subject| subject.events.as_slice());
+        let events = Event::all(events.unwrap_or_default());
+        let warnings = events.iter().rev().filter(|event| event.warns).take(MOST_LISTED);
+        let warnings = warnings.map(|event| format!("{} {}: {}", event.at, event.reason, event.message));
+        if let Some(without) = explained.findings.iter_mut().find(|f| f.code == Code::WithoutWorkload) {
+            without.details.extend(warnings);
+        }
         explained.untried()
     }
 
@@ -106,7 +116,7 @@ impl Question<'_> {
         let mut explained = Explained::blank(&job, &own.name, state);
         explained.priority =
             workload["spec"]["priority"].as_i64().and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
-        explained.checks = lifecycle::checks(view, workload);
+        explained.checks = checks::checks(view, workload);
         let admitted_by = text(&workload["status"]["admission"]["clusterQueue"]);
         explained.cluster_queue = Some(admitted_by).filter(|name| !name.is_empty()).map(Into::into);
         if matches!(state, State::Waiting | State::Deactivated) {
@@ -125,6 +135,11 @@ impl Question<'_> {
                 lost.helps.push(Help::words(help));
                 let local = text(&workload["spec"]["queueName"]);
                 explained.findings.extend(queues::findings(view, &own.namespace, local).0);
+            }
+            if why.no_room {
+                let read = self.manifests.subject.as_ref().and_then(|subject| subject.job.as_ref());
+                let job = read.or_else(|| view.get(&job));
+                explained.findings.extend(capacity::not_moved(view, workload, job));
             }
         }
         let waits = condition(workload, "QuotaReserved").filter(|_| state == State::Waiting);
@@ -147,6 +162,8 @@ impl Question<'_> {
                 let (pods, count) = pods::pending(subject, workload);
                 explained.findings.extend(pods::finding(&own, &pods, count, subject.more_pods));
                 (explained.pending_pods, explained.pending_pod_count) = (pods, count);
+                explained.findings.extend(started::not_running(subject, workload, &own));
+                explained.findings.extend(started::missing(subject, workload, &job));
             }
         }
         if state == State::Checking {

@@ -6,7 +6,8 @@ use sluice_api::conditions::reason;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
-use super::finding::{Check, Code, Finding, Help, State, condition, holds};
+use super::checks;
+use super::finding::{Code, Finding, Help, State, condition, holds};
 use super::patch::patch_of;
 use super::view::View;
 use crate::duration::show;
@@ -43,8 +44,8 @@ pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Tim
     found.extend(gated(workload));
     found.extend(on_hold(workload));
     found.extend(nodes_lost(workload));
+    found.extend(checks::findings(view, workload, state, now));
     if state == State::Checking {
-        found.extend(checks(view, workload).iter().filter(|c| c.state != "Ready").map(waits_for));
         found.extend(nodes_not_chosen(workload));
     }
     if state == State::Admitted {
@@ -155,64 +156,4 @@ fn nodes_not_chosen(workload: &Value) -> Option<Finding> {
         let text = format!("nodes are chosen once the checks are ready, for pod set {}", waiting.join(", "));
         Finding::new(Code::NodesNotChosen, text)
     })
-}
-
-/// The admission checks of a Workload.
-pub(super) fn checks(view: &View<'_>, workload: &Value) -> Vec<Check> {
-    let all = workload["status"]["admissionChecks"].as_array().into_iter().flatten();
-    all.map(|check| {
-        let name = text(&check["name"]).to_owned();
-        let object = view.cluster(Kind::AdmissionCheck, &name);
-        Check {
-            provider: provider(view, workload, &name),
-            state: text(&check["state"]).to_owned(),
-            message: text(&check["message"]).to_owned(),
-            retries: check["retryCount"].as_i64().unwrap_or(0),
-            retry_after_seconds: check["requeueAfterSeconds"].as_i64(),
-            controller: object.map(|o| text(&o["spec"]["controllerName"]).to_owned()),
-            name,
-        }
-    })
-    .collect()
-}
-
-/// What the provider of machines says in the conditions of the Workload's ProvisioningRequest for a check.
-fn provider(view: &View<'_>, workload: &Value, check: &str) -> Vec<String> {
-    let own = reference(workload);
-    let prefix = format!("{}-{check}-", own.name);
-    let requests = view.of_kind(Kind::ProvisioningRequest);
-    let number = |r: &ObjectRef| r.name.strip_prefix(&*prefix).and_then(|n| n.parse::<u64>().ok());
-    let of = requests.into_iter().filter(|(r, _)| r.namespace == own.namespace);
-    let last = of.filter_map(|(r, v)| Some((number(r)?, r, v))).max_by_key(|(n, _, _)| *n);
-    let Some((_, reference, request)) = last else { return Vec::new() };
-    let conditions = request["status"]["conditions"].as_array().into_iter().flatten();
-    let line = |c: &Value| {
-        let (kind, status) = (text(&c["type"]), text(&c["status"]));
-        let (reason, message) = (text(&c["reason"]), text(&c["message"]));
-        format!("ProvisioningRequest {}: {kind}={status} ({reason}) {message}", reference.name)
-    };
-    conditions.take(MOST_LISTED).map(line).collect()
-}
-
-fn waits_for(check: &Check) -> Finding {
-    let said = if check.message.is_empty() { "it says nothing more" } else { &check.message };
-    let mut finding = Finding::new(
-        Code::CheckPending,
-        format!("it has quota, and the admission check {} is {}: {said}", check.name, check.state),
-    );
-    if check.retries > 0 {
-        finding = finding.detail(format!("it asked for {} retries so far", check.retries));
-    }
-    if let Some(seconds) = check.retry_after_seconds {
-        finding = finding.detail(format!("it asks to be tried again after {seconds} s"));
-    }
-    finding.details.extend(check.provider.iter().cloned());
-    let help = match &check.controller {
-        Some(controller) => format!(
-            "wait for the controller {controller} to set the check {} to Ready; if it does not, look at its logs",
-            check.name
-        ),
-        None => format!("create the AdmissionCheck {} again, or take it out of the ClusterQueue", check.name),
-    };
-    finding.with(Help::words(help))
 }

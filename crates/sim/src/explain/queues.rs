@@ -222,24 +222,105 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
     );
     let mut finding = Finding::new(Code::NamespaceNotSelected, text)
         .detail(format!("labels of the namespace {namespace}: {}", shown(&labels)));
-    let wanted: BTreeMap<_, _> =
-        selector.match_labels.iter().flatten().filter(|(k, v)| labels.get(*k) != Some(*v)).collect();
-    // What an expression asks for is for people to choose.
-    if wanted.len() == unmet.len() {
-        let pairs: Vec<String> = wanted.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let help = Help::command(
-            format!("label the namespace {namespace}"),
-            format!("kubectl label namespace {namespace} {}", pairs.join(" ")),
-        );
-        let patch = patch_of(
-            &ObjectRef::cluster(Kind::Namespace, namespace),
-            json!({"metadata": {"labels": wanted}}),
-        );
-        finding = finding.with(help.patch(patch));
-    } else {
-        finding = finding.with(Help::words(format!(
-            "label the namespace {namespace} as the selector asks, or name a queue that takes it"
-        )));
+    match labels_for(&selector, &labels) {
+        Some(change) => {
+            let word = |(key, value): (&String, &Option<String>)| match value {
+                Some(value) => format!("{key}={value}"),
+                None => format!("{key}-"),
+            };
+            let words: Vec<String> = change.iter().map(word).collect();
+            let replaces = change.iter().any(|(key, value)| value.is_some() && labels.contains_key(key));
+            let overwrite = if replaces { "--overwrite " } else { "" };
+            let help = Help::command(
+                format!("label the namespace {namespace}"),
+                format!("kubectl label {overwrite}namespace {namespace} {}", words.join(" ")),
+            );
+            let patch = patch_of(
+                &ObjectRef::cluster(Kind::Namespace, namespace),
+                json!({"metadata": {"labels": change}}),
+            );
+            finding = finding.with(help.patch(patch));
+        }
+        None => {
+            finding = finding.with(Help::words(format!(
+                "let the selector of the ClusterQueue {name} take the namespace: no labels can meet it; or name a queue that does"
+            )));
+        }
     }
     Some(finding)
+}
+
+/// The fewest changes of labels with which a selector matches, `None` being a label that goes; nothing if its requirements contradict each other.
+fn labels_for(
+    selector: &LabelSelector,
+    labels: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, Option<String>>> {
+    let mut after = labels.clone();
+    after.extend(selector.match_labels.iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+    for requirement in selector.match_expressions.iter().flatten() {
+        let key = &requirement.key;
+        let values = requirement.values.as_deref().unwrap_or_default();
+        let there = after.get(key);
+        match requirement.operator.as_str() {
+            "In" if there.is_none_or(|value| !values.contains(value)) => {
+                after.insert(key.clone(), values.first()?.clone());
+            }
+            "NotIn" if there.is_some_and(|value| values.contains(value)) => {
+                after.remove(key);
+            }
+            "Exists" if there.is_none() => {
+                after.insert(key.clone(), "true".to_owned());
+            }
+            "DoesNotExist" => {
+                after.remove(key);
+            }
+            _ => {}
+        }
+    }
+    if !selector_matches(selector, &after) {
+        return None;
+    }
+    let gone = labels.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
+    let new = after.iter().filter(|(key, value)| labels.get(*key) != Some(*value));
+    Some(gone.chain(new.map(|(key, value)| (key.clone(), Some(value.clone())))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(selector: Value, labels: &[(&str, &str)]) -> Option<Value> {
+        let selector: LabelSelector = serde_json::from_value(selector).ok()?;
+        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        labels_for(&selector, &labels).map(|change| json!(change))
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!({"key": key, "operator": operator, "values": values})
+    }
+
+    #[test]
+    fn labels_are_found_that_meet_a_selector_with_expressions() {
+        let of = |expressions: Value, labels: &[(&str, &str)]| {
+            change(json!({"matchLabels": {"env": "prod"}, "matchExpressions": expressions}), labels)
+        };
+        let team = expression("team", "In", &["blue", "red"]);
+        assert_eq!(of(json!([team]), &[]), Some(json!({"env": "prod", "team": "blue"})));
+        assert_eq!(of(json!([team]), &[("env", "prod"), ("team", "red")]), Some(json!({})));
+        assert_eq!(
+            of(json!([team]), &[("env", "dev"), ("team", "green")]),
+            Some(json!({"env": "prod", "team": "blue"}))
+        );
+        let not = json!([expression("team", "NotIn", &["red"]), expression("old", "DoesNotExist", &[])]);
+        assert_eq!(
+            of(not, &[("team", "red"), ("old", "x")]),
+            Some(json!({"env": "prod", "team": null, "old": null}))
+        );
+        assert_eq!(
+            of(json!([expression("gpu", "Exists", &[])]), &[]),
+            Some(json!({"env": "prod", "gpu": "true"}))
+        );
+        let contradiction = json!([team, expression("team", "DoesNotExist", &[])]);
+        assert_eq!(of(contradiction, &[]), None);
+    }
 }

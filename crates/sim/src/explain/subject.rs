@@ -9,8 +9,14 @@ pub struct Subject {
     pub workload: Option<Value>,
     /// The job.
     pub job: Option<Value>,
-    /// Pods of its namespace that are pending: its own are picked.
+    /// Pods of its namespace that are pending, and more of its own: its own are picked.
     pub pods: Vec<Value>,
-    /// Whether there are more of them than were read.
+    /// Whether all of its own that have not failed are among them.
+    pub all_pods: bool,
+    /// Whether more are pending than were read.
     pub more_pods: bool,
+    /// Events about the Workload, or about the job that has none: a bounded number.
+    pub events: Vec<Value>,
+    /// Whether these could not be read.
+    pub no_events: bool,
 }

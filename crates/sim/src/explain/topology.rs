@@ -2,12 +2,15 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_api::labels::{POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY};
-use sluice_core::LevelFits;
+use sluice_api::labels::{
+    POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_UNCONSTRAINED_TOPOLOGY,
+};
+use sluice_core::{LevelFits, Refusal};
 use sluice_engine::{Kind, ObjectRef, PodSetFits};
 
-use super::finding::{Code, Finding};
+use super::finding::{Code, Finding, Help};
 use super::patch::{Patch, difference, patch_of};
+use super::view::View;
 use crate::json::text;
 use crate::simulation::Simulation;
 
@@ -137,6 +140,50 @@ impl TopologyFit {
             _ => of.is_some_and(|of| of.largest >= self.pods),
         }
     }
+}
+
+/// That a flavor's topology, or that it has none, contradicts what a pod set asks for.
+pub(super) fn mismatch(
+    view: &View<'_>,
+    workload: &Value,
+    set: &str,
+    (flavor, refusal): (&str, &Refusal),
+) -> Finding {
+    let (_, level) = wish(workload, set);
+    let topology = view.cluster(Kind::ResourceFlavor, flavor).map(|f| text(&f["spec"]["topologyName"]));
+    let topology = topology.unwrap_or_default();
+    let levels = view.cluster(Kind::Topology, topology).and_then(|t| t["spec"]["levels"].as_array());
+    let levels: Vec<&str> = levels.into_iter().flatten().map(|level| text(&level["nodeLabel"])).collect();
+    let (text, help) = match refusal {
+        Refusal::WithoutTopology { .. } => (
+            format!("pod set {set} asks for nodes by topology, and flavor {flavor} has no topology"),
+            format!(
+                "take the topology annotations out of the pod template, or give the flavor {flavor} a topology (topologyName)"
+            ),
+        ),
+        Refusal::OnlyTopology { .. } => (
+            format!(
+                "pod set {set} asks for no topology, and flavor {flavor} gives nodes by the topology {topology} only"
+            ),
+            format!(
+                "give the pod template the annotation {POD_SET_UNCONSTRAINED_TOPOLOGY}: \"true\", or another one of topology"
+            ),
+        ),
+        Refusal::LevelMissing { .. } => (
+            format!(
+                "pod set {set} asks for the level {}, which the topology {topology} of flavor {flavor} does not have",
+                level.as_deref().unwrap_or("of its slices")
+            ),
+            format!("name one of the levels of the topology {topology} instead: {}", levels.join(", ")),
+        ),
+        _ => (
+            format!("the nodes of flavor {flavor} are not known by its topology {topology}"),
+            format!(
+                "create the Topology {topology}, or name another one in topologyName of the flavor {flavor}"
+            ),
+        ),
+    };
+    Finding::new(Code::TopologyMismatch, text).with(Help::words(help))
 }
 
 /// The laxer wishes that there is room for: each higher level, the nearest first, and `preferred`.

@@ -2,6 +2,8 @@
 
 use super::waiting::{finding, played, scenario, wait};
 use super::*;
+use sluice_sim::live::asks_for_room;
+use sluice_sim::{Manifest, Source};
 
 const FLAVOR_OF_NODES: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -83,12 +85,120 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
         finding(&explained, Code::NodesLost),
         format!("it lost 1 node(s): n0\nit was not moved: {why}")
     );
-    assert_eq!(now(&simulation), (State::Admitted, vec![Code::NodesLost, Code::PodsNotReady]));
+    let mut codes = vec![Code::NodesLost, Code::PodsNotReady];
+    if why == NO_ROOM {
+        codes.push(Code::CapacityShort);
+        let said = finding(&explained, Code::CapacityShort);
+        let first = "the other healthy nodes of flavor default have no room for 1 of its pods that are on nodes that failed\n\
+                     n0 is not ready since ";
+        assert!(
+            said.starts_with(first) && said.ends_with("\nflavor default has 2 node(s); 1 not ready: n0"),
+            "{said}"
+        );
+    }
+    assert_eq!(now(&simulation), (State::Admitted, codes));
     (explained, simulation)
 }
 
 const NO_ROOM: &str = "no healthy nodes are free for it, nor would be without workloads of lower priority";
 const REPAIR: &str = "repair the nodes, or add others on which its pods fit";
+
+/// Work that left a failed node, and whose other place is gone before its pods are: it waits, and goes on when that place comes back.
+fn displaced(more: &[Value]) -> String {
+    let departs = json!({"at": "90s", "departNodes": {"names": ["n2"]}});
+    let events: Vec<Value> = [&[departs], more].concat();
+    let slow = scenario(&json!({"podTermination": "60s"}));
+    [world(3, None, &events), slow].concat()
+}
+
+/// What a manager says of the Workload now: with the nodes and bound pods if `room`, and as the one that leads if `decides`.
+fn manager(simulation: &Simulation, seconds: i64, (room, decides): (bool, bool)) -> (Explained, bool) {
+    let mut manifests = Manifests::default();
+    let kinds = [Kind::Namespace, Kind::ResourceFlavor, Kind::ClusterQueue, Kind::LocalQueue, Kind::Workload];
+    let jobs = sluice_api::job::JobKind::jobs().map(Kind::Job);
+    let kinds =
+        kinds.into_iter().chain(jobs).chain(room.then_some([Kind::Node, Kind::Pod]).into_iter().flatten());
+    for kind in kinds {
+        let objects = simulation.objects(kind).map(|(_, object)| object.clone());
+        let named = |object| Manifest { source: Source::default(), kind, object };
+        manifests.objects.extend(objects.map(named));
+    }
+    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+    let asks = asks_for_room(Some(workload), Some(&account));
+    manifests.subject = Some(Subject { workload: Some(workload.clone()), ..Subject::default() });
+    let mut options = options();
+    options.start = options.start.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    let account = if decides { account } else { Account { decision: None, fits: Vec::new(), ..account } };
+    let (at, live) = (SignedDuration::ZERO, Some(&account));
+    let explained = Question { options, at, live, decides, ..question(&manifests, "mine") }.answer().unwrap();
+    (explained, asks)
+}
+
+const REFUSED: &str = "the manager refuses it (WaitingForCapacity), for a reason that cannot be tried here";
+
+#[test]
+fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
+    let back = json!({"at": "300s", "recoverNodes": {"names": ["n2"]}});
+    let (played, mut simulation) = played(&displaced(&[back]), &options(), 150);
+    assert_eq!(played.state, State::Waiting, "{}", played.text());
+    // The leader, with the nodes: the virtual cluster refuses it, too.
+    let (explained, asks) = manager(&simulation, 150, (true, true));
+    let text = explained.text();
+    assert!(asks, "{text}");
+    assert!(
+        !text.contains("nothing that is known keeps it from starting") && !text.contains(REFUSED),
+        "{text}"
+    );
+    let said = finding(&explained, Code::CapacityShort);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[0],
+        "the healthy nodes of flavor default have no room for 1 of the 2 pod(s) of pod set workers"
+    );
+    assert_eq!(lines[1], "cpu: 8 needed, 4 free, 4 more needed");
+    assert!(lines[2].starts_with("it lost its nodes at 2026-01-01T00:00:5"), "{said}");
+    assert!(
+        lines[3].starts_with("flavor default has 3 node(s); ") && lines[3].contains("not ready: n0"),
+        "{said}"
+    );
+    let repair = "repair the nodes of flavor default or make those schedulable again that are cordoned, or add nodes with its \
+                  labels (pool=gpu)";
+    assert_eq!(remedy(&explained, "repair the nodes of flavor default").text, repair);
+    // A replica that does not lead finds the same.
+    let (other, _) = manager(&simulation, 150, (true, false));
+    assert_eq!(finding(&other, Code::CapacityShort), said);
+    wait(&mut simulation, 300);
+    assert_eq!(
+        (now(&simulation), on(&simulation)),
+        ((State::Admitted, vec![]), vec!["n1".to_owned(), "n2".to_owned()])
+    );
+}
+
+/// Where the virtual cluster knows less than the manager, what the manager decided is the answer.
+#[test]
+fn what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way() {
+    let (_, simulation) = played(&displaced(&[]), &options(), 150);
+    let (leader, _) = manager(&simulation, 150, (false, true));
+    let text = leader.text();
+    assert_eq!(leader.no_forecast.as_deref(), Some(REFUSED), "{text}");
+    assert!(
+        codes(&leader).contains(&Code::CapacityShort) && !codes(&leader).contains(&Code::Refused),
+        "{text}"
+    );
+    remedy(&leader, "repair the nodes of flavor default");
+    // Of one that does not lead only the written condition is known.
+    let (other, _) = manager(&simulation, 150, (false, false));
+    assert_eq!(other.no_forecast.as_deref(), Some(REFUSED), "{}", other.text());
+    let said = finding(&other, Code::Refused);
+    assert!(
+        said.starts_with(
+            "the manager refuses it (WaitingForCapacity): couldn't assign flavors to pod set workers"
+        ),
+        "{said}"
+    );
+    remedy(&other, "wait until the manager has tried it again");
+}
 
 #[test]
 fn work_that_lost_a_node_moves_to_the_one_that_is_added() {

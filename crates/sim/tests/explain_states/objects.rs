@@ -180,6 +180,132 @@ fn what_users_write_stays_text_and_short() {
     assert!(!explained.json().chars().any(|c| c.is_control() && c != '\n'));
 }
 
+/// What no virtual cluster comes to by itself: each decision of the engine has its finding, with something to do.
+#[test]
+fn whatever_the_engine_decides_there_is_a_finding_for_it() {
+    use sluice_core::{Detail, LoopKind, PodSetRefusal, Reason, Refusal, Unadmitted, WorkloadKey};
+    let simulation = cluster(&world());
+    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let mut workload = workload.clone();
+    // It waits.
+    workload["status"] = json!({});
+    let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+    let decided = |detail: Detail, workload: &Value| {
+        let decision =
+            Unadmitted { reason: Reason::WaitingForQuota, detail, requests: std::sync::Arc::from([]) };
+        told(workload.clone(), &Account { decision: Some(decision), ..account.clone() })
+    };
+    let refused = |refusal: Refusal| {
+        let pod_sets = vec![PodSetRefusal { name: "main".into(), refusals: vec![refusal] }];
+        decided(Detail::Flavors { pod_sets, pending_preemptions: 0 }, &workload)
+    };
+    let flavor = || "default".into();
+    for (refusal, code, says) in [
+        (
+            Refusal::FlavorNotFound { flavor: "other".into() },
+            Code::ClusterQueueIncomplete,
+            "the ResourceFlavor other",
+        ),
+        (Refusal::FlavorNotFound { flavor: flavor() }, Code::TriedAgain, "did not exist; it does now"),
+        (
+            Refusal::TopologyUnknown { flavor: flavor() },
+            Code::TopologyMismatch,
+            "are not known by its topology",
+        ),
+        (
+            Refusal::SeveralTopologies { flavors: vec![flavor(), "b".into()] },
+            Code::TopologyMismatch,
+            "topology: default, b",
+        ),
+    ] {
+        let explained = refused(refusal);
+        assert_eq!(codes(&explained), [code], "{}", explained.text());
+        assert!(explained.text().contains(says), "{}", explained.text());
+        assert!(!explained.remedies.is_empty(), "{}", explained.text());
+    }
+    let explained = refused(Refusal::OtherFlavor { flavor: "b".into(), assigned: flavor() });
+    assert_eq!(codes(&explained), [Code::FlavorMismatch], "{}", explained.text());
+    assert!(
+        explained.text().contains("the job runs on the flavor default, and does not grow onto the flavor b")
+    );
+
+    let (victim, kind) = (WorkloadKey::new("a", "victim"), LoopKind::InReturn);
+    let held = Detail::PreemptionLoop { victim, elsewhere: None, kind, pod_sets: Vec::new() };
+    let explained = decided(held, &workload);
+    assert_eq!(codes(&explained), [Code::PreemptionHeldBack]);
+    let why = "preemption is held back: it would evict a/victim, which preempted this workload, and nothing changed since";
+    assert_eq!(explained.findings[0].text, why);
+    for detail in [
+        Detail::NoLongerFits,
+        Detail::OverlappingTargets,
+        Detail::DeferredFit,
+        Detail::Bypassed,
+        Detail::NamespaceMismatch,
+        Detail::FailedChecks,
+        Detail::QueueInactive("cq".into()),
+        Detail::QueueMissing("cq".into()),
+    ] {
+        let explained = decided(detail.clone(), &workload);
+        assert_eq!(codes(&explained), [Code::TriedAgain], "{detail:?}");
+        assert!(explained.remedies[0].text.starts_with("wait: "), "{}", explained.text());
+    }
+    let mut checked = workload.clone();
+    checked["status"]["admissionChecks"] = json!([{"name": "budget", "state": "Retry", "message": "later"}]);
+    let explained = decided(Detail::FailedChecks, &checked);
+    assert_eq!(codes(&explained), [Code::CheckRetry], "{}", explained.text());
+    assert!(
+        explained.text().contains("it gave its quota back, and is queued again at once"),
+        "{}",
+        explained.text()
+    );
+}
+
+#[test]
+fn an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_missing() {
+    let admitted =
+        [condition("QuotaReserved", "True", "x", ""), condition("Admitted", "True", "Admitted", "")];
+    let waits = json!([{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]);
+    let pod = json!({"metadata": {"name": "mine-0", "ownerReferences": [{"uid": "j"}]}, "spec": {"nodeName": "n0"},
+        "status": {"phase": "Pending", "containerStatuses": waits}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a", "uid": "j"}});
+    let subject = Subject { job: Some(job), pods: vec![pod], all_pods: true, ..Subject::default() };
+    let admission = json!({"status": {"admission": {"podSetAssignments": [{"name": "main", "count": 3}]}}});
+    let explained = of_a_cluster(workload(&json!(admitted), &admission), subject);
+    let text = explained.text();
+    assert_eq!(codes(&explained), [Code::PodsNotRunning, Code::PodsMissing], "{text}");
+    assert!(text.contains("mine-0 on n0: container c: ImagePullBackOff: no such image"), "{text}");
+    assert!(text.contains("the job is admitted with 3 pod(s), and 2 of them are not there"), "{text}");
+    assert!(text.contains("kubectl describe job mine -n a"), "{text}");
+}
+
+#[test]
+fn what_its_conditions_do_not_say_any_more_is_read_from_its_events() {
+    let admitted =
+        [condition("QuotaReserved", "True", "x", ""), condition("Admitted", "True", "Admitted", "")];
+    let event = |reason: &str, at: &str| json!({"reason": reason, "message": "by another", "eventTime": at});
+    let events = vec![
+        event("EvictedDueToPreempted", "2025-12-31T23:00:00Z"),
+        event("Admitted", "2026-01-01T00:00:01Z"),
+    ];
+    let subject = Subject { events, ..Subject::default() };
+    let explained = of_a_cluster(workload(&json!(admitted), &json!({})), subject);
+    assert_eq!(explained.history.len(), 3, "{:?}", explained.history);
+    assert_eq!(explained.history[0], "2025-12-31T23:00:00Z EvictedDueToPreempted: by another");
+    let subject = Subject { no_events: true, ..Subject::default() };
+    let explained = of_a_cluster(workload(&json!(admitted), &json!({})), subject);
+    assert_eq!(explained.history[0], "the events about it could not be read");
+    // Of a job without a Workload they say what is wrong with it.
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a", "uid": "j",
+        "labels": {"kueue.x-k8s.io/queue-name": "main"}}, "spec": {"suspend": true, "template": {"spec": {"containers": []}}}});
+    let mut trouble = event("ErrWorkloadCompose", "2026-01-01T00:00:01Z");
+    trouble["type"] = json!("Warning");
+    manifests.subject = Some(Subject { job: Some(job), events: vec![trouble], ..Subject::default() });
+    let explained = ask(&manifests, options());
+    assert_eq!(codes(&explained), [Code::WithoutWorkload], "{}", explained.text());
+    assert_eq!(explained.findings[0].details, ["2026-01-01T00:00:01Z ErrWorkloadCompose: by another"]);
+}
+
 /// A replica that does not lead has decided nothing: the virtual cluster says what would be decided, and the answer is the same.
 #[test]
 fn a_replica_that_does_not_lead_finds_what_the_leader_finds() {

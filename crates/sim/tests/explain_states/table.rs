@@ -25,6 +25,44 @@ spec:
 ---
 ";
 
+/// A flavor whose nodes are given by topology, and one node of it.
+const HOSTS: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: hosts}
+spec: {levels: [{nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+spec: {topologyName: hosts, nodeLabels: {pool: gpu}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}
+status: {allocatable: {cpu: 8, pods: 10}, conditions: [{type: Ready, status: \"True\"}]}
+---
+";
+const PLAIN: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: plain}
+---
+";
+
+/// The beginning of a pod template that asks for one domain of a level.
+fn with_topology(level: &str) -> String {
+    format!(
+        "template:\n    metadata: {{annotations: {{kueue.x-k8s.io/podset-required-topology: {level}}}}}\n    spec:"
+    )
+}
+
+/// Pods that ask for so many processors each, as a patch of the Job.
+fn requests(cpu: &str) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+}
+
 fn rows() -> Vec<Row> {
     let plain = world();
     let mut rows = vec![
@@ -104,6 +142,45 @@ fn rows() -> Vec<Row> {
             ),
         ),
         row(
+            "another LocalQueue",
+            plain.replace("{name: main, namespace: a}", "{name: other, namespace: a}"),
+            Code::LocalQueueMissing,
+            &["LocalQueues of the namespace: other"],
+            Act::Change(
+                "name one of the LocalQueues that there are (other)",
+                ("Job", "a", "mine"),
+                json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
+            ),
+        ),
+        row(
+            "namespace not selected by an expression",
+            plain.replace(
+                "namespaceSelector: {}",
+                "namespaceSelector: {matchLabels: {env: prod}, matchExpressions: [{key: team, operator: In, values: [blue, red]}, \
+                 {key: old, operator: DoesNotExist}]}",
+            ) + "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {old: x}}\n",
+            Code::NamespaceNotSelected,
+            &[
+                "it asks for env=prod and team In [blue, red] and old DoesNotExist []",
+                "kubectl label namespace a old- env=prod team=blue",
+            ],
+            Act::Follow("starts now: label the namespace a"),
+        ),
+        row(
+            "namespace that no labels can open",
+            plain.replace(
+                "namespaceSelector: {}",
+                "namespaceSelector: {matchLabels: {team: blue}, matchExpressions: [{key: team, operator: DoesNotExist}]}",
+            ),
+            Code::NamespaceNotSelected,
+            &["no labels can meet it"],
+            Act::Change(
+                "let the selector of the ClusterQueue cq take the namespace",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"namespaceSelector": {"matchLabels": null, "matchExpressions": null}}}),
+            ),
+        ),
+        row(
             "namespace not selected",
             plain.replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {team: blue}}"),
             Code::NamespaceNotSelected,
@@ -143,6 +220,78 @@ fn rows() -> Vec<Row> {
             Code::TooLarge,
             &["can have at most 10 of flavor default", "ask for at most 10 pods of 1 cpu each"],
             Act::Follow("starts now with parallelism 10"),
+        ),
+        row(
+            "pods that are too large, each made smaller",
+            plain.replace("requests: {cpu: 1}", "requests: {cpu: 5}"),
+            Code::TooLarge,
+            &["can have at most 10 of flavor default", "ask for at most 2500m cpu for each of the 4 pod(s)"],
+            Act::Change("ask for at most 2500m cpu for each of the 4 pod(s)", ("Job", "a", "mine"), requests("2500m")),
+        ),
+        row(
+            "resource that is not covered",
+            plain.replace("requests: {cpu: 1}", "requests: {cpu: 1, example.com/gpu: 1}"),
+            Code::ResourceNotCovered,
+            &["pod set main asks for 4 example.com/gpu, of which its ClusterQueue has no quota"],
+            Act::Change(
+                "add it to coveredResources and the flavors of the ClusterQueue",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu", "example.com/gpu"], "flavors": [
+                    {"name": "default", "resources": [
+                        {"name": "cpu", "nominalQuota": 10}, {"name": "example.com/gpu", "nominalQuota": 4}]}]}]}}),
+            ),
+        ),
+        row(
+            "requests above the limits",
+            plain.replace("requests: {cpu: 1}", "requests: {cpu: 2}, limits: {cpu: 1}"),
+            Code::Misconfigured,
+            &["it cannot be admitted as it is: ", "requests must not exceed its limits", "a person or program has to act first"],
+            Act::Change("change the requests and limits of the pods", ("Job", "a", "mine"), requests("1")),
+        ),
+        row(
+            "topology of a flavor without one",
+            plain.replace("template:\n    spec:", &with_topology("kubernetes.io/hostname")),
+            Code::TopologyMismatch,
+            &["pod set main asks for nodes by topology, and flavor default has no topology"],
+            Act::Apply(
+                "give the flavor default a topology (topologyName)",
+                HOSTS,
+            ),
+        ),
+        row(
+            "level that a topology does not have",
+            [HOSTS, &plain.replace(FLAVOR, "").replace("template:\n    spec:", &with_topology("rack"))].concat(),
+            Code::TopologyMismatch,
+            &[
+                "pod set main asks for the level rack, which the topology hosts of flavor default does not have",
+                "name one of the levels of the topology hosts instead: kubernetes.io/hostname",
+            ],
+            Act::Change(
+                "name one of the levels of the topology hosts instead",
+                ("Job", "a", "mine"),
+                json!({"spec": {"template": {"metadata": {"annotations": {
+                    "kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"}}}}}),
+            ),
+        ),
+        row(
+            "flavor that gives nodes by topology only",
+            [
+                HOSTS,
+                &plain.replace(FLAVOR, PLAIN).replace(
+                    "flavors: [{name: default, resources: [{name: cpu, nominalQuota: 10}]}]",
+                    "flavors: [{name: default, resources: [{name: cpu, nominalQuota: 10}]}, \
+                     {name: plain, resources: [{name: cpu, nominalQuota: 0}]}]",
+                ),
+            ]
+            .concat(),
+            Code::TopologyMismatch,
+            &["pod set main asks for no topology, and flavor default gives nodes by the topology hosts only"],
+            Act::Change(
+                "give the pod template the annotation kueue.x-k8s.io/podset-unconstrained-topology",
+                ("Job", "a", "mine"),
+                json!({"spec": {"template": {"metadata": {"annotations": {
+                    "kueue.x-k8s.io/podset-unconstrained-topology": "true"}}}}}),
+            ),
         ),
         row(
             "gated",

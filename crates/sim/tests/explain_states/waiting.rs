@@ -203,7 +203,7 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     workload["status"]["unhealthyNodes"] = json!([{"name": "n0"}]);
     let mut account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
     let text = "no healthy nodes are free for it".to_owned();
-    account.not_moved = Some(WhyNotMoved { text, barred: None });
+    account.not_moved = Some(WhyNotMoved { text, barred: None, no_room: true });
     let explained = told(workload, &account);
     let said = finding(&explained, Code::NodesLost);
     assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
@@ -242,5 +242,124 @@ fn a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_it
     let label = json!({"metadata": {"labels": {"team": "ml"}}});
     let labelled = Act::Change("the labels of the namespace", ("Namespace", "", "a"), label);
     act(&mut simulation, &explained, &labelled);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+const CHECK: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: budget}
+spec: {controllerName: example.com/budget}
+---
+";
+
+/// A Workload that waits for a check, whose controller takes its time.
+fn checked() -> String {
+    let queue = CLUSTER_QUEUE.replace(
+        "namespaceSelector: {}",
+        "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}",
+    );
+    let slow = scenario(&json!({"checkDelay": "300s"}));
+    [CHECK, FLAVOR, &queue, LOCAL_QUEUE, JOB, &slow].concat()
+}
+
+/// The check as its controller sets it.
+fn set_check(simulation: &mut Simulation, state: &str, more: &Value) {
+    let name = simulation.objects(Kind::Workload).next().unwrap().0.name.to_string();
+    let mut check = json!({
+        "name": "budget", "state": state, "message": "the office says no", "lastTransitionTime": "2026-01-01T00:01:00Z",
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        check[key] = value.clone();
+    }
+    let status = json!({"status": {"admissionChecks": [check]}});
+    simulation.patch("Workload", Some("a"), &name, &status).unwrap();
+}
+
+/// What is so of the Workload now, as a manager is asked.
+fn told_now(simulation: &Simulation) -> Explained {
+    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+    told(workload.clone(), &account)
+}
+
+#[test]
+fn a_check_that_wants_a_retry_says_what_follows_and_when() {
+    let (_, mut simulation) = played(&checked(), &options(), 20);
+    set_check(&mut simulation, "Retry", &json!({"requeueAfterSeconds": 600, "retryCount": 1}));
+    let explained = told_now(&simulation);
+    assert_eq!(explained.state, State::Checking, "{}", explained.text());
+    let said = finding(&explained, Code::CheckRetry);
+    assert_eq!(
+        said,
+        "the admission check budget asks for another attempt (Retry): the office says no\nit asked for 1 retries so far\n\
+         it asks to be tried again after 600 s\n\
+         it gives its quota back once its pods are gone, and is queued again 600 s after the check said so"
+    );
+    remedy(&explained, "wait: it gives its quota back once its pods are gone");
+    assert!(!explained.text().contains("to set the check budget to Ready"), "{}", explained.text());
+    wait(&mut simulation, 10);
+    let explained = told_now(&simulation);
+    assert_eq!(explained.state, State::Waiting, "{}", explained.text());
+    let said = finding(&explained, Code::EvictedBefore);
+    assert!(said.contains("the office says no"), "{said}");
+    assert!(
+        finding(&explained, Code::BackingOff).contains("it is tried again at 2026-01-01T00:10:2"),
+        "{}",
+        explained.text()
+    );
+    assert!(!runs(&simulation));
+    // Its check begins anew with its next quota.
+    wait(&mut simulation, 600 + 320);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated() {
+    let (_, mut simulation) = played(&checked(), &options(), 20);
+    set_check(&mut simulation, "Rejected", &json!({}));
+    let explained = told_now(&simulation);
+    let said = finding(&explained, Code::CheckRejected);
+    assert_eq!(
+        said,
+        "the admission check budget rejects it (Rejected): the office says no\n\
+         the manager deactivates it, so that it is not tried again by itself"
+    );
+    remedy(&explained, "mend what the check budget says, and activate the Workload then");
+    wait(&mut simulation, 10);
+    let explained = told_now(&simulation);
+    assert_eq!(explained.state, State::Deactivated, "{}", explained.text());
+    let said = finding(&explained, Code::Inactive);
+    assert!(said.contains("by the manager") && said.contains("the office says no"), "{said}");
+    act(&mut simulation, &explained, &Act::Follow("activate the Workload again"));
+    wait(&mut simulation, 320);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
+    let gone = json!({"at": "15s", "delete": {"kind": "AdmissionCheck", "name": "budget"}});
+    let gone = scenario(&json!({"events": [gone]}));
+    let (explained, mut simulation) = played(&[checked(), gone].concat(), &options(), 20);
+    assert_eq!(explained.state, State::Checking, "{}", explained.text());
+    assert_eq!(explained.checks[0].controller, None);
+    for manifest in &read(CHECK).objects {
+        remedy(&explained, "create the AdmissionCheck budget again, or take it out of the ClusterQueue");
+        simulation.apply(manifest).unwrap();
+    }
+    wait(&mut simulation, 320);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn quota_that_is_in_use_is_told_and_free_when_its_holder_ends() {
+    let short = first().replace("sluice.dev/run-seconds: \"3600\"", "sluice.dev/run-seconds: \"60\"");
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &short, &later(JOB, "")].concat();
+    let (explained, mut simulation) = played(&world, &options(), 20);
+    let said = finding(&explained, Code::QuotaShort);
+    assert_eq!(said, "quota that pod set main needs is in use\ncpu of flavor default: 4 needed, 0 free");
+    remedy(&explained, "starts when a/first finishes");
+    assert!(!runs(&simulation));
+    wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());
 }

@@ -66,6 +66,18 @@ impl Source for Fixed {
         })
     }
 
+    fn events<'a>(&'a self, namespace: &'a str, _uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
+        let evicted = json!({
+            "reason": "EvictedDueToPreempted", "message": "for another", "eventTime": "2026-01-01T00:00:30.000000Z",
+        });
+        // What is so of it now is said once, and of another one nothing.
+        let reserved =
+            json!({"reason": "QuotaReserved", "message": "", "eventTime": "2026-01-01T00:01:02.000000Z"});
+        let other = json!({"reason": "PreemptedWorkload", "message": "secret", "eventTime": "2026-01-01T00:00:40.000000Z"});
+        let found = vec![reserved, other, evicted];
+        Box::pin(async move { (namespace == "a").then_some(found) })
+    }
+
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
         Box::pin(async move {
             Ok(json!({"text": format!("{} asks for {namespace}/{name}, all: {}", viewer.user, viewer.all)}))
@@ -229,9 +241,13 @@ async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
     let client = client();
     let own = get(&client, "alice", "/api/workloads/a/runs").await.json();
     assert_eq!((&own["item"]["state"], &own["job"]["name"]), (&json!("reserved"), &json!("job-runs")));
-    let life: Vec<&str> =
-        own["life"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap()).collect();
-    assert_eq!(life, ["queued", "reserved", "admitted", "started"], "also what only the store remembers");
+    let life = |own: &Value| -> Vec<String> {
+        own["life"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(life(&own), ["queued", "preempted", "reserved", "started"], "also what only its events say");
+    assert!(!own.to_string().contains("PreemptedWorkload"), "{own}");
+    let other = get(&client, "root", "/api/workloads/secret-ns/secret-runs").await.json();
+    assert_eq!(life(&other), ["queued", "reserved", "admitted", "started"], "events that cannot be read");
     assert_eq!(own["podSets"][0]["nodes"], json!(["n1"]));
     for path in [
         "/api/workloads/secret-ns/secret-runs",

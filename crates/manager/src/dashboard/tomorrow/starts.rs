@@ -104,7 +104,8 @@ impl Tomorrow {
         };
         let _turn = self.users.take(&viewer.user)?;
         check_size(beside(snapshot, &queue), self.source.most_simulated())?;
-        let begin = self.source.begin(Extent::Around { namespace: &namespace, local_queue: &local_queue });
+        let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room: false };
+        let begin = self.source.begin(extent);
         let name = Name::clone(&queue);
         let known = self.play(begin, PLAYING, move |begin| found(begin, &name, &wanted, count)).await?;
         let known = Arc::new(known);

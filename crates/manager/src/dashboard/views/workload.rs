@@ -1,10 +1,11 @@
 //! The view of one Workload: its whole life, as the object says it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::slim;
 use sluice_api::v1beta2::PodSetAssignment;
 use sluice_engine::WorkloadKey;
+use sluice_sim::explain::Event;
 
 use super::items::item;
 use crate::dashboard::happening::{Happening, word};
@@ -13,6 +14,8 @@ use crate::dashboard::rows::{Fact, WorkloadRow, controller};
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
+/// A condition and an event this close together report the same.
+const SAME: SignedDuration = SignedDuration::from_secs(5);
 /// Nodes of a pod set that are shown at most.
 const MOST_NODES: usize = 1000;
 
@@ -21,6 +24,7 @@ pub fn workload(
     snapshot: &Snapshot,
     viewer: &Viewer,
     workload: &slim::Workload,
+    events: Option<&[Value]>,
     position: Option<usize>,
 ) -> Value {
     let row = WorkloadRow::of(workload);
@@ -29,7 +33,7 @@ pub fn workload(
     json!({
         "item": item,
         "job": job(workload),
-        "life": life(snapshot, &row, workload),
+        "life": life(snapshot, &row, workload, events),
         "podSets": pod_sets(workload),
         "checks": checks(workload),
     })
@@ -43,7 +47,12 @@ fn job(workload: &slim::Workload) -> Value {
 /// One entry of a life.
 type Entry = (Timestamp, String, String, String);
 
-fn life(snapshot: &Snapshot, row: &WorkloadRow, workload: &slim::Workload) -> Vec<Value> {
+fn life(
+    snapshot: &Snapshot,
+    row: &WorkloadRow,
+    workload: &slim::Workload,
+    events: Option<&[Value]>,
+) -> Vec<Value> {
     let mut entries: Vec<Entry> = Vec::new();
     if let Some(created) = row.created {
         entries.push((created, "queued".to_owned(), String::new(), String::new()));
@@ -64,16 +73,39 @@ fn life(snapshot: &Snapshot, row: &WorkloadRow, workload: &slim::Workload) -> Ve
         let what = format!("check{:?}", check.state);
         entries.push((check.last_transition_time.0, what, check.name.clone(), check.message.clone()));
     }
-    // What its conditions do not say any more, as far as it is remembered.
-    for past in snapshot.recent.iter().filter(|one| is_of(one, &row.key) && one.what != "pending") {
-        let same = |entry: &Entry| entry.0 == past.at && entry.1 == past.what;
-        if !entries.iter().any(same) {
-            entries.push((past.at, past.what.to_owned(), past.reason.to_string(), past.message.to_string()));
+    // What its conditions do not say any more is in its events. Where they cannot be read, what is remembered of the whole cluster stands in.
+    let past: Vec<Entry> = match events {
+        Some(events) => Event::all(events).iter().filter_map(of_event).collect(),
+        None => snapshot.recent.iter().filter(|one| is_of(one, &row.key)).filter_map(of_happening).collect(),
+    };
+    for one in past {
+        if !entries.iter().any(|entry| entry.1 == one.1 && entry.0.duration_since(one.0).abs() <= SAME) {
+            entries.push(one);
         }
     }
     entries.sort();
     let shown = |(at, what, reason, message): Entry| json!({"at": at.to_string(), "what": what, "reason": reason, "message": message});
     entries.into_iter().map(shown).collect()
+}
+
+/// What an event says of a life: the word that its condition has, too.
+fn of_event(event: &Event) -> Option<Entry> {
+    let what = match (event.reason.as_str(), event.condition()?) {
+        ("QuotaReserved", _) => "reserved",
+        ("EvictedDueToPreempted", _) => "preempted",
+        ("EvictedDueToNodeFailures", _) => "hotswap",
+        (_, "Admitted") => "admitted",
+        (_, "Evicted") => "evicted",
+        (_, "QuotaReserved") => "waiting",
+        // Its eviction says the same.
+        _ => return None,
+    };
+    Some((event.at, what.to_owned(), event.reason.clone(), event.message.clone()))
+}
+
+fn of_happening(past: &Happening) -> Option<Entry> {
+    let words = (past.reason.to_string(), past.message.to_string());
+    (past.what != "pending").then(|| (past.at, past.what.to_owned(), words.0, words.1))
 }
 
 fn is_of(happening: &Happening, key: &WorkloadKey) -> bool {

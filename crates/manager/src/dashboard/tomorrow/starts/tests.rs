@@ -71,6 +71,10 @@ impl Source for Cluster {
         Box::pin(async { Err(Refusal::NoObject("workloads", "kueue.x-k8s.io", name.to_owned())) })
     }
 
+    fn events<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
+        Box::pin(async { None })
+    }
+
     fn explain<'a>(&'a self, _: &'a Viewer, _: &'a str, _: &'a str) -> Found<'a, Value> {
         Box::pin(async { Ok(Value::Null) })
     }

@@ -1,0 +1,138 @@
+//! Events about an object, as the API server has them: what its conditions do not say any more.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
+use crate::json::text;
+
+/// Events of one object that are read at most.
+pub const MOST_EVENTS: usize = 200;
+
+/// An event and a condition this close together report the same.
+const SAME: SignedDuration = SignedDuration::from_secs(5);
+
+/// Its note names Workloads of other namespaces.
+const NAMES_OTHERS: &str = "PreemptedWorkload";
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// When it happened last.
+    pub at: Timestamp,
+    /// Its reason.
+    pub reason: String,
+    /// Its note.
+    pub message: String,
+    /// How often it happened.
+    pub count: i64,
+    /// Whether it warns.
+    pub warns: bool,
+}
+
+impl Event {
+    fn read(event: &Value) -> Option<Self> {
+        let times = [
+            &event["series"]["lastObservedTime"],
+            &event["lastTimestamp"],
+            &event["eventTime"],
+            &event["firstTimestamp"],
+            &event["metadata"]["creationTimestamp"],
+        ];
+        let at = times.into_iter().find_map(|at| text(at).parse().ok())?;
+        let count = event["series"]["count"].as_i64().or_else(|| event["count"].as_i64());
+        Some(Self {
+            at,
+            reason: text(&event["reason"]).to_owned(),
+            message: text(&event["message"]).to_owned(),
+            count: count.unwrap_or(1).max(1),
+            warns: event["type"] == "Warning",
+        })
+    }
+
+    /// All that can be read, oldest first.
+    pub fn all(events: &[Value]) -> Vec<Self> {
+        let mut all: Vec<Self> = events.iter().filter_map(Self::read).collect();
+        all.sort();
+        all
+    }
+
+    /// The type of the condition that is written together with it.
+    pub fn condition(&self) -> Option<&'static str> {
+        match self.reason.as_str() {
+            "Admitted" => Some("Admitted"),
+            "Preempted" => Some("Preempted"),
+            "QuotaReserved"
+            | "WaitingForQuota"
+            | "ExceedsMaxQuota"
+            | "NoMatchingFlavor"
+            | "WaitingForCapacity"
+            | "WaitingForPreemptedWorkloads"
+            | "WaitingForPodsReady"
+            | "TopologyPlacementFailed"
+            | "Misconfigured"
+            | "Suspended"
+            | "Pending"
+            | "Inadmissible"
+            | "Waiting" => Some("QuotaReserved"),
+            reason if reason.starts_with("EvictedDueTo") => Some("Evicted"),
+            _ => None,
+        }
+    }
+
+    /// Whether something of this time says the same.
+    pub fn is_told_at(&self, at: Timestamp) -> bool {
+        self.at.duration_since(at).abs() <= SAME
+    }
+
+    fn line(&self) -> String {
+        let often = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };
+        format!("{} {}{often}: {}", self.at, self.reason, self.message)
+    }
+}
+
+/// Lines about what the conditions do not say, each with its time. Names of other namespaces are left out unless `all` of them may be shown.
+pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<(Timestamp, String)> {
+    let told = |event: &Event| {
+        conditions.iter().any(|condition| {
+            event.condition() == Some(&*condition.type_) && event.is_told_at(condition.last_transition_time.0)
+        })
+    };
+    let shown = |event: &Event| !told(event) && (all || event.reason != NAMES_OTHERS);
+    Event::all(events).iter().filter(|event| shown(event)).map(|event| (event.at, event.line())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_conditions_say_is_not_said_twice_and_the_rest_is_in_order() {
+        let event = |reason: &str, at: &str| json!({"reason": reason, "message": format!("about {reason}"), "type": "Normal", "eventTime": at});
+        let mut often = event("WaitingForQuota", "2026-01-01T00:00:00.000000Z");
+        often["series"] = json!({"count": 3, "lastObservedTime": "2026-01-01T00:10:00.000000Z"});
+        let events = [
+            event("Admitted", "2026-01-01T01:00:01.5Z"),
+            event("EvictedDueToPreempted", "2026-01-01T00:30:00Z"),
+            often,
+            event("Admitted", "2026-01-01T00:20:00Z"),
+            event("PreemptedWorkload", "2026-01-01T00:19:00Z"),
+            json!({"reason": "Odd"}),
+        ];
+        let condition: Condition = serde_json::from_value(json!({
+            "type": "Admitted", "status": "True", "reason": "Admitted", "message": "", "lastTransitionTime": "2026-01-01T01:00:00Z",
+        }))
+        .unwrap();
+        let said = |all| -> Vec<String> {
+            lines(&events, std::slice::from_ref(&condition), all).into_iter().map(|(_, line)| line).collect()
+        };
+        let own = [
+            "2026-01-01T00:10:00Z WaitingForQuota (3 times): about WaitingForQuota",
+            "2026-01-01T00:20:00Z Admitted: about Admitted",
+            "2026-01-01T00:30:00Z EvictedDueToPreempted: about EvictedDueToPreempted",
+        ];
+        assert_eq!(said(false), own);
+        assert_eq!(said(true)[1], "2026-01-01T00:19:00Z PreemptedWorkload: about PreemptedWorkload");
+    }
+}

@@ -1,0 +1,233 @@
+//! A finding for each way in which the flavors of a queue were refused to the pods of a Workload.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sluice_core::{Amount, PodSetRefusal, Refusal, Unadmitted};
+use sluice_engine::{Account, Kind};
+use sluice_selector::Operator;
+
+use super::MOST_LISTED;
+use super::capacity::{self, Lack};
+use super::decided::pod_set;
+use super::finding::{Code, Finding, Help};
+use super::queues::shown;
+use super::topology::{TopologyFit, fits, mismatch};
+use super::view::View;
+use crate::json::text;
+use crate::record::show_amount;
+
+/// What is refused to a pod set, gathered so that each kind of trouble is told once.
+#[derive(Default)]
+struct Gathered {
+    /// Flavors that do not suit the pods, each in words.
+    mismatches: Vec<String>,
+    /// Quota that is in use, each in words.
+    quota: Vec<String>,
+    /// What healthy nodes lack, by flavor.
+    capacity: BTreeMap<String, Vec<Lack>>,
+    found: Vec<Finding>,
+}
+
+/// What stands in the way of each pod set.
+pub(super) fn findings(
+    view: &View<'_>,
+    workload: &Value,
+    (account, decision): (&Account, &Unadmitted),
+    pod_sets: &[PodSetRefusal],
+) -> Vec<Finding> {
+    let fits = fits(workload, &account.fits);
+    let mut found = Vec::new();
+    for set in pod_sets {
+        let mut gathered = Gathered::default();
+        for refusal in &set.refusals {
+            gathered.take(view, workload, (&set.name, refusal), &fits);
+        }
+        found.extend(gathered.told(view, workload, &set.name, decision));
+    }
+    found
+}
+
+impl Gathered {
+    fn take(
+        &mut self,
+        view: &View<'_>,
+        workload: &Value,
+        (set, refusal): (&str, &Refusal),
+        fits: &[TopologyFit],
+    ) {
+        let spec = pod_set(workload, set);
+        match refusal {
+            Refusal::ResourceUnavailable { resource, needed } => {
+                self.found.push(not_covered(set, resource, *needed));
+            }
+            Refusal::FlavorNotFound { flavor } => self.found.push(flavor_missing(view, flavor)),
+            Refusal::UntoleratedTaint { flavor, taint } => self.mismatches.push(format!(
+                "pod set {set}: the pods do not tolerate the taint {}={}:{} of the flavor {flavor}",
+                taint.key,
+                taint.value,
+                taint.effect.as_str()
+            )),
+            Refusal::NodeAffinity { flavor } => {
+                let labels = flavor_labels(view, flavor);
+                let unmet = contradictions(&spec["template"]["spec"], &labels, &flavor_keys(view));
+                let wants = if unmet.is_empty() { "other labels".to_owned() } else { unmet.join(" and ") };
+                self.mismatches.push(format!(
+                    "pod set {set}: the pods ask for {wants}; labels of the flavor {flavor}: {}",
+                    shown(&labels)
+                ));
+            }
+            Refusal::OtherFlavor { flavor, assigned } => self.mismatches.push(format!(
+                "pod set {set}: the job runs on the flavor {assigned}, and does not grow onto the flavor {flavor}"
+            )),
+            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
+                let room = max.get().saturating_sub(previous.get()).max(0);
+                let count = count(spec);
+                self.found.push(too_large(set, (flavor, resource), count, needed.get(), room));
+            }
+            Refusal::InsufficientQuota { flavor, resource, needed, free, .. } => self.quota.push(format!(
+                "{resource} of flavor {flavor}: {} needed, {} free",
+                show_amount(resource, needed.get()),
+                show_amount(resource, free.get().max(0))
+            )),
+            Refusal::WithoutTopology { flavor }
+            | Refusal::TopologyUnknown { flavor }
+            | Refusal::LevelMissing { flavor }
+            | Refusal::OnlyTopology { flavor } => {
+                self.found.push(mismatch(view, workload, set, (flavor, refusal)));
+            }
+            Refusal::SeveralTopologies { flavors } => self.found.push(several(set, flavors)),
+            Refusal::NoPlacement { flavor, failure } => {
+                let of = fits.iter().find(|f| f.pod_set == *set && f.flavor == **flavor);
+                let message = failure.message();
+                self.found.push(of.map_or_else(
+                    || Finding::new(Code::TopologyShort, format!("pod set {set}: {message}")),
+                    |fit| fit.finding(Some(&message)),
+                ));
+            }
+            Refusal::InsufficientCapacity { flavor, resource, needed, free, missing } => {
+                let resource = resource.to_string();
+                let lack = Lack { resource, needed: *needed, free: *free, missing: *missing };
+                self.capacity.entry(flavor.to_string()).or_default().push(lack);
+            }
+        }
+    }
+
+    fn told(mut self, view: &View<'_>, workload: &Value, set: &str, decision: &Unadmitted) -> Vec<Finding> {
+        let requests = decision.requests.iter().find(|(name, _)| **name == *set);
+        let requests = requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
+        for (flavor, lacks) in &self.capacity {
+            let count = count(pod_set(workload, set));
+            self.found.push(capacity::short(view, workload, (set, count, requests), (flavor, lacks)));
+        }
+        let mut listed = |code: Code, text: String, mut lines: Vec<String>| {
+            if !lines.is_empty() {
+                lines.truncate(MOST_LISTED);
+                let mut finding = Finding::new(code, text);
+                finding.details = lines;
+                self.found.push(finding);
+            }
+        };
+        listed(Code::QuotaShort, format!("quota that pod set {set} needs is in use"), self.quota);
+        let text = format!("flavors do not suit the pods of pod set {set}");
+        listed(Code::FlavorMismatch, text, self.mismatches);
+        self.found
+    }
+}
+
+/// How many pods a pod set has.
+fn count(spec: &Value) -> i64 {
+    spec["count"].as_i64().unwrap_or(1).max(1)
+}
+
+fn not_covered(set: &str, resource: &str, needed: Amount) -> Finding {
+    let needed = show_amount(resource, needed.get());
+    let text = format!("pod set {set} asks for {needed} {resource}, of which its ClusterQueue has no quota");
+    let help = format!(
+        "take {resource} out of the requests and limits of the pods, or add it to coveredResources and the flavors of the \
+         ClusterQueue, or name a queue that has it"
+    );
+    Finding::new(Code::ResourceNotCovered, text).with(Help::words(help))
+}
+
+fn flavor_missing(view: &View<'_>, flavor: &str) -> Finding {
+    if view.cluster(Kind::ResourceFlavor, flavor).is_some() {
+        let text = format!("when it was last tried, the ResourceFlavor {flavor} did not exist; it does now");
+        return Finding::new(Code::TriedAgain, text).with(Help::words("wait: it is tried again"));
+    }
+    let text = format!("the ResourceFlavor {flavor}, which its ClusterQueue names, does not exist");
+    let help = format!("create the ResourceFlavor {flavor}, or take its name out of what names it");
+    Finding::new(Code::ClusterQueueIncomplete, text).with(Help::words(help))
+}
+
+fn several<T: AsRef<str>>(set: &str, flavors: &[T]) -> Finding {
+    let names: Vec<&str> = flavors.iter().map(AsRef::as_ref).take(MOST_LISTED).collect();
+    let text = format!(
+        "the resources of pod set {set} would come from several flavors that have a topology: {}",
+        names.join(", ")
+    );
+    let help = "let one resource group of the ClusterQueue cover all resources that the pods take of their nodes, so that \
+                one flavor has them all";
+    Finding::new(Code::TopologyMismatch, text).with(Help::words(help))
+}
+
+fn too_large(set: &str, (flavor, resource): (&str, &str), count: i64, needed: i64, room: i64) -> Finding {
+    let per_pod = (needed / count).max(1);
+    let show = |amount| show_amount(resource, amount);
+    let text = format!(
+        "pod set {set} asks for {} {resource}, and its ClusterQueue can have at most {} of flavor {flavor}, with all that \
+         it may borrow",
+        show(needed),
+        show(room)
+    );
+    let pods = room / per_pod;
+    let mut finding = Finding::new(Code::TooLarge, text);
+    if pods > 0 && pods < count {
+        let help = format!("ask for at most {pods} pods of {} {resource} each", show(per_pod));
+        finding = finding.with(Help::words(help));
+    }
+    let each = room / count;
+    if each > 0 {
+        let help = format!("ask for at most {} {resource} for each of the {count} pod(s)", show(each));
+        finding = finding.with(Help::words(help));
+    }
+    finding
+}
+
+fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {
+    let labels = view.cluster(Kind::ResourceFlavor, flavor).map(|f| &f["spec"]["nodeLabels"]);
+    let map = labels.and_then(Value::as_object);
+    map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
+}
+
+/// The keys of labels that any flavor has: a wish for others is no matter of flavors.
+fn flavor_keys(view: &View<'_>) -> BTreeSet<String> {
+    let all = view.of_kind(Kind::ResourceFlavor);
+    let labels = all.iter().filter_map(|(_, flavor)| flavor["spec"]["nodeLabels"].as_object());
+    labels.flat_map(|labels| labels.keys().cloned()).collect()
+}
+
+/// What a pod asks of its node by these keys that the labels do not give.
+fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (key, value) in pod["nodeSelector"].as_object().into_iter().flatten() {
+        if keys.contains(key) && labels.get(key).map(String::as_str) != value.as_str() {
+            all.push(format!("{key}={} (node selector)", text(value)));
+        }
+    }
+    let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    for term in required["nodeSelectorTerms"].as_array().into_iter().flatten() {
+        for wish in term["matchExpressions"].as_array().into_iter().flatten() {
+            let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
+            let values = || wish["values"].as_array().into_iter().flatten().map(text);
+            let met = Operator::of_nodes(operator)
+                .is_some_and(|o| o.holds(labels.get(key).map(String::as_str), values()));
+            if !met && keys.contains(key) {
+                let values = values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+                all.push(format!("{key} {operator} [{values}] (node affinity)"));
+            }
+        }
+    }
+    all.truncate(MOST_LISTED);
+    all
+}
