@@ -27,6 +27,7 @@ mod topology;
 mod unqueued;
 mod view;
 mod whatif;
+mod wishes;
 
 use std::sync::Arc;
 

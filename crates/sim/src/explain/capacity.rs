@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::conditions::reason;
+use sluice_api::config::Hotswap;
 use sluice_core::{Amount, Name};
 use sluice_engine::Kind;
 
@@ -26,7 +27,7 @@ pub(super) struct Lack {
 
 /// That the healthy nodes of a flavor have no room for pods of a pod set, of which there are so many that ask for so much in all.
 pub(super) fn short(
-    view: &View<'_>,
+    (view, hotswap): (&View<'_>, &Hotswap),
     workload: &Value,
     (set, count, requests): (&str, i64, &[(Name, Amount)]),
     (flavor, lacks): (&str, &[Lack]),
@@ -59,12 +60,16 @@ pub(super) fn short(
         Since::Waits(at) => format!("it waits since {at}"),
         Since::Unknown => "it has not waited long enough for its status to say since when".to_owned(),
     });
-    finding.details.extend(nodes_of(view, flavor));
+    finding.details.extend(nodes_of(view, hotswap, flavor));
     with_helps(finding, view, flavor)
 }
 
 /// The same of a Workload that lost nodes and keeps its place, since nothing else is free: `lost` are its nodes that failed.
-pub(super) fn not_moved(view: &View<'_>, workload: &Value, job: Option<&Value>) -> Option<Finding> {
+pub(super) fn not_moved(
+    (view, hotswap): (&View<'_>, &Hotswap),
+    workload: &Value,
+    job: Option<&Value>,
+) -> Option<Finding> {
     let lost = workload["status"]["unhealthyNodes"].as_array().into_iter().flatten();
     let lost: Vec<&str> = lost.map(|node| text(&node["name"])).collect();
     let mut flavors: Vec<&str> = Vec::new();
@@ -98,7 +103,7 @@ pub(super) fn not_moved(view: &View<'_>, workload: &Value, job: Option<&Value>) 
         finding.details.extend(ready.map(line));
     }
     for flavor in &flavors {
-        finding.details.extend(nodes_of(view, flavor));
+        finding.details.extend(nodes_of(view, hotswap, flavor));
     }
     Some(with_helps(finding, view, first))
 }
@@ -134,7 +139,7 @@ fn labels_of(view: &View<'_>, flavor: &str) -> Option<BTreeMap<String, String>> 
 }
 
 /// How many nodes a flavor has, as far as they were read, and which of them are not well.
-fn nodes_of(view: &View<'_>, flavor: &str) -> Vec<String> {
+fn nodes_of(view: &View<'_>, hotswap: &Hotswap, flavor: &str) -> Vec<String> {
     let Some(wanted) = labels_of(view, flavor).filter(|labels| !labels.is_empty()) else { return Vec::new() };
     let nodes = view.of_kind(Kind::Node);
     let own = nodes.iter().filter(|(_, node)| {
@@ -154,7 +159,20 @@ fn nodes_of(view: &View<'_>, flavor: &str) -> Vec<String> {
     };
     let is_ready = |node: &Value| condition(node, "Ready").is_some_and(|c| c["status"] == "True");
     let mut parts = vec![format!("flavor {flavor} has {} node(s)", own.len())];
+    let goes = |node: &Value| departs(node, hotswap);
     parts.extend(named("not ready", &|node| !is_ready(node)));
-    parts.extend(named("cordoned", &|node| is_ready(node) && node["spec"]["unschedulable"] == true));
+    parts.extend(named("about to go", &|node| is_ready(node) && goes(node)));
+    parts.extend(named("cordoned", &|node| {
+        is_ready(node) && !goes(node) && node["spec"]["unschedulable"] == true
+    }));
     vec![parts.join("; ")]
+}
+
+/// Whether a node says that it goes.
+fn departs(node: &Value, hotswap: &Hotswap) -> bool {
+    let labels = &node["metadata"]["labels"];
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    node["metadata"]["deletionTimestamp"].is_string()
+        || hotswap.departing_labels.iter().any(|(key, value)| labels[key.as_str()] == **value)
+        || taints.any(|taint| hotswap.departing_taints.iter().any(|key| taint["key"] == **key))
 }

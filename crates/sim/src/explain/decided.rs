@@ -24,13 +24,14 @@ impl Question<'_> {
         let mut found = Vec::new();
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));
+        let around = (view, &self.options.configuration.hotswap);
         match &decision.detail {
             Detail::Flavors { pod_sets, .. } => {
-                found.extend(refusals::findings(view, workload, (account, decision), pod_sets));
+                found.extend(refusals::findings(around, workload, (account, decision), pod_sets));
             }
             Detail::PreemptionLoop { pod_sets, .. } => {
                 found.push(held_back(decision));
-                found.extend(refusals::findings(view, workload, (account, decision), pod_sets));
+                found.extend(refusals::findings(around, workload, (account, decision), pod_sets));
             }
             Detail::WaitingForPodsReady => found.push(self.unready(view)),
             Detail::Invalid(message) => found.push(misconfigured(message)),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use sluice_api::config::Hotswap;
 use sluice_core::{Amount, PodSetRefusal, Refusal, Unadmitted};
 use sluice_engine::{Account, Kind};
 use sluice_selector::Operator;
@@ -12,8 +13,9 @@ use super::capacity::{self, Lack};
 use super::decided::pod_set;
 use super::finding::{Code, Finding, Help};
 use super::queues::shown;
-use super::topology::{TopologyFit, fits, mismatch};
+use super::topology::{TopologyFit, fits};
 use super::view::View;
+use super::wishes::mismatch;
 use crate::json::text;
 use crate::record::show_amount;
 
@@ -31,7 +33,7 @@ struct Gathered {
 
 /// What stands in the way of each pod set.
 pub(super) fn findings(
-    view: &View<'_>,
+    (view, hotswap): (&View<'_>, &Hotswap),
     workload: &Value,
     (account, decision): (&Account, &Unadmitted),
     pod_sets: &[PodSetRefusal],
@@ -43,7 +45,7 @@ pub(super) fn findings(
         for refusal in &set.refusals {
             gathered.take(view, workload, (&set.name, refusal), &fits);
         }
-        found.extend(gathered.told(view, workload, &set.name, decision));
+        found.extend(gathered.told((view, hotswap), workload, &set.name, decision));
     }
     found
 }
@@ -113,12 +115,23 @@ impl Gathered {
         }
     }
 
-    fn told(mut self, view: &View<'_>, workload: &Value, set: &str, decision: &Unadmitted) -> Vec<Finding> {
+    fn told(
+        mut self,
+        (view, hotswap): (&View<'_>, &Hotswap),
+        workload: &Value,
+        set: &str,
+        decision: &Unadmitted,
+    ) -> Vec<Finding> {
         let requests = decision.requests.iter().find(|(name, _)| **name == *set);
         let requests = requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
         for (flavor, lacks) in &self.capacity {
             let count = count(pod_set(workload, set));
-            self.found.push(capacity::short(view, workload, (set, count, requests), (flavor, lacks)));
+            self.found.push(capacity::short(
+                (view, hotswap),
+                workload,
+                (set, count, requests),
+                (flavor, lacks),
+            ));
         }
         let mut listed = |code: Code, text: String, mut lines: Vec<String>| {
             if !lines.is_empty() {

@@ -11,7 +11,8 @@ use sluice_quantity::{Amount, quantity_of};
 use super::finding::Help;
 use super::patch::{Patch, difference, patch_of};
 use super::preemption::nominal_amount;
-use super::topology::{self, TopologyFit};
+use super::topology::TopologyFit;
+use super::wishes;
 use super::{ExplainError, Forecast, Question};
 use crate::duration::show;
 use crate::json::text;
@@ -89,7 +90,7 @@ impl Question<'_> {
             _ => Vec::new(),
         };
         found.extend(self.fewer_pods(simulation, job)?);
-        let laxer = topology::laxer(simulation, job, fits);
+        let laxer = wishes::laxer(simulation, job, fits);
         let laxer = laxer.into_iter().map(|(text, patches)| (format!("starts now: {text}"), patches));
         for (text, patches) in laxer.chain(candidates(simulation, job, &refusals)) {
             if found.len() >= ready + MOST {
@@ -212,6 +213,7 @@ fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -
     let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
     let mut all = Vec::new();
     all.extend(flavors_allowed(simulation, job, refusals));
+    all.extend(wishes::meeting(simulation, job, refusals));
     all.extend(more_quota(simulation, job, refusals).map(alone));
     all.extend(higher_priority(simulation, job).map(alone));
     all

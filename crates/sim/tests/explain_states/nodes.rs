@@ -85,9 +85,9 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
         finding(&explained, Code::NodesLost),
         format!("it lost 1 node(s): n0\nit was not moved: {why}")
     );
-    let mut codes = vec![Code::NodesLost, Code::PodsNotReady];
+    // Of a flavor without node labels, as it is told there, no nodes are known.
+    assert_eq!(now(&simulation), (State::Admitted, vec![Code::NodesLost, Code::PodsNotReady]));
     if why == NO_ROOM {
-        codes.push(Code::CapacityShort);
         let said = finding(&explained, Code::CapacityShort);
         let first = "the other healthy nodes of flavor default have no room for 1 of its pods that are on nodes that failed\n\
                      n0 is not ready since ";
@@ -96,7 +96,6 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
             "{said}"
         );
     }
-    assert_eq!(now(&simulation), (State::Admitted, codes));
     (explained, simulation)
 }
 
@@ -157,7 +156,7 @@ fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
         "the healthy nodes of flavor default have no room for 1 of the 2 pod(s) of pod set workers"
     );
     assert_eq!(lines[1], "cpu: 8 needed, 4 free, 4 more needed");
-    assert!(lines[2].starts_with("it lost its nodes at 2026-01-01T00:00:5"), "{said}");
+    assert!(lines[2].starts_with("it lost its nodes at 2026-01-05T00:00:5"), "{said}");
     assert!(
         lines[3].starts_with("flavor default has 3 node(s); ") && lines[3].contains("not ready: n0"),
         "{said}"

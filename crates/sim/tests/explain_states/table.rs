@@ -162,7 +162,7 @@ fn rows() -> Vec<Row> {
             Code::NamespaceNotSelected,
             &[
                 "it asks for env=prod and team In [blue, red] and old DoesNotExist []",
-                "kubectl label namespace a old- env=prod team=blue",
+                "kubectl label namespace a env=prod old- team=blue",
             ],
             Act::Follow("starts now: label the namespace a"),
         ),
@@ -264,14 +264,16 @@ fn rows() -> Vec<Row> {
             Code::TopologyMismatch,
             &[
                 "pod set main asks for the level rack, which the topology hosts of flavor default does not have",
-                "name one of the levels of the topology hosts instead: kubernetes.io/hostname",
+                "its levels are kubernetes.io/hostname",
             ],
-            Act::Change(
-                "name one of the levels of the topology hosts instead",
-                ("Job", "a", "mine"),
-                json!({"spec": {"template": {"metadata": {"annotations": {
-                    "kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"}}}}}),
-            ),
+            Act::Follow("starts now if it asks for one kubernetes.io/hostname instead of one rack (required)"),
+        ),
+        row(
+            "topology of a flavor without one, which is not asked for any more",
+            plain.replace("template:\n    spec:", &with_topology("kubernetes.io/hostname")),
+            Code::TopologyMismatch,
+            &[],
+            Act::Follow("starts now if it asks for no topology"),
         ),
         row(
             "flavor that gives nodes by topology only",
@@ -286,12 +288,7 @@ fn rows() -> Vec<Row> {
             .concat(),
             Code::TopologyMismatch,
             &["pod set main asks for no topology, and flavor default gives nodes by the topology hosts only"],
-            Act::Change(
-                "give the pod template the annotation kueue.x-k8s.io/podset-unconstrained-topology",
-                ("Job", "a", "mine"),
-                json!({"spec": {"template": {"metadata": {"annotations": {
-                    "kueue.x-k8s.io/podset-unconstrained-topology": "true"}}}}}),
-            ),
+            Act::Follow("starts now with the annotation kueue.x-k8s.io/podset-unconstrained-topology of its pods"),
         ),
         row(
             "gated",

@@ -267,7 +267,7 @@ fn checked() -> String {
 fn set_check(simulation: &mut Simulation, state: &str, more: &Value) {
     let name = simulation.objects(Kind::Workload).next().unwrap().0.name.to_string();
     let mut check = json!({
-        "name": "budget", "state": state, "message": "the office says no", "lastTransitionTime": "2026-01-01T00:01:00Z",
+        "name": "budget", "state": state, "message": "the office says no", "lastTransitionTime": "2026-01-05T00:00:20Z",
     });
     for (key, value) in more.as_object().into_iter().flatten() {
         check[key] = value.clone();
@@ -304,7 +304,7 @@ fn a_check_that_wants_a_retry_says_what_follows_and_when() {
     let said = finding(&explained, Code::EvictedBefore);
     assert!(said.contains("the office says no"), "{said}");
     assert!(
-        finding(&explained, Code::BackingOff).contains("it is tried again at 2026-01-01T00:10:2"),
+        finding(&explained, Code::BackingOff).contains("it is tried again at 2026-01-05T00:10:2"),
         "{}",
         explained.text()
     );
@@ -338,8 +338,12 @@ fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_act
 
 #[test]
 fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
-    let gone = json!({"at": "15s", "delete": {"kind": "AdmissionCheck", "name": "budget"}});
-    let gone = scenario(&json!({"events": [gone]}));
+    let name = json!({"kind": "AdmissionCheck", "name": "budget"});
+    let mut free = name.clone();
+    free["merge"] = json!({"metadata": {"finalizers": null}});
+    // Its finalizer is taken away by force.
+    let gone = json!([{"at": "15s", "patch": free}, {"at": "15s", "delete": name}]);
+    let gone = scenario(&json!({"events": gone}));
     let (explained, mut simulation) = played(&[checked(), gone].concat(), &options(), 20);
     assert_eq!(explained.state, State::Checking, "{}", explained.text());
     assert_eq!(explained.checks[0].controller, None);

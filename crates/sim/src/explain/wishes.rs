@@ -1,0 +1,243 @@
+//! What a pod set asks of the topology, where that contradicts the flavors or cannot be met: and other wishes instead, as patches.
+
+use serde_json::{Map, Value, json};
+use sluice_api::labels::{
+    POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_UNCONSTRAINED_TOPOLOGY,
+};
+use sluice_core::Refusal;
+use sluice_engine::{Kind, ObjectRef};
+
+use super::finding::{Code, Finding, Help};
+use super::patch::{Patch, difference, patch_of};
+use super::topology::{TopologyFit, wish};
+use super::view::View;
+use crate::json::text;
+use crate::simulation::Simulation;
+
+/// Another wish.
+enum Change<'a> {
+    /// Who asks for one level asks for another, `required` or `preferred`.
+    Level { from: &'a str, to: (&'a str, &'a str) },
+    /// Any nodes do, of a flavor with a topology.
+    Unconstrained,
+    /// None at all.
+    Nothing,
+}
+
+/// The annotation of a wish.
+fn annotation(wish: &str) -> &'static str {
+    if wish == "preferred" { POD_SET_PREFERRED_TOPOLOGY } else { POD_SET_REQUIRED_TOPOLOGY }
+}
+
+impl Change<'_> {
+    /// In the annotations of a pod template.
+    fn annotate(&self, annotations: &mut Map<String, Value>) {
+        let asks = [POD_SET_REQUIRED_TOPOLOGY, POD_SET_PREFERRED_TOPOLOGY];
+        match self {
+            Self::Level { from, to: (wish, level) } => {
+                let own = asks.into_iter().find(|key| annotations.get(*key).map(text) == Some(*from));
+                if let Some(own) = own {
+                    annotations.remove(own);
+                    annotations.insert(annotation(wish).to_owned(), json!(level));
+                }
+            }
+            Self::Unconstrained => {
+                annotations.insert(POD_SET_UNCONSTRAINED_TOPOLOGY.to_owned(), json!("true"));
+            }
+            Self::Nothing => annotations
+                .retain(|key, _| !asks.contains(&key.as_str()) && key != POD_SET_UNCONSTRAINED_TOPOLOGY),
+        }
+    }
+
+    /// In a pod set of a Workload.
+    fn request(&self, set: &mut Value) {
+        match self {
+            Self::Level { from, to: (wish, level) } => {
+                let request = &mut set["topologyRequest"];
+                let own = ["required", "preferred"].into_iter().find(|field| request[*field] == **from);
+                if let Some((own, fields)) = own.zip(request.as_object_mut()) {
+                    fields.remove(own);
+                    fields.insert((*wish).to_owned(), json!(level));
+                }
+            }
+            Self::Unconstrained => set["topologyRequest"]["unconstrained"] = json!(true),
+            Self::Nothing => {
+                if let Some(set) = set.as_object_mut() {
+                    set.remove("topologyRequest");
+                }
+            }
+        }
+    }
+}
+
+/// The patches of a job with another wish; nothing if it has none such. The Workload of a job that waits is kept when only an annotation changes: both are
+/// changed.
+fn changed(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    value: &Value,
+    change: &Change<'_>,
+) -> Option<Vec<Patch>> {
+    let Kind::Job(kind) = job.kind else { return None };
+    let mut changed = value.clone();
+    for group in sluice_jobs::pod_groups(kind, value) {
+        let Some(template) = changed.pointer_mut(&group.pointer) else { continue };
+        if !template["metadata"]["annotations"].is_object() {
+            if !matches!(change, Change::Unconstrained) {
+                continue;
+            }
+            template["metadata"]["annotations"] = json!({});
+        }
+        if let Some(annotations) = template["metadata"]["annotations"].as_object_mut() {
+            change.annotate(annotations);
+        }
+    }
+    let merge = difference(value, &changed);
+    if merge.as_object().is_none_or(Map::is_empty) {
+        return None;
+    }
+    let mut patches = vec![patch_of(job, merge)];
+    for workload in simulation.workloads_of(text(&value["metadata"]["uid"])) {
+        let mut changed = workload.clone();
+        for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
+            change.request(set);
+        }
+        let reference = crate::object::reference(Kind::Workload, workload);
+        patches.push(patch_of(&reference, difference(workload, &changed)));
+    }
+    Some(patches)
+}
+
+/// Wishes that the flavors which refuse the present one can meet.
+pub(super) fn meeting(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    refusals: &[&Refusal],
+) -> Vec<(String, Vec<Patch>)> {
+    let Some(value) = simulation.object(job) else { return Vec::new() };
+    let mut all: Vec<(String, Vec<Patch>)> = Vec::new();
+    let mut offer = |text: String, change: &Change<'_>| {
+        if let Some(patches) = changed(simulation, job, value, change)
+            && !all.iter().any(|(known, _)| *known == text)
+        {
+            all.push((text, patches));
+        }
+    };
+    for refusal in refusals {
+        match refusal {
+            Refusal::WithoutTopology { .. } => {
+                offer("starts now if it asks for no topology".to_owned(), &Change::Nothing);
+            }
+            Refusal::OnlyTopology { .. } => {
+                let text =
+                    format!("starts now with the annotation {POD_SET_UNCONSTRAINED_TOPOLOGY} of its pods");
+                offer(text, &Change::Unconstrained);
+            }
+            Refusal::LevelMissing { flavor } => {
+                let workloads = simulation.workloads_of(text(&value["metadata"]["uid"]));
+                let sets = workloads.into_iter().filter_map(|w| w["spec"]["podSets"].as_array());
+                let asked: Vec<(&'static str, Option<String>)> = sets
+                    .flatten()
+                    .map(|set| &set["topologyRequest"])
+                    .map(|request| match (request["required"].as_str(), request["preferred"].as_str()) {
+                        (Some(level), _) => ("required", Some(level.to_owned())),
+                        (None, level) => ("preferred", level.map(str::to_owned)),
+                    })
+                    .collect();
+                let known = levels(&View::Played(simulation), flavor).1;
+                for (wish, from) in &asked {
+                    let Some(from) = from.as_deref().filter(|from| !known.contains(from)) else { continue };
+                    for level in known.iter().rev() {
+                        let text =
+                            format!("starts now if it asks for one {level} instead of one {from} ({wish})");
+                        offer(text, &Change::Level { from, to: (wish, level) });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The topology of a flavor, and its levels from the highest.
+fn levels<'a>(view: &View<'a>, flavor: &str) -> (&'a str, Vec<&'a str>) {
+    let topology = view.cluster(Kind::ResourceFlavor, flavor).map(|f| text(&f["spec"]["topologyName"]));
+    let topology = topology.unwrap_or_default();
+    let levels = view.cluster(Kind::Topology, topology).and_then(|t| t["spec"]["levels"].as_array());
+    (topology, levels.into_iter().flatten().map(|level| text(&level["nodeLabel"])).collect())
+}
+
+/// That a flavor's topology, or that it has none, contradicts what a pod set asks for.
+pub(super) fn mismatch(
+    view: &View<'_>,
+    workload: &Value,
+    set: &str,
+    (flavor, refusal): (&str, &Refusal),
+) -> Finding {
+    let (_, level) = wish(workload, set);
+    let (topology, levels) = levels(view, flavor);
+    // What the job can ask for instead is tried, and offered if it helps.
+    let (text, help) = match refusal {
+        Refusal::WithoutTopology { .. } => (
+            format!("pod set {set} asks for nodes by topology, and flavor {flavor} has no topology"),
+            Some(format!("give the flavor {flavor} a topology (topologyName)")),
+        ),
+        Refusal::OnlyTopology { .. } => (
+            format!(
+                "pod set {set} asks for no topology, and flavor {flavor} gives nodes by the topology {topology} only"
+            ),
+            None,
+        ),
+        Refusal::LevelMissing { .. } => (
+            format!(
+                "pod set {set} asks for the level {}, which the topology {topology} of flavor {flavor} does not have: its \
+                 levels are {}",
+                level.as_deref().unwrap_or("of its slices"),
+                levels.join(", ")
+            ),
+            None,
+        ),
+        _ => (
+            format!("the nodes of flavor {flavor} are not known by its topology {topology}"),
+            Some(format!(
+                "create the Topology {topology}, or name another one in topologyName of the flavor {flavor}"
+            )),
+        ),
+    };
+    let finding = Finding::new(Code::TopologyMismatch, text);
+    match help {
+        Some(help) => finding.with(Help::words(help)),
+        None => finding,
+    }
+}
+
+/// The laxer wishes that there is room for: each higher level, the nearest first, and `preferred`.
+pub(super) fn laxer(
+    simulation: &Simulation,
+    job: &ObjectRef,
+    fits: &[TopologyFit],
+) -> Vec<(String, Vec<Patch>)> {
+    let Some(value) = simulation.object(job) else { return Vec::new() };
+    let mut wishes: Vec<(&'static str, String, String)> = Vec::new();
+    for fit in fits.iter().filter(|fit| fit.wish == "required") {
+        let Some(own) = &fit.level else { continue };
+        let Some(at) = fit.levels.iter().position(|l| l.level == *own) else { continue };
+        let higher = fit.levels[..at].iter().rev().find(|l| fit.has_room("required", &l.level));
+        wishes.extend(higher.map(|l| ("required", own.clone(), l.level.clone())));
+        if fit.has_room("preferred", own) {
+            wishes.push(("preferred", own.clone(), own.clone()));
+        }
+    }
+    wishes.dedup();
+    let help = |(wish, own, level): (&'static str, String, String)| {
+        let words = if wish == "preferred" {
+            format!("ask for {own} as preferred instead of required")
+        } else {
+            format!("ask for one {level} (a higher level) instead of one {own}")
+        };
+        let change = Change::Level { from: &own, to: (wish, &level) };
+        Some((words, changed(simulation, job, value, &change)?))
+    };
+    wishes.into_iter().filter_map(help).collect()
+}
