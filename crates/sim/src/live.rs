@@ -278,9 +278,19 @@ fn is_child(object: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
     use serde_json::json;
     use sluice_jobs::State;
+
+    /// What a future gives that waits for nothing.
+    pub(super) fn ready<T>(future: impl Future<Output = T>) -> T {
+        match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => found,
+            Poll::Pending => unreachable!("nothing is waited for"),
+        }
+    }
 
     #[test]
     fn what_is_over_and_what_is_played_with_its_owner_is_left_out() {

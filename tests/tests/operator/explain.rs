@@ -6,6 +6,7 @@
 mod advice;
 mod forward;
 mod pods;
+mod queues;
 mod remedies;
 mod states;
 mod unqueued;

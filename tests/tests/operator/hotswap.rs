@@ -5,6 +5,7 @@
 
 mod bed;
 mod crash;
+mod explained;
 mod page;
 #[cfg(feature = "bench-hotswap")]
 mod recovery;

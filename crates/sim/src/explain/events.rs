@@ -57,13 +57,13 @@ impl Event {
         all
     }
 
-    /// The type of the condition that is written together with it.
-    pub fn condition(&self) -> Option<&'static str> {
+    /// Type and status of the condition that is written together with it.
+    pub fn condition(&self) -> Option<(&'static str, &'static str)> {
         match self.reason.as_str() {
-            "Admitted" => Some("Admitted"),
-            "Preempted" => Some("Preempted"),
-            "QuotaReserved"
-            | "WaitingForQuota"
+            "Admitted" => Some(("Admitted", "True")),
+            "Preempted" => Some(("Preempted", "True")),
+            "QuotaReserved" => Some(("QuotaReserved", "True")),
+            "WaitingForQuota"
             | "ExceedsMaxQuota"
             | "NoMatchingFlavor"
             | "WaitingForCapacity"
@@ -74,8 +74,8 @@ impl Event {
             | "Suspended"
             | "Pending"
             | "Inadmissible"
-            | "Waiting" => Some("QuotaReserved"),
-            reason if reason.starts_with("EvictedDueTo") => Some("Evicted"),
+            | "Waiting" => Some(("QuotaReserved", "False")),
+            reason if reason.starts_with("EvictedDueTo") => Some(("Evicted", "True")),
             _ => None,
         }
     }
@@ -94,8 +94,8 @@ impl Event {
 /// Lines about what the conditions do not say, each with its time. Names of other namespaces are left out unless `all` of them may be shown.
 pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<(Timestamp, String)> {
     let told = |event: &Event| {
-        conditions.iter().any(|condition| {
-            event.condition() == Some(&*condition.type_) && event.is_told_at(condition.last_transition_time.0)
+        conditions.iter().any(|c| {
+            event.condition() == Some((&*c.type_, &*c.status)) && event.is_told_at(c.last_transition_time.0)
         })
     };
     let shown = |event: &Event| !told(event) && (all || event.reason != NAMES_OTHERS);

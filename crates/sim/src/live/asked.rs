@@ -89,3 +89,57 @@ fn controller(workload: &Value) -> Option<(JobKind, String)> {
     let owner = owners.find(|owner| owner["controller"] == true)?;
     Some((JobKind::from_owner(&text(&owner["apiVersion"]), &text(&owner["kind"]))?, text(&owner["name"])))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use serde_json::json;
+
+    use super::super::tests::ready;
+    use super::*;
+
+    /// What is read of an admitted Workload, and the queries.
+    fn read(conditions: &Value, events: Result<Vec<Value>, ()>) -> (Subject, Vec<String>) {
+        let asked = RefCell::new(Vec::new());
+        let owner = json!({"controller": true, "apiVersion": "batch/v1", "kind": "Job", "name": "j"});
+        let list = |place: String, query: String, _most: usize| {
+            let named = |name: &str| json!({"metadata": {"name": name, "uid": format!("uid-{name}")}});
+            let mut workload = named("w");
+            workload["metadata"]["ownerReferences"] = json!([owner]);
+            workload["status"]["conditions"] = conditions.clone();
+            let found = match place.rsplit('/').next().unwrap_or_default() {
+                "workloads" => Ok(vec![workload]),
+                "jobs" => Ok(vec![named("j")]),
+                "events" => events.clone(),
+                _ => Ok(vec![named("p")]),
+            };
+            asked.borrow_mut().push(format!("{place}?{query}"));
+            std::future::ready(found.map(|found| (found, false)))
+        };
+        let subject = ready(subject("ns", Some("w"), None, list)).unwrap();
+        (subject, asked.into_inner())
+    }
+
+    #[test]
+    fn events_are_those_of_the_object_and_pods_those_that_may_not_run() {
+        let met = |kind: &str| json!({"type": kind, "status": "True"});
+        let (subject, asked) = read(&json!([met("Admitted")]), Ok(vec![json!({"reason": "Admitted"})]));
+        assert_eq!((subject.events.len(), subject.no_events), (1, false));
+        assert_eq!(
+            asked[2..],
+            [
+                "/api/v1/namespaces/ns/events?&fieldSelector=involvedObject.uid%3Duid-w",
+                "/api/v1/namespaces/ns/pods?&fieldSelector=status.phase%3DPending",
+                "/api/v1/namespaces/ns/pods?&fieldSelector=status.phase%21%3DPending%2Cstatus.phase%21%3DFailed\
+                 &labelSelector=batch.kubernetes.io%2Fjob-name%3Dj",
+            ]
+        );
+        assert_eq!((subject.pods.len(), subject.all_pods), (2, true));
+        // Once all are ready, none is missing.
+        let (subject, asked) = read(&json!([met("Admitted"), met("PodsReady")]), Ok(Vec::new()));
+        assert_eq!((asked.len(), subject.pods.len(), subject.all_pods), (4, 1, false));
+        let (subject, asked) = read(&json!([]), Err(()));
+        assert_eq!((asked.len(), subject.no_events, subject.pods.len()), (3, true, 0));
+    }
+}

@@ -79,3 +79,99 @@ impl Live {
         of(Kind::Node).filter(has).map(|node| text(&node["metadata"]["name"])).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+
+    use serde_json::json;
+
+    use super::super::tests::ready;
+    use super::super::{Extent, Keep, read};
+    use super::*;
+
+    fn named(name: &str, spec: &Value) -> Value {
+        json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec})
+    }
+
+    /// A queue that Hotswap acts for, its two nodes and another, and pods on each of them.
+    fn cluster(place: &str) -> Vec<Value> {
+        let node = |name: &str, pool: &str| json!({"metadata": {"name": name, "labels": {"pool": pool}}, "status": {"images": ["x"], "conditions": []}});
+        let pod = |name: &str, node: &str| {
+            let container =
+                json!({"name": "c", "image": "i", "env": [], "resources": {"requests": {"cpu": "1"}}});
+            let mut pod = named(name, &json!({"nodeName": node, "containers": [container], "volumes": []}));
+            pod["status"] = json!({"phase": "Running", "containerStatuses": []});
+            pod
+        };
+        let flavors = json!([{"name": "gpu"}]);
+        let spec = json!({"preemption": {"reclaimOutOfCohort": {"enable": true}}, "resourceGroups": [{"flavors": flavors}]});
+        match place.rsplit('/').next().unwrap_or_default() {
+            "resourceflavors" => {
+                vec![named("gpu", &json!({"nodeLabels": {"pool": "gpu"}})), named("plain", &json!({}))]
+            }
+            "clusterqueues" => vec![named("cq", &spec)],
+            "localqueues" => vec![named("lq", &json!({"clusterQueue": "cq"}))],
+            "nodes" => vec![node("n0", "gpu"), node("n1", "gpu"), node("m", "other")],
+            "pods" => vec![pod("p0", "n0"), pod("p1", "n1"), pod("q", "m")],
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nodes_and_the_pods_on_those_of_hotswap_are_read_only_where_room_is_asked_for() {
+        for room in [false, true] {
+            let asked = RefCell::new(Vec::new());
+            let list = |place: String, _query: &'static str, keep: Keep| {
+                let found: Vec<Value> =
+                    cluster(&place).into_iter().filter_map(|object| keep(object)).collect();
+                asked.borrow_mut().push(place);
+                std::future::ready(Ok::<_, Infallible>(found))
+            };
+            let extent = Extent::Around { namespace: "ns", local_queue: "lq", room };
+            let live = ready(read(extent, &[], list)).unwrap();
+            let of = |kind: Kind| live.objects.iter().filter(move |m| m.kind == kind).map(|m| &m.object);
+            let asks = |what: &str| asked.borrow().iter().any(|place| place.ends_with(what));
+            assert_eq!((asks("/nodes"), asks("/pods")), (room, room));
+            assert_eq!(of(Kind::Node).count(), if room { 3 } else { 0 });
+            assert!(of(Kind::Node).all(|node| node["status"]["images"].is_null()));
+            let pods: Vec<_> = of(Kind::Pod).map(|pod| text(&pod["metadata"]["name"])).collect();
+            assert_eq!(pods, if room { vec!["p0", "p1"] } else { Vec::new() });
+            for pod in of(Kind::Pod) {
+                assert_eq!(
+                    pod["spec"]["containers"],
+                    json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+                );
+                assert_eq!(
+                    (&pod["status"], &pod["spec"]["volumes"]),
+                    (&json!({"phase": "Running"}), &Value::Null)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn room_matters_to_what_lost_nodes_or_found_too_little_on_them() {
+        let of = |conditions: Value, nodes: Value| {
+            asks_for_room(Some(&json!({"status": {"conditions": conditions, "unhealthyNodes": nodes}})), None)
+        };
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
+        let left = condition("Evicted", "True", "NodeFailures", "");
+        let admitted = condition("Admitted", "True", "Admitted", "");
+        let waits =
+            |reason: &str, message: &str| json!([condition("QuotaReserved", "False", reason, message)]);
+        assert!(of(json!([left]), json!([])));
+        assert!(of(waits("WaitingForCapacity", ""), json!([])));
+        assert!(of(
+            waits("Pending", "insufficient capacity of healthy nodes for cpu in flavor gpu"),
+            json!([])
+        ));
+        assert!(of(json!([admitted]), json!([{"name": "n0"}])));
+        // Most questions are about quota.
+        assert!(!of(waits("WaitingForQuota", "insufficient unused quota"), json!([])));
+        assert!(!of(json!([admitted, left]), json!([])));
+        assert!(!of(json!([condition("Evicted", "True", "Preempted", "")]), json!([])));
+        assert!(!asks_for_room(None, None));
+    }
+}

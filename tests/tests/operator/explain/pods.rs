@@ -60,6 +60,9 @@ async fn pods_without_room_make_way_or_run_on_a_node_that_is_added() {
     follow(&place, remedy(&answer, "starts now: activate the Workload again")).await;
     let answer = pending(&place, "Insufficient cpu").await;
     remedy(&answer, "add nodes: the quota of the flavor promises more");
+    // That it was evicted its conditions do not say any more.
+    let history = answer["history"].to_string();
+    assert!(history.contains(" EvictedDueToDeactivated: "), "{history}");
     pool(&place, "large").allocatable("cpu", "8").make(&place.client).await.unwrap();
     is_well(&place).await;
 }

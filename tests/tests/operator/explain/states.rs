@@ -124,13 +124,74 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     let page = says(&manager, "mine", &["the budget office is asked\\u{1b}[2J"]).await;
     assert!(page.contains("estimated start: not known: how long the checks take is not known"), "{page}");
     assert!(!page.contains("admitted\n") && !page.contains("in 0s"), "{page}");
+    set_check(&client, "mine", "Rejected", "too dear").await;
+    let deactivated = ["it is deactivated by the manager (", "too dear", "estimated start: not known"];
+    let page = says(&manager, "mine", &deactivated).await;
+    resume_as_said(&plane, &page).await;
+    says(&manager, "mine", &["the admission check budget is Pending"]).await;
     set_check(&client, "mine", "Ready", "").await;
     wait_until_started(&client, "default", "mine").await;
 
+    // Here is no controller that makes pods.
+    let page = says(&manager, "mine", &["admitted with 4 pod(s), and 4 of them are not there"]).await;
+    assert!(page.contains("kubectl describe job mine -n default"), "{page}");
+    // What became of it before is in its events.
+    assert!(page.contains("EvictedDueToDeactivated"), "{page}");
     pending_pod(&client, "mine").await;
-    let page = says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu."]).await;
+    let missing = "admitted with 4 pod(s), and 3 of them are not there";
+    let page =
+        says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing]).await;
     assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
+    waiting_container(&client, "mine").await;
+    let waits = "mine-0 on n0: container c: ImagePullBackOff: no such image";
+    let page =
+        says(&manager, "mine", &["1 of its pods have a node and do not run yet", waits, missing]).await;
+    assert!(page.contains("correct the image of the container in the job"), "{page}");
+    assert!(!page.contains("not scheduled"), "{page}");
+    running_container(&client, "mine").await;
+    let page = says(&manager, "mine", &[missing]).await;
+    assert!(!page.contains("do not run yet"), "{page}");
     plane.stop();
+}
+
+/// Runs the command of the page that activates the Workload.
+async fn resume_as_said(plane: &ControlPlane, page: &str) {
+    let command = page.lines().map(str::trim).find(|line| line.starts_with("kubectl kueue resume workload "));
+    let words: Vec<&str> = command.unwrap_or_else(|| unreachable!("{page}")).split(' ').skip(2).collect();
+    let resumed = plugin_run(plane, &words).await;
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+}
+
+/// The pod of the job gets a node, which cannot pull its image.
+async fn waiting_container(client: &Client, job: &str) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let name = format!("{job}-0");
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+    });
+    let _: Value = pods.create_subresource("binding", &name, &PostParams::default(), &binding).await.unwrap();
+    set_container(
+        client,
+        job,
+        "Pending",
+        &json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
+    )
+    .await;
+}
+
+/// The image is there now.
+async fn running_container(client: &Client, job: &str) {
+    set_container(client, job, "Running", &json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}})).await;
+}
+
+/// As the kubelet says it.
+async fn set_container(client: &Client, job: &str, phase: &str, state: &Value) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let container = json!({
+        "name": "c", "image": "i", "imageID": "", "ready": phase == "Running", "restartCount": 0, "state": state,
+    });
+    let status = Patch::Merge(json!({"status": {"phase": phase, "containerStatuses": [container]}}));
+    pods.patch_status(&format!("{job}-0"), &PatchParams::default(), &status).await.unwrap();
 }
 
 async fn plugin_run(plane: &ControlPlane, args: &[&str]) -> Output {

@@ -217,6 +217,13 @@ impl World {
         .unwrap()
     }
 
+    /// What the manager answers who asks why a JobSet waits.
+    pub async fn explained(&self, jobset: &str) -> anyhow::Result<String> {
+        let manager = MANAGER.get().expect("plane() was called").lock().await;
+        let path = format!("/debug/explain/{}/{jobset}?kind=jobset", self.name);
+        Ok(manager.as_ref().expect("one runs").health(&path).await?.1)
+    }
+
     /// How often a job's Workload was evicted, by reason.
     pub async fn evictions(&self, job: &str) -> Vec<(String, i64)> {
         let workload = self.workload(job).await;

@@ -90,7 +90,7 @@ fn life(
 
 /// What an event says of a life: the word that its condition has, too.
 fn of_event(event: &Event) -> Option<Entry> {
-    let what = match (event.reason.as_str(), event.condition()?) {
+    let what = match (event.reason.as_str(), event.condition()?.0) {
         ("QuotaReserved", _) => "reserved",
         ("EvictedDueToPreempted", _) => "preempted",
         ("EvictedDueToNodeFailures", _) => "hotswap",
