@@ -6,10 +6,10 @@
 mod advice;
 mod forward;
 mod pods;
-mod queues;
 mod remedies;
 mod states;
 mod unqueued;
+mod wrong_queues;
 
 use std::path::Path;
 use std::process::{Command, Output};

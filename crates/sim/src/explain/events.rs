@@ -85,9 +85,14 @@ impl Event {
         self.at.duration_since(at).abs() <= SAME
     }
 
+    /// When it happened last, as conditions say it.
+    pub(super) fn second(&self) -> Timestamp {
+        Timestamp::from_second(self.at.as_second()).unwrap_or(self.at)
+    }
+
     fn line(&self) -> String {
         let often = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };
-        format!("{} {}{often}: {}", self.at, self.reason, self.message)
+        format!("{} {}{often}: {}", self.second(), self.reason, self.message)
     }
 }
 
@@ -114,7 +119,7 @@ mod tests {
         often["series"] = json!({"count": 3, "lastObservedTime": "2026-01-01T00:10:00.000000Z"});
         let events = [
             event("Admitted", "2026-01-01T01:00:01.5Z"),
-            event("EvictedDueToPreempted", "2026-01-01T00:30:00Z"),
+            event("EvictedDueToPreempted", "2026-01-01T00:30:00.057771Z"),
             often,
             event("Admitted", "2026-01-01T00:20:00Z"),
             event("PreemptedWorkload", "2026-01-01T00:19:00Z"),

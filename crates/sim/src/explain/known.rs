@@ -95,7 +95,8 @@ impl Question<'_> {
         let events = self.manifests.subject.as_ref().map(|subject| subject.events.as_slice());
         let events = Event::all(events.unwrap_or_default());
         let warnings = events.iter().rev().filter(|event| event.warns).take(MOST_LISTED);
-        let warnings = warnings.map(|event| format!("{} {}: {}", event.at, event.reason, event.message));
+        let warnings =
+            warnings.map(|event| format!("{} {}: {}", event.second(), event.reason, event.message));
         if let Some(without) = explained.findings.iter_mut().find(|f| f.code == Code::WithoutWorkload) {
             without.details.extend(warnings);
         }

@@ -70,8 +70,10 @@ fn inactive(workload: &Value) -> Option<Finding> {
     }
     let reference = reference(workload);
     let target = condition(workload, "DeactivationTarget").filter(|c| c["status"] == "True");
-    let evicted = condition(workload, "Evicted")
-        .filter(|c| c["status"] == "True" && text(&c["reason"]).starts_with("Deactivated"));
+    // `DeactivatedDueTo…`: a plain `Deactivated` is what a user wished.
+    let by_us = |why: &str| why != reason::DEACTIVATED && why.starts_with(reason::DEACTIVATED);
+    let evicted =
+        condition(workload, "Evicted").filter(|c| c["status"] == "True" && by_us(text(&c["reason"])));
     let why = match target.or(evicted) {
         Some(c) => format!("by the manager ({}): {}", text(&c["reason"]), text(&c["message"])),
         None => "by a user or another program, which set spec.active to false".to_owned(),

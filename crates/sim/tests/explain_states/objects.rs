@@ -116,6 +116,14 @@ fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
         "{text}"
     );
     assert!(text.contains("kubectl kueue resume workload job-mine -n a"), "{text}");
+    let evicted_for = |why: &str| {
+        let evicted = condition("Evicted", "True", why, "The workload is deactivated");
+        of(&[&evicted], json!({"spec": {"active": false}})).text()
+    };
+    let text = evicted_for("Deactivated");
+    assert!(text.contains("it is deactivated by a user or another program"), "{text}");
+    let text = evicted_for("DeactivatedDueToAdmissionCheck");
+    assert!(text.contains("it is deactivated by the manager (DeactivatedDueToAdmissionCheck)"), "{text}");
     let at = options().start.checked_add(SignedDuration::from_secs(120)).unwrap().to_string();
     let explained = of(&[], json!({"status": {"requeueState": {"count": 2, "requeueAt": at}}}));
     assert_eq!(since(&explained), (State::Waiting, vec![Code::BackingOff]));

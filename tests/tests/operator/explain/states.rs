@@ -78,7 +78,9 @@ async fn pending_pod(client: &Client, job: &str) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true});
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": format!("{job}-0"), "ownerReferences": [owner]},
+        "metadata": {
+            "name": format!("{job}-0"), "ownerReferences": [owner], "labels": {"batch.kubernetes.io/job-name": job},
+        },
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }))
     .unwrap();
