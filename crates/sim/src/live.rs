@@ -100,7 +100,11 @@ where
         list(kind.collection(kind.version(), namespace), selected(kind), keep)
     };
     let list = |kind: Kind, namespace: Option<&str>| {
-        kept(kind, namespace, if kind == Kind::Node { Arc::new(without_images) } else { Arc::new(Some) })
+        kept(
+            kind,
+            namespace,
+            if kind == Kind::Node { Arc::new(|node| Some(without_images(node))) } else { Arc::new(Some) },
+        )
     };
     let mut live = Live::default();
     let named = |template: &TemplateKind| kinds.iter().any(|kind| kind.templates().contains(template));

@@ -176,11 +176,16 @@ pub(super) async fn events(client: &Client, namespace: &str, uid: &str) -> Optio
     let reading = list::first(client, &place, &query, MOST_EVENTS);
     match tokio::time::timeout(TIMEOUT, reading).await {
         Ok(Ok((events, _))) => Some(events),
+        // Who may see Workloads may be one who may not see events.
+        Ok(Err(ListError::Read { source, .. })) if is_forbidden(&source) => None,
         Ok(Err(error)) => {
             warn!(error = %Chain(&error), "the dashboard cannot read the events of a Workload");
             None
         }
-        Err(_) => None,
+        Err(_) => {
+            warn!("the events of a Workload could not be read within {TIMEOUT:?}");
+            None
+        }
     }
 }
 

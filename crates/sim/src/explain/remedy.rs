@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Amount, quantity_of};
+use sluice_selector::Operator;
 
 use super::finding::Help;
 use super::patch::{Patch, difference, patch_of};
 use super::preemption::nominal_amount;
 use super::topology::TopologyFit;
 use super::wishes;
-use super::{ExplainError, Forecast, Question};
+use super::{ExplainError, Forecast, MOST_LISTED, Question};
 use crate::duration::show;
 use crate::json::text;
 use crate::record::{HoldEnd, show_amount};
@@ -262,6 +263,7 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
             }
         }
         merge(pod, &change);
+        words.extend(without_affinity(pod, labels));
     };
     let Kind::Job(kind) = job.kind else { return None };
     let value = simulation.world.get(job)?;
@@ -293,6 +295,41 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
     }
     workloads.insert(0, patch_of(job, change));
     Some((text, workloads))
+}
+
+/// Takes out of the required node affinity of a pod what the labels contradict; each in words.
+fn without_affinity(pod: &mut Value, labels: &Value) -> Vec<String> {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let mut words = Vec::new();
+    let Some(affinity) = pod.pointer_mut("/affinity/nodeAffinity") else { return words };
+    let terms = affinity.get_mut(REQUIRED).and_then(|required| required.get_mut("nodeSelectorTerms"));
+    let Some(terms) = terms.and_then(Value::as_array_mut) else { return words };
+    for wishes in terms.iter_mut().filter_map(|term| term.get_mut("matchExpressions")?.as_array_mut()) {
+        wishes.retain(|wish| {
+            let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
+            let values = || wish["values"].as_array().into_iter().flatten().map(text);
+            let Some(label) = labels[key].as_str() else { return true };
+            let met = Operator::of_nodes(operator).is_some_and(|o| o.holds(Some(label), values()));
+            if !met {
+                let values = values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+                words.push(format!("without the node affinity {key} {operator} [{values}]"));
+            }
+            met
+        });
+    }
+    // A term that asks for nothing would match no node.
+    let asks = |term: &Value| {
+        ["matchExpressions", "matchFields"]
+            .iter()
+            .any(|list| term[*list].as_array().is_some_and(|l| !l.is_empty()))
+    };
+    if !words.is_empty()
+        && !terms.iter().all(asks)
+        && let Some(affinity) = affinity.as_object_mut()
+    {
+        affinity.remove(REQUIRED);
+    }
+    words
 }
 
 /// As much more nominal quota of its own queue as is missing.

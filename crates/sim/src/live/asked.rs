@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     /// What is read of an admitted Workload, and the queries.
-    fn read(conditions: &Value, events: Result<Vec<Value>, ()>) -> (Subject, Vec<String>) {
+    fn read(conditions: &Value, events: &Result<Vec<Value>, ()>) -> (Subject, Vec<String>) {
         let asked = RefCell::new(Vec::new());
         let owner = json!({"controller": true, "apiVersion": "batch/v1", "kind": "Job", "name": "j"});
         let list = |place: String, query: String, _most: usize| {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn events_are_those_of_the_object_and_pods_those_that_may_not_run() {
         let met = |kind: &str| json!({"type": kind, "status": "True"});
-        let (subject, asked) = read(&json!([met("Admitted")]), Ok(vec![json!({"reason": "Admitted"})]));
+        let (subject, asked) = read(&json!([met("Admitted")]), &Ok(vec![json!({"reason": "Admitted"})]));
         assert_eq!((subject.events.len(), subject.no_events), (1, false));
         assert_eq!(
             asked[2..],
@@ -137,9 +137,9 @@ mod tests {
         );
         assert_eq!((subject.pods.len(), subject.all_pods), (2, true));
         // Once all are ready, none is missing.
-        let (subject, asked) = read(&json!([met("Admitted"), met("PodsReady")]), Ok(Vec::new()));
+        let (subject, asked) = read(&json!([met("Admitted"), met("PodsReady")]), &Ok(Vec::new()));
         assert_eq!((asked.len(), subject.pods.len(), subject.all_pods), (4, 1, false));
-        let (subject, asked) = read(&json!([]), Err(()));
+        let (subject, asked) = read(&json!([]), &Err(()));
         assert_eq!((asked.len(), subject.no_events, subject.pods.len()), (3, true, 0));
     }
 }

@@ -10,11 +10,11 @@ use sluice_engine::{Account, Kind};
 use super::{Live, is_admitted, text, wants_pods};
 
 /// A node without the list of its images, which is most of it.
-pub(super) fn without_images(mut node: Value) -> Option<Value> {
+pub(super) fn without_images(mut node: Value) -> Value {
     if let Some(status) = node["status"].as_object_mut() {
         status.retain(|field, _| !["images", "volumesAttached", "volumesInUse"].contains(&field.as_str()));
     }
-    Some(node)
+    node
 }
 
 /// A pod without what says nothing of the room that it takes.

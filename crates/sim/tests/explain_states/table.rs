@@ -208,6 +208,20 @@ fn rows() -> Vec<Row> {
             Act::Follow("without the node selector kind=reserved"),
         ),
         row(
+            "node affinity",
+            plain
+                .replace(FLAVOR, TAINTED)
+                .replace("  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n", "")
+                .replace(
+                    "restartPolicy: Never",
+                    "restartPolicy: Never\n      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
+                     {nodeSelectorTerms: [{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}]}}}",
+                ),
+            Code::FlavorMismatch,
+            &["the pods ask for kind In [reserved] (node affinity); labels of the flavor default: kind=spot"],
+            Act::Follow("without the node affinity kind In [reserved]"),
+        ),
+        row(
             "taint",
             plain.replace(FLAVOR, TAINTED),
             Code::FlavorMismatch,
