@@ -177,6 +177,12 @@ declares. Kinds of different groups may have the same name. Kinds that suspend p
 {{- $_ := set $enabled $framework $kind -}}
 {{- end -}}
 {{- end -}}
+{{- range dig "integrations" "declared" list $config -}}
+{{- $name := lower .kind -}}
+{{- $facts := dict "name" (printf "%s-%s" $name (replace "." "-" .group)) "path" $name "group" .group "version" .version -}}
+{{- $facts = merge $facts (dict "resource" (.plural | default (printf "%ss" $name)) "parts" list "changesParts" false "confirmsStops" false "ofPods" false "suspendsPods" (dig "suspend" "gatesPods" false .) "podsAreJobs" false "templates" list) -}}
+{{- $_ := set $enabled (printf "%s/%s" .group $name) $facts -}}
+{{- end -}}
 {{- $listed := keys $enabled -}}
 {{- range $listed -}}
 {{- if (get $enabled .).suspendsPods -}}
@@ -186,12 +192,6 @@ declares. Kinds of different groups may have the same name. Kinds that suspend p
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- range dig "integrations" "declared" list $config -}}
-{{- $name := lower .kind -}}
-{{- $facts := dict "name" (printf "%s-%s" $name (replace "." "-" .group)) "path" $name "group" .group "version" .version -}}
-{{- $facts = merge $facts (dict "resource" (.plural | default (printf "%ss" $name)) "parts" list "changesParts" false "confirmsStops" false "ofPods" false "suspendsPods" false "podsAreJobs" false "templates" list) -}}
-{{- $_ := set $enabled (printf "%s/%s" .group $name) $facts -}}
 {{- end -}}
 {{- toYaml $enabled -}}
 {{- end }}

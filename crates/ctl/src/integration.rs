@@ -1,5 +1,6 @@
 //! `sluice integration try`: what a declaration of a job kind makes of an object, without a cluster.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use sluice_api::config::{Configuration, DeclaredKind};
 use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::Patch;
+use sluice_jobs::webhook::{Context, Operation, mutate};
 use sluice_sim::{Kind, Manifest, Options, Simulation, Source};
 
 use crate::print::line;
@@ -94,6 +96,10 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     if object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].is_null() {
         object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("queue");
     }
+    let marks = kind.gathers_pods().then(|| marks(&configuration, kind, &object));
+    if let Some(marks) = &marks {
+        object = patched(&object, marks)?;
+    }
     let view = sluice_jobs::observe(kind, &object);
     let mut parts = vec![format!("# What is read of it:\n{}", yaml(&facts(&view))?)];
     if let Some(invalid) = &view.invalid {
@@ -103,6 +109,13 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
         "# The Workload that would be made:\n{}",
         yaml(&workload(configuration, kind, &object)?)?
     ));
+    if let Some(marks) = marks {
+        parts.push(format!("# What marks its pods ({}):\n{}", marks.content_type(), yaml(&marks.body())?));
+        if let Some(pod) = sluice_jobs::made_pod(kind, &object, 0) {
+            parts.push(format!("# The first pod, before the webhook of pods gates it:\n{}", yaml(&pod)?));
+        }
+        return Ok(parts);
+    }
     let added: Vec<_> = view.pod_sets.iter().map(|pod_set| addition(&pod_set.name, pod_set.count)).collect();
     let start = sluice_jobs::start(&view, &added).context("it could not be started")?;
     parts.push(format!(
@@ -127,6 +140,21 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
         ));
     }
     Ok(parts)
+}
+
+/// What the webhook adds to a new object, so that its pods wait in its place.
+fn marks(configuration: &Configuration, kind: JobKind, object: &Value) -> Patch {
+    let context = Context {
+        manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
+        managed_jobs_namespace_selector: &configuration.managed_jobs_namespace_selector,
+        namespace_labels: &BTreeMap::new(),
+        default_local_queue: false,
+        default_priority_class: false,
+        managed_owner: false,
+        gatherer: None,
+        gates: configuration.gates,
+    };
+    mutate(kind, Operation::Create, object, &context)
 }
 
 fn facts(view: &JobView) -> Value {

@@ -188,6 +188,11 @@ pub(crate) trait Adapter: Sync {
         None
     }
 
+    /// Where labels and annotations of the pods of a group are, for the marks of pods that wait in its place: JSON pointers.
+    fn marked(&self, group: &PodGroup<'_>) -> [String; 2] {
+        ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer))
+    }
+
     /// Whether an object is none that is managed, whatever it names: it has no pods of its own.
     fn skips(&self, _object: &Value) -> bool {
         false
@@ -201,6 +206,11 @@ pub(crate) trait Adapter: Sync {
     /// What its objects must look like, part by part, each with its JSON pointer.
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
         self.pod_groups(object).into_iter().map(|group| (group.pointer, Schema::PodTemplate)).collect()
+    }
+
+    /// Whether a change of an object is held against any rule.
+    fn judges(&self, _old: &Meta, _new: &Meta, _context: &Context<'_>) -> bool {
+        true
     }
 
     /// The rules for its objects besides those for every kind.

@@ -6,7 +6,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 use sluice_api::config::selector_matches;
-use sluice_api::gates::Gates;
+use sluice_api::gates::{Gate, Gates};
 use sluice_api::labels;
 
 use crate::object::string_map;
@@ -49,6 +49,13 @@ impl Context<'_> {
     /// Whether jobs of this namespace may be managed at all.
     pub(crate) fn namespace_is_managed(&self) -> bool {
         selector_matches(self.managed_jobs_namespace_selector, self.namespace_labels)
+    }
+
+    /// Whether a changed object is held against the rules, of a kind of which only managed ones are: those that are managed by now, and those that
+    /// were (gate `ValidateRayAndSparkJobUpdates`), so that none leaves its queue while it runs.
+    pub(crate) fn judges_managed(&self, old: &Meta, new: &Meta) -> bool {
+        let was = || old.queue_name().is_some() && self.gates.enabled(Gate::ValidateRayAndSparkJobUpdates);
+        self.manage_jobs_without_queue_name || new.queue_name().is_some() || was()
     }
 }
 

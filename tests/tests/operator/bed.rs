@@ -10,7 +10,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
-use crate::{declared, external};
+use crate::{declared, external, gated};
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
 pub struct Bed {
@@ -49,11 +49,11 @@ async fn make() -> Bed {
         controllers::install_crds(&client, tool).await.unwrap();
     }
     let frameworks = frameworks(&client).await;
-    Box::pin(crds::apply(&client, &[declared::crd(), external::crd()])).await.unwrap();
+    Box::pin(crds::apply(&client, &[declared::crd(), external::crd(), gated::crd()])).await.unwrap();
     let setup = Setup::new(plane).unwrap().with(&json!({
         "integrations": {
             "frameworks": frameworks,
-            "declared": [declared::declaration()],
+            "declared": [declared::declaration(), gated::declaration()],
             "externalFrameworks": [external::ENTRY],
         },
         "featureGates": {"SparkApplicationIntegration": true},

@@ -17,6 +17,7 @@ mod explain;
 mod external;
 mod flavors;
 mod flux;
+mod gated;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;

@@ -70,11 +70,23 @@ pub struct DeclaredSuspend {
     pub suspended: Value,
     /// The value that lets it run, a boolean, a string, or `null` for no value; `false` by default.
     pub running: Value,
+    /// Whether no field suspends it: its pods wait for admission in its place, each held by a scheduling gate. Its pod templates are marked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gates_pods: bool,
+    /// With `gatesPods`: the label of a pod with the object's name. Without one, the object itself is the controller of its pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_label: Option<String>,
 }
 
 impl Default for DeclaredSuspend {
     fn default() -> Self {
-        Self { path: "spec.suspend".to_owned(), suspended: Value::Bool(true), running: Value::Bool(false) }
+        Self {
+            path: "spec.suspend".to_owned(),
+            suspended: Value::Bool(true),
+            running: Value::Bool(false),
+            gates_pods: false,
+            pod_label: None,
+        }
     }
 }
 
@@ -218,7 +230,18 @@ fn suspend(mut reader: Reader<'_>) -> DeclaredSuspend {
     let default = DeclaredSuspend::default();
     let suspended = reader.value("suspended").cloned().unwrap_or(default.suspended);
     let running = if reader.is_null("running") { Value::Null } else { default.running };
+    let gates_pods = reader.bool("gatesPods").unwrap_or(false);
+    for field in ["path", "suspended", "running"] {
+        if gates_pods && (reader.has(field) || reader.is_null(field)) {
+            reader.error(field, "means nothing with gatesPods: no field suspends it");
+        }
+    }
+    if !gates_pods && reader.has("podLabel") {
+        reader.error("podLabel", "means nothing without gatesPods");
+    }
     DeclaredSuspend {
+        gates_pods,
+        pod_label: reader.string("podLabel"),
         path: reader.string("path").unwrap_or(default.path),
         suspended,
         running: reader.value("running").cloned().unwrap_or(running),
@@ -322,6 +345,9 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
     }
     check_suspend(&kind.suspend, place);
     pod_sets(kind, place);
+    if kind.suspend.gates_pods {
+        check_gated(kind, place);
+    }
     if let Some(states) = &kind.states {
         let ends = kind.finished.is_some();
         let fields = [
@@ -333,6 +359,36 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
             if !state.is_object() && (needed || !state.is_null()) {
                 place.error(&format!("states.{field}"), "must be an object: the status in this state");
             }
+        }
+    }
+}
+
+/// Of a kind whose pods wait in its place, pods say what others are asked for, and templates carry marks.
+fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
+    if let Some(why) = kind.suspend.pod_label.as_deref().and_then(qualified_name_error) {
+        place.error("suspend.podLabel", why);
+    }
+    if kind.ready.is_some() {
+        place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
+    }
+    if kind.states.is_some() {
+        place.error("states", "means nothing with suspend.gatesPods: such kinds are not simulated");
+    }
+    for (index, pod_set) in kind.pod_sets.iter().enumerate() {
+        let field = |name: &str| format!("podSets[{index}].{name}");
+        for (name, path) in pod_set.inject.paths() {
+            let of_marks = matches!(name, "labels" | "annotations");
+            if path.is_some() && !of_marks {
+                place.error(&field(&format!("inject.{name}")), "means nothing with suspend.gatesPods");
+            } else if path.is_none() && of_marks && pod_set.template_expression.is_some() {
+                place.error(
+                    &field(&format!("inject.{name}")),
+                    "required for the marks of pods that are gated",
+                );
+            }
+        }
+        if pod_set.pod_index_label != kind.pod_sets[0].pod_index_label {
+            place.error(&field("podIndexLabel"), "must be the same in all pod sets with suspend.gatesPods");
         }
     }
 }
@@ -361,8 +417,10 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
         place.error("podSets", format!("must have 1 to {MAX_POD_SETS} items"));
     }
     // Two pod sets that are written to the same place would overwrite one another.
-    let mut written =
-        BTreeMap::from([(path_parts(&kind.suspend.path).unwrap_or_default(), "suspend.path".to_owned())]);
+    let mut written = BTreeMap::new();
+    if !kind.suspend.gates_pods {
+        written.insert(path_parts(&kind.suspend.path).unwrap_or_default(), "suspend.path".to_owned());
+    }
     let mut names = BTreeSet::new();
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = format!("podSets[{index}]");
@@ -402,7 +460,7 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
             }
             written.insert(parts, name);
         }
-        if pod_set.template_expression.is_some() {
+        if pod_set.template_expression.is_some() && !kind.suspend.gates_pods {
             for (name, path) in pod_set.inject.paths() {
                 if path.is_none() && matches!(name, "nodeSelector" | "tolerations") {
                     place.error(

@@ -315,7 +315,8 @@ impl Integrations {
     pub fn implies_pods(&self) -> bool {
         let listed = || JobKind::ALL.into_iter().filter(|kind| self.lists(*kind));
         let suspends = |kind: JobKind| kind.integration().suspends_pods;
-        listed().any(suspends) && !listed().any(|kind| kind.integration().of_pods)
+        let declared = self.declared.iter().any(|kind| kind.suspend.gates_pods);
+        (declared || listed().any(suspends)) && !listed().any(|kind| kind.integration().of_pods)
     }
 
     /// The job kinds that are served, in the order of the frameworks' names: those that are listed or declared, and those that these imply.

@@ -202,7 +202,6 @@ impl Gate {
                 | Self::TASCacheNodeMatchResults
                 | Self::TASCacheTopologyTree
                 | Self::TASCachingRemainingResources
-                | Self::ValidateRayAndSparkJobUpdates
                 | Self::WorkloadRequestUseMergePatch
         )
     }

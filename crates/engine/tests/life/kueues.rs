@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::conversion::{Version, convert};
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_api::names::{MAX_WORKLOAD_NAME, workload_name};
+use sluice_api::v1beta2::Workload;
 use sluice_engine::{EngineConfig, Kind, Purpose};
 
 use crate::model::{Api, Cluster, condition};
@@ -26,9 +27,11 @@ fn example(kind: JobKind) -> Value {
     object
 }
 
-/// A queue with so many processors and the job of a kind in it.
-fn with(kind: JobKind, cpu: &str) -> Cluster {
-    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+/// A queue with so many processors.
+fn empty(cpu: &str) -> Cluster {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.frameworks.insert(JobKind::POD);
+    let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);
     let resources =
         json!([{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "100Gi"}]);
@@ -45,9 +48,111 @@ fn with(kind: JobKind, cpu: &str) -> Cluster {
         Kind::Template(TemplateKind::CLUSTER_TRAINING_RUNTIME),
         json!({"metadata": {"name": "plain"}, "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [node]}}}}),
     );
+    c
+}
+
+/// The same with the job of a kind in it.
+fn with(kind: JobKind, cpu: &str) -> Cluster {
+    let mut c = empty(cpu);
     c.api.add_job(sluice_jobs::observe(kind, &example(kind)));
     c.settle();
     c
+}
+
+/// The UID of the object that [`with`] makes last.
+const UID: &str = "uid-0006";
+
+/// The Workload that Kueue makes of the job beside the adapter of each kind, and its pod sets, by docs/reference/06-algorithm.md 6.20 and
+/// docs/reference/07-integrations.md 7.1 to 7.4. The five digits are those that `printf '%s\n%s\n%s\n%s' KIND GROUP NAME uid-0006 | sha1sum` begins
+/// with: nothing of Sluice wrote them. The pod of a Deployment is one like any other; a group has the Workload of its own name.
+const MADE: [(JobKind, &str, &[(&str, i32)]); 17] = [
+    (JobKind::JOB, "job-sample-6d1cd", &[("main", 1)]),
+    (JobKind::JOB_SET, "jobset-sample-93e8f", &[("r", 1)]),
+    (JobKind::JAX_JOB, "jaxjob-sample-f2eed", &[("worker", 1)]),
+    (JobKind::MPI_JOB, "mpijob-sample-1c47d", &[("launcher", 1), ("worker", 1)]),
+    (JobKind::PADDLE_JOB, "paddlejob-sample-2b0f7", &[("master", 1), ("worker", 1)]),
+    (JobKind::PYTORCH_JOB, "pytorchjob-sample-773eb", &[("master", 1), ("worker", 1)]),
+    (JobKind::TF_JOB, "tfjob-sample-43e15", &[("chief", 1), ("ps", 1), ("worker", 1)]),
+    (JobKind::XGBOOST_JOB, "xgboostjob-sample-2ec72", &[("master", 1), ("worker", 1)]),
+    (JobKind::LEADER_WORKER_SET, "leaderworkerset-sample-0-0959a", &[("main", 2)]),
+    (JobKind::POD, "pod-sample-c2a75", &[("main", 1)]),
+    (JobKind::RAY_CLUSTER, "raycluster-sample-13aa0", &[("head", 1), ("workers", 1)]),
+    (JobKind::RAY_JOB, "rayjob-sample-93c97", &[("head", 1), ("workers", 1), ("submitter", 1)]),
+    (JobKind::RAY_SERVICE, "rayservice-sample-eea1d", &[("head", 1), ("workers", 1)]),
+    (JobKind::SPARK_APPLICATION, "sparkapplication-sample-269f4", &[("driver", 1), ("executor", 1)]),
+    (JobKind::STATEFUL_SET, "statefulset-sample-0ffcc", &[("main", 1)]),
+    (JobKind::TRAIN_JOB, "trainjob-sample-6f3ad", &[("node", 1)]),
+    (JobKind::APP_WRAPPER, "appwrapper-sample-5bd80", &[("sample-0", 1)]),
+];
+
+fn pod_sets(workload: &Workload) -> Vec<(&str, i32)> {
+    workload.spec.pod_sets.iter().map(|set| (set.name.as_str(), set.count)).collect()
+}
+
+/// A pod of the job beside the adapter of pods, as the webhook leaves it.
+fn gated(kind: JobKind) -> Value {
+    let mut pod = example(kind);
+    pod["metadata"]["labels"]["kueue.x-k8s.io/managed"] = json!("true");
+    pod["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/managed"]);
+    pod["spec"]["schedulingGates"] = json!([{"name": "kueue.x-k8s.io/admission"}]);
+    pod["status"] = json!({"phase": "Pending"});
+    pod
+}
+
+#[test]
+fn the_workload_of_a_job_of_any_kind_is_the_one_that_kueue_would_make() {
+    let listed: Vec<_> = MADE.iter().map(|(kind, ..)| *kind).collect();
+    let jobs: Vec<_> = JobKind::ALL.into_iter().filter(|kind| !kind.integration().pods_are_jobs).collect();
+    assert_eq!(listed, jobs, "every kind has its row");
+    for (kind, name, sets) in MADE {
+        let c = if kind == JobKind::POD {
+            let mut c = empty("100");
+            c.api.add_pod(gated(kind));
+            c.settle();
+            assert_eq!(c.api.pod("sample").unwrap()["metadata"]["uid"], UID);
+            c
+        } else {
+            let c = with(kind, "100");
+            assert_eq!(&*c.api.job("sample").view.job.uid, UID, "{kind:?}");
+            c
+        };
+        let made = c.api.workloads();
+        assert_eq!(made.len(), 1, "{kind:?}");
+        assert_eq!(made[0].metadata.name.as_deref(), Some(name), "{kind:?}");
+        assert_eq!(pod_sets(&made[0]), sets, "{kind:?}");
+        let owner = &made[0].metadata.owner_references.as_ref().unwrap()[0];
+        assert_eq!((&*owner.api_version, &*owner.kind), (kind.api_version(), kind.kind()));
+        assert_eq!((&*owner.name, &*owner.uid), ("sample", UID));
+        // What gathers pods, and groups of pods, are not called controllers of their Workloads.
+        let gathers = kind.gathers_pods();
+        assert_eq!(owner.controller, (!gathers).then_some(true), "{kind:?}");
+        let marked =
+            made[0].metadata.annotations.as_ref().and_then(|all| all.get("kueue.x-k8s.io/is-group-workload"));
+        assert_eq!(marked.map(String::as_str), gathers.then_some("true"), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_workload_of_a_group_of_pods_has_the_name_of_the_group_and_a_pod_set_for_each_role() {
+    let mut c = empty("100");
+    for (name, role) in [("a", "b4f3c6aa"), ("b", "2c9a1e00"), ("c", "b4f3c6aa")] {
+        let mut pod = gated(JobKind::POD);
+        let metadata = &mut pod["metadata"];
+        metadata["name"] = json!(name);
+        metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("crew");
+        metadata["annotations"] =
+            json!({"kueue.x-k8s.io/pod-group-total-count": "3", "kueue.x-k8s.io/role-hash": role});
+        c.api.add_pod(pod);
+    }
+    c.settle();
+    let made = c.api.workloads();
+    assert_eq!(made.len(), 1);
+    assert_eq!(made[0].metadata.name.as_deref(), Some("crew"));
+    assert_eq!(pod_sets(&made[0]), [("2c9a1e00", 1), ("b4f3c6aa", 2)]);
+    let owners = made[0].metadata.owner_references.as_ref().unwrap();
+    assert!(owners.iter().all(|owner| owner.kind == "Pod" && owner.controller.is_none()));
+    let names: Vec<_> = owners.iter().map(|owner| owner.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
 }
 
 #[test]

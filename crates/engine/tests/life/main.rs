@@ -19,6 +19,7 @@ mod external;
 mod failure_recovery;
 mod found_again;
 mod gate_removal;
+mod gated_pods;
 mod gather;
 mod gathered_pods;
 mod grouped_pods;

@@ -8,10 +8,12 @@ use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo};
 
 use super::cel::{Budget, Expression, Failure};
 use super::places::{self, Places, pointer};
-use crate::adapter::{Adapter, PodGroup, Schema, State, at};
+use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at};
 use crate::object;
 use crate::patch::{Patch, Step, nested};
+use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed};
+use crate::serving::untouched;
 use crate::topology;
 
 /// A declared kind.
@@ -109,10 +111,16 @@ impl Adapter for Declared {
         object::set_pod_sets(&mut view, pod_sets);
         view.reclaimable = self.reclaimable(&view.pod_sets, &mut reading);
         view.invalid = view.invalid.or(reading.failure);
+        if self.gates_pods() {
+            self.gathered(&mut view, object);
+        }
         view
     }
 
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        if self.gates_pods() {
+            return Ok(untouched(view));
+        }
         let mut changes = Vec::new();
         for (pod_set, info) in paired(view, infos)? {
             // Pods that will not come again need no admission.
@@ -135,6 +143,9 @@ impl Adapter for Declared {
     }
 
     fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
+        if self.gates_pods() {
+            return Vec::new();
+        }
         let restored = |pod_set| {
             let info = infos.iter().find(|info| info.name == pod_set_name(pod_set))?;
             Some((pod_set, restored(pod_set, info, &[])))
@@ -185,8 +196,26 @@ impl Adapter for Declared {
         self.declaration.suspend.suspended.clone()
     }
 
+    /// Where its pods wait in its place, its queue is fixed as soon as one of them may run.
     fn is_suspended(&self, object: &Value) -> bool {
+        if self.gates_pods() {
+            return !Reading::new(object).truth("active", &self.active, true);
+        }
         at(object, self.suspend) == &self.declaration.suspend.suspended
+    }
+
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        self.gated_pod(object, number).filter(|_| self.gates_pods())
+    }
+
+    fn marked(&self, group: &PodGroup<'_>) -> [String; 2] {
+        self.marked_maps(group)
+    }
+
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
+        if self.gates_pods() {
+            self.check_gathered(change, violations);
+        }
     }
 
     fn finished(&self, object: &Value) -> Option<JobFinished> {

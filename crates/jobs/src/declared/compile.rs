@@ -58,6 +58,13 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         kind: &declaration.kind,
         plural: &declaration.plural,
         ends: declaration.finished.is_some(),
+        suspends_pods: declaration.suspend.gates_pods,
+        pod_label: declaration.suspend.pod_label.as_deref(),
+        pod_index: declaration
+            .pod_sets
+            .first()
+            .and_then(|pod_set| pod_set.pod_index_label.as_deref())
+            .filter(|_| declaration.suspend.gates_pods),
     };
     let declared = Declared {
         of: JobKind::declared(&names),

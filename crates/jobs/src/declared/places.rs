@@ -17,6 +17,10 @@ const FIELDS: [[&str; 2]; 6] = [
     ["spec", "schedulingGates"],
     ["spec", "affinity"],
 ];
+/// The place of the labels among them.
+pub(super) const LABELS: usize = 2;
+/// The place of the annotations.
+pub(super) const ANNOTATIONS: usize = 3;
 /// How many of them the declaration can put elsewhere: the first.
 const MOVABLE: usize = 4;
 
@@ -55,6 +59,16 @@ impl Places {
             }
         }
         template
+    }
+
+    /// Where a field is, by its place among [`FIELDS`]: a JSON pointer, empty if there is no such place.
+    pub fn pointer_of(&self, field: usize) -> String {
+        let moved = self.moved.get(field).and_then(Option::as_ref);
+        let inside = || {
+            let (template, [parent, name]) = (self.template.as_ref()?, FIELDS.get(field)?);
+            Some(format!("{}/{parent}/{name}", pointer(template)))
+        };
+        moved.map(|place| pointer(place)).or_else(inside).unwrap_or_default()
     }
 
     /// Whether the change from one state to another has a place; else the field that has none.

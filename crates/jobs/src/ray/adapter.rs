@@ -177,6 +177,10 @@ impl Adapter for Ray {
         written.map(|group| (group.pointer, Schema::PodTemplate)).collect()
     }
 
+    fn judges(&self, old: &Meta, new: &Meta, context: &Context<'_>) -> bool {
+        context.judges_managed(old, new)
+    }
+
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         let managed = |meta: &Meta| context.manage_jobs_without_queue_name || meta.queue_name().is_some();
         if !managed(change.meta) {

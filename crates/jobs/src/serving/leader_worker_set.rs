@@ -120,7 +120,7 @@ impl Adapter for LeaderWorkerSet {
             violations.forbidden(&path_of(LEADER), "cannot be added or removed, unless replicas is 0");
         }
         for pointer in [LEADER, WORKER] {
-            keeps_shape((old, object), pointer, violations);
+            keeps_shape([old, object], pointer, violations);
         }
     }
 }

@@ -62,17 +62,21 @@ fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
 }
 
 /// A pod as the controller of its object makes it.
-struct MadePod<'a> {
-    object: &'a Value,
-    template: &'a Value,
-    name: String,
+pub(crate) struct MadePod<'a> {
+    /// That object.
+    pub object: &'a Value,
+    /// The pod template.
+    pub template: &'a Value,
+    /// The pod's name.
+    pub name: String,
     /// Labels beside those of the template.
-    labels: Vec<(&'static str, String)>,
+    pub labels: Vec<(&'static str, String)>,
     /// Its controller, without UID.
-    owner: Value,
+    pub owner: Value,
 }
 
-fn pod(made: &MadePod<'_>) -> Value {
+/// The pod.
+pub(crate) fn pod(made: &MadePod<'_>) -> Value {
     let MadePod { object, template, name, labels, owner } = made;
     let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let mut all = map(&template["metadata"]["labels"]);
@@ -94,7 +98,7 @@ fn pod(made: &MadePod<'_>) -> Value {
 }
 
 /// The patch that starts it: its pods are started, and it is left as it is.
-fn untouched(view: &JobView) -> Patch {
+pub(crate) fn untouched(view: &JobView) -> Patch {
     Patch::Json(Vec::new()).pinned(&view.resource_version)
 }
 
@@ -112,7 +116,7 @@ fn one_group(object: &Value) -> PodGroup<'_> {
 }
 
 /// Once an object is queued it stays so: its templates keep the marks. What has ready pods is refused by the rule for all kinds.
-fn stays_queued(change: &Change<'_>, violations: &mut Violations) {
+pub(crate) fn stays_queued(change: &Change<'_>, violations: &mut Violations) {
     let Some((_, before)) = change.old else { return };
     if change.meta.suspended && before.queue_name().is_some() && change.meta.queue_name().is_none() {
         violations.immutable(&label_path(labels::QUEUE_NAME), "");
@@ -129,10 +133,16 @@ fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
     marked_for(object, pointer) == Some(kind.framework())
 }
 
-/// What quota depends on stays as it was in the template at a JSON pointer.
-fn keeps_shape((old, new): (&Value, &Value), pointer: &str, violations: &mut Violations) {
-    let shape = |object: &Value| {
-        let spec = PodSpec::deserialize(&object.pointer(pointer)?["spec"]).ok()?;
+/// What quota depends on stays as it was in the template at a JSON pointer of an old and a new object.
+fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut Violations) {
+    let templates = objects.map(|object| object.pointer(pointer).unwrap_or(&Value::Null));
+    keeps_template(templates, pointer, violations);
+}
+
+/// The same of two templates themselves.
+pub(crate) fn keeps_template([old, new]: [&Value; 2], pointer: &str, violations: &mut Violations) {
+    let shape = |template: &Value| {
+        let spec = PodSpec::deserialize(&template["spec"]).ok()?;
         Some(names::role_hash(&spec))
     };
     if shape(old) != shape(new) {

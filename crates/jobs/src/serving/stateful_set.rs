@@ -77,7 +77,7 @@ impl Adapter for StatefulSet {
         }
         // What its quota depends on. The rest changes by a rollout.
         if before != 0 {
-            keeps_shape((old, change.object), TEMPLATE, violations);
+            keeps_shape([old, change.object], TEMPLATE, violations);
         }
     }
 }

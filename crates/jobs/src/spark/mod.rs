@@ -18,7 +18,7 @@ use self::pod::{Role, executors, template};
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State, path_of};
 use crate::object;
 use crate::patch::{Patch, Step};
-use crate::review::{Context, Violations};
+use crate::review::{Context, Meta, Violations};
 use crate::scheduling::{StartError, merged, paired, restored};
 
 /// The adapter of SparkApplications.
@@ -123,6 +123,10 @@ impl Adapter for SparkApplication {
         let written = pod::ROLES.map(|role| format!("{}/template", role.pointer)).into_iter();
         let written = written.filter(|at| object.pointer(at).is_some_and(Value::is_object));
         written.map(|at| (at, Schema::PodTemplate)).collect()
+    }
+
+    fn judges(&self, old: &Meta, new: &Meta, context: &Context<'_>) -> bool {
+        context.judges_managed(old, new)
     }
 
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {

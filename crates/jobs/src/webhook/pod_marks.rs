@@ -20,8 +20,7 @@ pub(super) fn mark(
     let total = groups.iter().map(PodGroup::count).fold(0, i32::saturating_add);
     let several = groups.len() > 1;
     for (at, group) in groups.into_iter().enumerate() {
-        let [labels, annotations] =
-            ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer));
+        let [labels, annotations] = registry::of(kind).marked(&group);
         patch.set(&labels, labels::MANAGED, "true");
         // Where a change of the template replaces whole groups, pods get these when they are made.
         let said = if kind.has_groups() { [None; 2] } else { [queue, class] };

@@ -27,6 +27,9 @@ pub fn validate(
     }
     let meta = meta(kind, object);
     let before = old.map(|old| super::meta(kind, old));
+    if before.as_ref().is_some_and(|before| !registry::of(kind).judges(before, &meta, context)) {
+        return Ok(());
+    }
     let mut violations = Violations::default();
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);

@@ -5,6 +5,7 @@
 mod appwrapper;
 mod elastic;
 mod ending;
+mod gated;
 mod leader_worker_sets;
 mod observe;
 mod plain_pod;
@@ -15,7 +16,9 @@ mod ray;
 mod ray_elastic;
 mod ray_writes;
 mod replica_specs;
+mod rules_of_all;
 mod serving;
+mod shipped;
 mod spark;
 mod spark_rules;
 mod start_stop;

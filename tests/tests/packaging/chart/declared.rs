@@ -56,3 +56,28 @@ fn a_declared_kind_without_what_it_needs_is_refused() {
     let error = render(&["managerConfig.declaredKinds[0].group=x.example.com"]).unwrap_err();
     assert!(error.contains("podSets"), "{error}");
 }
+
+#[test]
+fn a_declared_kind_that_gates_its_pods_brings_the_webhooks_and_rights_for_pods() {
+    let objects = objects(&["@tests/tests/packaging/gated-kinds.yaml"]);
+    let hooks = webhooks(&objects);
+    let hook =
+        |name: &str| hooks.iter().find(|hook| hook["name"] == name).unwrap_or_else(|| panic!("{name}"));
+    // Its templates are marked, and the marks kept.
+    let marks = &hook("mcrew-crews-example-com.kb.io")["rules"][0];
+    assert_eq!(marks["operations"], json!(["CREATE", "UPDATE"]));
+    // Only pods that it suspends are looked at.
+    for name in ["mpod.kb.io", "vpod.kb.io"] {
+        let conditions = hook(name)["matchConditions"].as_array().unwrap();
+        let implied = conditions.iter().any(|condition| condition["name"] == "is-suspended-by-its-parent");
+        assert!(implied && hook(name)["failurePolicy"] == "Fail", "{name}: {conditions:?}");
+    }
+    assert!(!hooks.iter().any(|hook| hook["name"] == "mpod-without-queue.kb.io"));
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    let may = |verb: &str| {
+        let of_pods =
+            |rule: &&Value| rule["apiGroups"] == json!([""]) && rule["resources"] == json!(["pods"]);
+        rules.iter().filter(of_pods).any(|rule| rule["verbs"].as_array().unwrap().contains(&json!(verb)))
+    };
+    assert!(may("patch") && may("delete"));
+}

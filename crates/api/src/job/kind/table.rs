@@ -156,7 +156,7 @@ kinds! {
         plural: "leaderworkersets",
         controller: "leaderworkerset",
         about: "leaderworkerset.x-k8s.io/v1 LeaderWorkerSets",
-        reporter: "leaderworkerset-kueue-controller",
+        reporter: "leaderworkerset.x-k8s.io/leaderworkerset-kueue-controller",
         suspends_pods: true,
         pod_index: Some("leaderworkerset.sigs.k8s.io/worker-index"),
         group_label: Some("leaderworkerset.sigs.k8s.io/name"),

@@ -14,7 +14,7 @@ fn kinds_are_told_apart_and_in_the_order_of_their_names() {
         assert!([name, plural, version, controller, about, reporter].iter().all(|it| !it.is_empty()));
         // docs/reference/03-conditions-events.md 3.6.
         let reports = reporter.strip_suffix("-kueue-controller").unwrap();
-        assert!(kind.framework().ends_with(reports), "{kind:?}: {reporter}");
+        assert_eq!(kind.framework(), reports, "{kind:?}");
         assert_eq!(parts.len(), kind.parts().count(), "{kind:?}: its parts are of known kinds");
     }
     assert_eq!(JobKind::from_owner("other/v1", "Job"), None);

@@ -1,0 +1,115 @@
+//! A declared kind that no field suspends: its pods wait for admission in its place, as those of a StatefulSet do
+//! (docs/reference/07-integrations.md 7.4).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobPodSet, JobView};
+use sluice_api::labels;
+
+use super::adapter::Declared;
+use super::places::{ANNOTATIONS, LABELS};
+use crate::adapter::{Adapter as _, Change, PodGroup, path_of};
+use crate::review::Violations;
+use crate::serving::{MadePod, keeps_template, pod, stays_queued};
+
+impl Declared {
+    /// Whether its pods wait in its place.
+    pub(super) fn gates_pods(&self) -> bool {
+        self.declaration.suspend.gates_pods
+    }
+
+    /// What it says of itself, where its pods say whether they run.
+    pub(super) fn gathered(&self, view: &mut JobView, object: &Value) {
+        view.prebuilt_workload = None;
+        for pod_set in &mut view.pod_sets {
+            // Labels and annotations of the template are the pods' own.
+            if let Some(template) = pod_set.template.as_mut().map(Arc::make_mut) {
+                template.metadata = None;
+            }
+        }
+        let pods: i64 = view.pod_sets.iter().map(|pod_set: &JobPodSet| i64::from(pod_set.count)).sum();
+        view.on_hold = Some(pods == 0 && view.invalid.is_none());
+        if view.queue_name.is_some() && view.invalid.is_none() {
+            view.invalid = self.pod_groups(object).iter().find_map(|group| self.unmarked(object, group));
+        }
+    }
+
+    /// Why the pods of a group would not wait, if they would not: a CRD may drop what it has no fields for.
+    fn unmarked(&self, object: &Value, group: &PodGroup<'_>) -> Option<String> {
+        let [labels, annotations] = self.marked(group);
+        let says = |map: &str, key: &str| object.pointer(map).and_then(|map| map[key].as_str());
+        let marked = says(&labels, labels::MANAGED) == Some("true")
+            && says(&annotations, labels::POD_SUSPENDING_PARENT) == Some(self.of.framework());
+        let (first, second) = (path_of(&labels), path_of(&annotations));
+        (!marked).then(|| {
+            format!("{first} and {second}: the marks of pods that wait are missing; the webhook writes them, and the CRD has to keep them")
+        })
+    }
+
+    /// Where labels and annotations of the pods of a group are.
+    pub(super) fn marked_maps(&self, group: &PodGroup<'_>) -> [String; 2] {
+        let declared = self.pod_sets.iter().find(|declared| *declared.name == *group.name);
+        declared
+            .map(|declared| [LABELS, ANNOTATIONS].map(|field| declared.places.pointer_of(field)))
+            .unwrap_or_default()
+    }
+
+    /// What quota depends on stays while there are pods.
+    pub(super) fn check_gathered(&self, change: &Change<'_>, violations: &mut Violations) {
+        stays_queued(change, violations);
+        let queued = |object: &Value| {
+            let groups = self.pod_groups(object);
+            !groups.is_empty() && groups.iter().all(|group| self.unmarked(object, group).is_none())
+        };
+        let Some((old, _)) = change.old.filter(|(old, _)| queued(old) && queued(change.object)) else {
+            return;
+        };
+        let count = |object: &Value| -> i32 {
+            self.pod_groups(object).iter().map(PodGroup::count).fold(0, i32::saturating_add)
+        };
+        if count(old) == 0 || count(change.object) == 0 {
+            return;
+        }
+        for (before, after) in self.pod_groups(old).iter().zip(&self.pod_groups(change.object)) {
+            if before.count() != after.count() {
+                let message = format!(
+                    "the number of pods of {:?} is immutable, unless there are none before or after",
+                    after.name
+                );
+                violations.forbidden(&path_of(&after.pointer), &message);
+            }
+            keeps_template([&before.template, &after.template], &after.pointer, violations);
+        }
+    }
+
+    /// The pod of this number, counted through all pod sets, as its controller makes it.
+    pub(super) fn gated_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        let name = object["metadata"]["name"].as_str()?;
+        let integration = self.of.integration();
+        let groups = self.pod_groups(object);
+        let mut index = number;
+        let group = groups.iter().find(|group| {
+            let count = usize::try_from(group.count()).unwrap_or(0);
+            let here = index < count;
+            index -= if here { 0 } else { count };
+            here
+        })?;
+        let mut labels: Vec<_> =
+            integration.pod_index.map(|label| (label, index.to_string())).into_iter().collect();
+        labels.extend(integration.pod_label.map(|label| (label, name.to_owned())));
+        let mut template = group.template.clone().into_owned();
+        for (field, map) in ["labels", "annotations"].iter().zip(self.marked_maps(group)) {
+            if let Some(there) = object.pointer(&map) {
+                template["metadata"][*field] = there.clone();
+            }
+        }
+        Some(pod(&MadePod {
+            object,
+            template: &template,
+            name: format!("{name}-{number}"),
+            labels,
+            owner: json!({"apiVersion": self.of.api_version(), "kind": self.of.kind(), "name": name}),
+        }))
+    }
+}

@@ -1,0 +1,266 @@
+//! Kinds by declaration whose pods wait for admission in their place.
+
+use serde_json::{Value, json};
+use sluice_api::config::Configuration;
+use sluice_api::gates::Gates;
+use sluice_api::job::JobKind;
+use sluice_jobs::pods::{Member, Parent};
+use sluice_jobs::webhook::{Context, Gatherer, Operation, PodSelectors, mutate_plain_pod};
+use sluice_jobs::{Patch, declare, made_pod, observe, start, stop};
+
+use crate::serving::World;
+use crate::support::apply;
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const MANAGED: &str = "kueue.x-k8s.io/managed";
+const PARENT: &str = "kueue.x-k8s.io/pod-suspending-parent";
+
+/// Makes a kind known; or says why not.
+fn declared(declaration: &Value) -> Result<JobKind, String> {
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [declaration]},
+    });
+    let (configuration, _) =
+        Configuration::parse(&configuration.to_string()).map_err(|why| why.to_string())?;
+    declare(&configuration).map_err(|why| why.to_string())?;
+    assert!(configuration.integrations.implies_pods());
+    let name = configuration.integrations.declared[0].framework();
+    assert!(configuration.integrations.job_kinds().contains(&JobKind::POD));
+    JobKind::named(&name).ok_or_else(|| "not known".to_owned())
+}
+
+/// A kind with a template for a coordinator, and one for workers.
+fn declaration(group: &str) -> Value {
+    json!({
+        "group": group, "version": "v1", "kind": "Crew",
+        "suspend": {"gatesPods": true},
+        "podSets": [
+            {"name": "coordinator", "template": "spec.coordinator"},
+            {"name": "worker", "template": "spec.worker", "countPath": "spec.workers"},
+        ],
+        "active": "self.status.running > 0",
+        "finished": "self.status.phase == 'Done'",
+    })
+}
+
+fn crew(group: &str, workers: i32) -> Value {
+    let template = |cpu: &str| {
+        json!({"metadata": {"labels": {"app": "crew"}}, "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}},
+        ]}})
+    };
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Crew",
+        "metadata": {"name": "a", "namespace": "team-a", "uid": "u1", "resourceVersion": "3", "labels": {QUEUE: "lq"}},
+        "spec": {"workers": workers, "coordinator": template("1"), "worker": template("2")},
+        "status": {"running": 0},
+    })
+}
+
+#[test]
+fn its_templates_mark_the_pods_and_nothing_else_of_it_is_written() {
+    const GROUP: &str = "marks.gated.example.com";
+    let (world, kind) = (World::default(), declared(&declaration(GROUP)).unwrap());
+    assert!(kind.gathers_pods() && kind.integration().ends);
+    let made = world.written(kind, Operation::Create, &crew(GROUP, 3));
+    for (name, at) in [("coordinator", "coordinator"), ("worker", "worker")] {
+        let metadata = &made["spec"][at]["metadata"];
+        assert_eq!(metadata["labels"], json!({"app": "crew", MANAGED: "true", QUEUE: "lq"}));
+        assert_eq!(
+            metadata["annotations"],
+            json!({
+                PARENT: "marks.gated.example.com/crew",
+                "kueue.x-k8s.io/pod-group-fast-admission": "true",
+                "kueue.x-k8s.io/pod-group-serving": "true",
+                "kueue.x-k8s.io/pod-group-total-count": "4",
+                "kueue.x-k8s.io/role-hash": name,
+            })
+        );
+    }
+    assert_eq!(world.written(kind, Operation::Update, &made)["spec"], made["spec"], "nothing is left to do");
+    let view = observe(kind, &made);
+    let sets: Vec<_> = view.pod_sets.iter().map(|set| (&*set.name, set.count)).collect();
+    assert_eq!(sets, [("coordinator", 1), ("worker", 3)]);
+    assert_eq!((view.invalid.as_deref(), view.on_hold), (None, Some(false)));
+    assert!(view.pod_sets.iter().all(|set| set.template.as_ref().unwrap().metadata.is_none()));
+    // Its pods are started and stopped.
+    assert_eq!(start(&view, &[]).unwrap(), Patch::Json(Vec::new()).pinned(&view.resource_version));
+    assert!(stop(&view, &[]).is_empty());
+}
+
+#[test]
+fn an_object_without_the_marks_is_told_so_and_is_not_queued() {
+    const GROUP: &str = "pruned.gated.example.com";
+    let (world, kind) = (World::default(), declared(&declaration(GROUP)).unwrap());
+    let mut pruned = world.written(kind, Operation::Create, &crew(GROUP, 3));
+    pruned["spec"]["worker"].as_object_mut().unwrap().remove("metadata");
+    let why = observe(kind, &pruned).invalid.unwrap();
+    assert!(why.contains("spec.worker.metadata.labels and spec.worker.metadata.annotations"), "{why}");
+    let mut plain = crew(GROUP, 3);
+    plain["metadata"]["labels"] = json!({});
+    assert_eq!(observe(kind, &plain).invalid, None, "it is none that is queued");
+}
+
+#[test]
+fn a_pod_is_gated_in_the_place_of_its_controller() {
+    const GROUP: &str = "pods.gated.example.com";
+    let (world, kind) = (World::default(), declared(&declaration(GROUP)).unwrap());
+    let made = world.written(kind, Operation::Create, &crew(GROUP, 2));
+    let selectors = PodSelectors { implied: true, ..PodSelectors::default() };
+    for (number, role) in [(0, "coordinator"), (1, "worker"), (2, "worker")] {
+        let pod = made_pod(kind, &made, number).unwrap();
+        let pod = world.with(|context| apply_new(&pod, &mutate_plain_pod(&pod, context, &selectors)));
+        let parent = Parent::of(&pod["metadata"]).unwrap();
+        assert_eq!((parent.kind, &*parent.name, parent.uid.as_deref()), (kind, "a", Some("u1")));
+        let member = Member::observe(&pod, &Gates::default());
+        assert!(member.gated && !member.held, "nothing keeps it");
+        assert_eq!((&*member.role, &*member.pod_set.unwrap().name), (role, role));
+        assert_eq!(member.total_count, Ok(3));
+        assert!(member.group.unwrap().starts_with("crew-a-"));
+    }
+    assert_eq!(made_pod(kind, &made, 3), None);
+    // What controls a pod is its object, or nothing is.
+    let mut other = made_pod(kind, &made, 0).unwrap();
+    other["metadata"]["ownerReferences"][0]["kind"] = json!("Other");
+    assert_eq!(Parent::of(&other["metadata"]), None);
+}
+
+#[test]
+fn pods_that_something_else_controls_tell_their_object_by_a_label() {
+    const GROUP: &str = "label.gated.example.com";
+    let mut by_label = declaration(GROUP);
+    by_label["suspend"]["podLabel"] = json!("crew-name");
+    let (world, kind) = (World::default(), declared(&by_label).unwrap());
+    let made = world.written(kind, Operation::Create, &crew(GROUP, 2));
+    let mut pod = made_pod(kind, &made, 1).unwrap();
+    assert_eq!(pod["metadata"]["labels"]["crew-name"], "a");
+    pod["metadata"]["ownerReferences"][0] = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a-x", "uid": "u9", "controller": true});
+    let parent = Parent::of(&pod["metadata"]).unwrap();
+    assert_eq!((parent.kind, &*parent.name, parent.uid.as_deref()), (kind, "a", None));
+    // Its UID, on which the name of the Workload depends, is that of the object which was seen.
+    let group = |gatherer: Option<Gatherer<'_>>| {
+        let selectors = PodSelectors { implied: true, ..PodSelectors::default() };
+        let pod = world.with(|context| {
+            let context = Context { gatherer, ..*context };
+            apply_new(&pod, &mutate_plain_pod(&pod, &context, &selectors))
+        });
+        assert_eq!(pod["spec"]["schedulingGates"][0]["name"], "kueue.x-k8s.io/admission");
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-name"].as_str().map(str::to_owned)
+    };
+    let seen = Gatherer { uid: "u1", queue_name: Some("lq"), priority_class: None };
+    let named = sluice_api::names::workload_name("Crew", GROUP, "a", "u1", None, 253);
+    assert_eq!(group(Some(seen)), Some(named));
+    assert_eq!(group(None), None, "it waits until its object is seen");
+    pod["metadata"]["labels"]["crew-name"] = json!("");
+    assert_eq!(Parent::of(&pod["metadata"]), None);
+}
+
+#[test]
+fn marks_go_where_the_declaration_has_labels_and_annotations() {
+    const GROUP: &str = "inject.gated.example.com";
+    let declaration = json!({
+        "group": GROUP, "version": "v1", "kind": "Crew",
+        "suspend": {"gatesPods": true},
+        "podSets": [{
+            "name": "main",
+            "templateExpression": "{'spec': {'containers': [{'name': 'c', 'resources': {'requests': {'cpu': self.spec.cpu}}}]}}",
+            "inject": {"labels": "spec.podLabels", "annotations": "spec.podAnnotations"},
+        }],
+        "active": "self.status.phase == 'Running'",
+    });
+    let (world, kind) = (World::default(), declared(&declaration).unwrap());
+    assert!(!kind.integration().ends);
+    let object = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "Crew",
+        "metadata": {"name": "a", "namespace": "team-a", "uid": "u1", "resourceVersion": "3", "labels": {QUEUE: "lq"}},
+        "spec": {"cpu": "2", "podLabels": {"app": "x"}},
+    });
+    let made = world.written(kind, Operation::Create, &object);
+    assert_eq!(made["spec"]["podLabels"], json!({"app": "x", MANAGED: "true", QUEUE: "lq"}));
+    assert_eq!(made["spec"]["podAnnotations"][PARENT], "inject.gated.example.com/crew");
+    assert_eq!(observe(kind, &made).invalid, None);
+    let pod = made_pod(kind, &made, 0).unwrap();
+    assert_eq!(pod["metadata"]["labels"][MANAGED], "true");
+    assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
+}
+
+#[test]
+fn what_its_quota_is_for_stays_while_it_has_pods() {
+    const GROUP: &str = "fixed.gated.example.com";
+    let mut one = declaration(GROUP);
+    one["podSets"].as_array_mut().unwrap().remove(0);
+    let (world, kind) = (World::default(), declared(&one).unwrap());
+    let with = |workers: i32, running: i32| {
+        let mut made = world.written(kind, Operation::Create, &crew(GROUP, workers));
+        made["status"]["running"] = json!(running);
+        made
+    };
+    let refused = |old: &Value, new: &Value| world.refusals(kind, new, Some(old));
+    assert_eq!(refused(&with(2, 0), &with(2, 2)), "");
+    assert!(refused(&with(2, 2), &with(3, 2)).contains("spec.worker: Forbidden: the number of pods"));
+    assert_eq!(refused(&with(2, 2), &with(0, 2)), "");
+    assert_eq!(refused(&with(0, 0), &with(3, 0)), "");
+    assert_eq!(observe(kind, &with(0, 0)).on_hold, Some(true));
+    let mut larger = with(2, 2);
+    larger["spec"]["worker"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9");
+    assert!(
+        refused(&with(2, 2), &larger).contains("spec.worker.spec: Forbidden: requests, ports and scheduling")
+    );
+    let mut image = with(2, 2);
+    image["spec"]["worker"]["spec"]["containers"][0]["image"] = json!("newer");
+    assert_eq!(refused(&with(2, 2), &image), "");
+    // The queue is fixed as soon as a pod may run, and cannot be taken off at all.
+    let (mut moved, mut bare) = (with(2, 2), with(2, 0));
+    moved["metadata"]["labels"][QUEUE] = json!("other");
+    bare["metadata"]["labels"] = json!({});
+    assert!(refused(&with(2, 2), &moved).contains("field is immutable"));
+    assert!(refused(&with(2, 0), &bare).contains("field is immutable"));
+    let mut waits = moved;
+    waits["status"]["running"] = json!(0);
+    assert_eq!(refused(&with(2, 0), &waits), "");
+}
+
+#[test]
+fn what_means_nothing_for_pods_that_are_gated_is_refused() {
+    let with = |pointer: &str, value: Value| {
+        let mut declaration = declaration("wrong.gated.example.com");
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        declaration.pointer_mut(parent).unwrap()[field] = value;
+        declared(&declaration).unwrap_err()
+    };
+    for (pointer, value, why) in [
+        ("/suspend/path", json!("spec.suspend"), "suspend.path: means nothing with gatesPods"),
+        ("/suspend/running", Value::Null, "suspend.running: means nothing with gatesPods"),
+        ("/suspend/podLabel", json!("not a label"), "suspend.podLabel"),
+        ("/ready", json!("true"), "ready: means nothing with suspend.gatesPods"),
+        ("/states", json!({"running": {"running": 1}}), "states: means nothing with suspend.gatesPods"),
+        (
+            "/podSets/0/inject",
+            json!({"nodeSelector": "spec.nodes"}),
+            "podSets[0].inject.nodeSelector: means nothing with suspend.gatesPods",
+        ),
+        (
+            "/podSets/1/podIndexLabel",
+            json!("index"),
+            "podSets[1].podIndexLabel: must be the same in all pod sets",
+        ),
+    ] {
+        let told = with(pointer, value);
+        assert!(told.contains(why), "{pointer}: {told}");
+    }
+    let mut made = declaration("wrong.gated.example.com");
+    made["podSets"] = json!([{"name": "a", "templateExpression": "{}"}]);
+    let told = declared(&made).unwrap_err();
+    assert!(told.contains("podSets[0].inject.labels: required for the marks"), "{told}");
+    let mut not_gated = declaration("wrong.gated.example.com");
+    not_gated["suspend"] = json!({"podLabel": "x"});
+    assert!(declared(&not_gated).unwrap_err().contains("suspend.podLabel: means nothing without gatesPods"));
+}
+
+/// A pod that is being made has no version yet.
+fn apply_new(pod: &Value, patch: &Patch) -> Value {
+    let mut pod = pod.clone();
+    pod["metadata"]["resourceVersion"] = json!("1");
+    apply(&pod, patch).unwrap()
+}
