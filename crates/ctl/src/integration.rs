@@ -251,6 +251,20 @@ mod tests {
         assert_eq!(start.pointer(at), Some(&json!({FLAVOR.0: FLAVOR.1})));
         assert_eq!(stop.pointer(at), Some(&Value::Null));
 
+        // No field suspends it: its pods are marked.
+        let [facts, workload, marks, pod] = <[_; 4]>::try_from(tried("cloneset").unwrap()).unwrap();
+        assert_eq!(facts["framework"], "apps.kruise.io/cloneset");
+        assert_eq!(workload["spec"]["podSets"][0]["count"], 3);
+        let parent = "kueue.x-k8s.io/pod-suspending-parent";
+        let at = "/spec/template/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent";
+        let marks = marks.as_array().unwrap();
+        assert!(
+            marks.iter().any(|mark| mark["path"] == at && mark["value"] == facts["framework"]),
+            "{marks:?}"
+        );
+        assert_eq!(pod["metadata"]["annotations"][parent], facts["framework"]);
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+
         let [_, workload, start, stop] = <[_; 4]>::try_from(tried("virtualmachine").unwrap()).unwrap();
         assert_eq!(workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["name"], "compute");
         let node_selector = |value: Value| json!({"spec": {"nodeSelector": value}});

@@ -16,7 +16,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 const KIND: JobKind = JobKind::APP_WRAPPER;
 /// The label that the controller gives to all pods of an AppWrapper.
@@ -86,11 +86,11 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
         let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
+            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
         };
         let view = sluice_jobs::observe(KIND, &serde_json::to_value(api(place).get(name).await?)?);
         let runs = view.active && view.pods_ready && pods.iter().filter(right).count() == PODS;
-        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
+        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
         let told: Vec<_> = pods.iter().map(of).collect();
         let status = api(place).get(name).await?.data["status"].to_string();
         Ok(progress(runs && pods.len() == PODS, format!("{told:?} {status}")))
@@ -101,8 +101,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
         let template = job.spec.unwrap().template;
         let labels = template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default();
         if labels.get(NAME).is_some_and(|of| of == name) {
-            let selector = template.spec.unwrap().node_selector.unwrap_or_default();
-            assert_eq!(json!(selector), selector_of(flavor), "{:?}", job.metadata.name);
+            assert_eq!(of_nodes(template.spec.unwrap()), of_flavor(Some(flavor)), "{:?}", job.metadata.name);
         }
     }
     let owned = workloads::list(&place.client, &place.name).await.unwrap();

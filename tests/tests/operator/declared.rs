@@ -21,7 +21,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::task::JoinHandle;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 const GROUP: &str = "declared.sluice.dev";
 /// Pods of an errand, each of one processor.
@@ -160,21 +160,20 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
         let errand = errands(&place.client, &place.name).get(name).await?;
         let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?;
         let runs = |pod: &&Pod| {
-            let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref()?.get(POOL));
             pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
-                && selector.map(String::as_str) == flavor
+                && of_nodes(&pod.spec) == of_flavor(flavor)
         };
         let right = own.iter().filter(runs).count();
         let spec = &errand.data["spec"];
-        let selector = &spec["pod"]["spec"]["nodeSelector"];
+        let nodes = of_nodes(&spec["pod"]["spec"]) == of_flavor(flavor);
         let done = match flavor {
-            Some(flavor) => {
+            Some(_) => {
                 spec["state"] == "Going"
                     && right == PODS as usize
                     && own.items.len() == PODS as usize
-                    && *selector == selector_of(flavor)
+                    && nodes
             }
-            None => spec["state"] == "Paused" && own.items.is_empty() && selector.is_null(),
+            None => spec["state"] == "Paused" && own.items.is_empty() && nodes,
         };
         Ok(progress(done, format!("{} of {} pods, {spec}", right, own.items.len())))
     })

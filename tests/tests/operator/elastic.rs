@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, job};
 
-use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::flavors::{flavor_of, flavors, set_quota, two_flavors};
 use crate::pods::{delete, pods, states, wait_until_gone};
 use crate::serving::wait_for_pods;
 use crate::slices::{self, ELASTIC, is_gated, make_urgent, wait_for_usage};
@@ -41,11 +41,7 @@ async fn free(place: &Place<'_>) -> BTreeMap<String, String> {
     let list = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={NAME}"));
     let all = pods(place).list(&list).await.unwrap().items;
     let free = all.into_iter().filter(|pod| !is_gated(pod));
-    free.map(|pod| {
-        let selector = pod.spec.and_then(|spec| spec.node_selector).unwrap_or_default();
-        (pod.metadata.uid.unwrap(), selector.get(POOL).cloned().unwrap_or_default())
-    })
-    .collect()
+    free.map(|pod| (pod.metadata.uid.unwrap(), flavor_of(pod.spec, &place.name))).collect()
 }
 
 /// Waits until the Job has these slices, in any order.

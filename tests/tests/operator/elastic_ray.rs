@@ -14,7 +14,7 @@ use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 
-use crate::flavors::{POOL, flavors, set_quota};
+use crate::flavors::{flavor_of, flavors, set_quota};
 use crate::pods::{delete, pods, states, wait_until_gone};
 use crate::ray::{Bench, place, template};
 use crate::serving::wait_for_pods;
@@ -106,12 +106,8 @@ impl<'a> Elastic<'a> {
     async fn free(&self) -> BTreeMap<String, String> {
         let all = pods(self.place).list(&ListParams::default()).await.unwrap().items;
         let own = all.into_iter().filter(|pod| pod.metadata.name.as_deref().unwrap().starts_with(PODS));
-        own.filter(|pod| !is_gated(pod))
-            .map(|pod| {
-                let selector = pod.spec.and_then(|spec| spec.node_selector).unwrap_or_default();
-                (pod.metadata.uid.unwrap(), selector.get(POOL).cloned().unwrap_or_default())
-            })
-            .collect()
+        let free = own.filter(|pod| !is_gated(pod));
+        free.map(|pod| (pod.metadata.uid.unwrap(), flavor_of(pod.spec, &self.place.name))).collect()
     }
 
     /// Waits until the job has these slices, so many pods run and so many wait, and so many processors are used.
@@ -265,6 +261,49 @@ async fn a_rayjob_has_the_size_of_its_cluster_and_ends() {
     wait_for_usage(&place, 0).await;
     place.wait_for_counts([0, 0, 0]).await.unwrap();
     ray.bench.delete(NAME).await;
+    wait_until_gone(&place).await;
+}
+
+#[tokio::test]
+async fn a_rayjob_that_grew_comes_back_on_another_flavor_and_is_deleted_while_it_waits_for_more() {
+    needs!(Tool::KubeRayOperator);
+    let place = place("elastic-rayjob-moves", [4, 0]).await;
+    let [old, new] = flavors("elastic-rayjob-moves");
+    let ray = Elastic::new(&place, JobKind::RAY_JOB);
+    ray.make([1, 0]).await;
+    ray.wait_until(&["1+1+0+1 runs"], [3, 0], 4).await;
+    set_quota(&place, [6, 0]).await;
+    ray.scale(0, 3, &[]).await;
+    ray.wait_until(&["1+1+0+1 WorkloadSliceReplaced", "1+3+0+1 runs"], [5, 0], 6).await;
+    let before = ray.free().await;
+    assert!(before.values().all(|flavor| *flavor == old), "{before:?}");
+
+    // It makes way as a whole, and there is room on the other flavor: for what it was made with, as its cluster is another one.
+    make_urgent(&place, job("urgent", "lq", 6, 1, 3_600)).await;
+    place.wait_until("urgent", true).await.unwrap();
+    ray.wait_until_stopped().await;
+    set_quota(&place, [6, 4]).await;
+    wait_for_pods(&place, PODS, 3, 0).await;
+    wait_for_usage(&place, 10).await;
+    let three = ray.free().await;
+    let moved = |pod: (&String, &String)| !before.contains_key(pod.0) && *pod.1 == new;
+    assert!(three.iter().all(moved), "{three:?}");
+
+    // It grows where it is now, within the quota and beyond it, and is deleted while some of its pods run and some wait.
+    set_quota(&place, [6, 5]).await;
+    ray.scale(1, 1, &[]).await;
+    wait_for_pods(&place, PODS, 4, 0).await;
+    wait_for_usage(&place, 11).await;
+    let four = ray.free().await;
+    assert!(go_on(&three, &four) && four.values().all(|flavor| *flavor == new), "{four:?}");
+    ray.scale(1, 3, &[]).await;
+    wait_for_pods(&place, PODS, 4, 2).await;
+    place.wait_for_counts([1, 2, 2]).await.unwrap();
+    ray.bench.delete(NAME).await;
+    wait_for_pods(&place, PODS, 0, 0).await;
+    wait_for_usage(&place, 6).await;
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+    place.delete_job("urgent").await.unwrap();
     wait_until_gone(&place).await;
 }
 

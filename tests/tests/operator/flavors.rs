@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_testkit::nodes;
 use sluice_tests::place::{Place, create, patch};
@@ -19,6 +20,31 @@ pub fn selector_of(flavor: &str) -> Value {
     if flavor.ends_with("-old") { json!({POOL: flavor, OLD: "yes"}) } else { json!({POOL: flavor}) }
 }
 
+/// The key of the toleration that each flavor adds to pods. Its value is the flavor's name.
+const TOLERATED: &str = "test-flavor";
+
+/// What a pod, or the spec of a template, says of nodes: its selector, and the flavors whose toleration it has.
+pub fn of_nodes(spec: impl Serialize) -> Value {
+    let spec = json!(spec);
+    let selector = &spec["nodeSelector"];
+    let selector = if *selector == json!({}) { &Value::Null } else { selector };
+    let tolerations = spec["tolerations"].as_array().into_iter().flatten();
+    let tolerated: Vec<_> =
+        tolerations.filter(|one| one["key"] == TOLERATED).map(|one| one["value"].clone()).collect();
+    json!({"nodeSelector": selector, "tolerated": tolerated})
+}
+
+/// The same of what has been admitted to a flavor, or to none.
+pub fn of_flavor(flavor: Option<&str>) -> Value {
+    json!({"nodeSelector": flavor.map(selector_of), "tolerated": flavor.into_iter().collect::<Vec<_>>()})
+}
+
+/// The flavor of a place that a pod was admitted to: what it says of nodes is of that alone. Empty if of none, or of several.
+pub fn flavor_of(spec: impl Serialize, place: &str) -> String {
+    let nodes = of_nodes(spec);
+    flavors(place).into_iter().find(|flavor| nodes == of_flavor(Some(flavor))).unwrap_or_default()
+}
+
 /// A place whose queue has this many processors of the first flavor and of the second, and enough memory. Each has a node of its own.
 pub async fn two_flavors(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     let place = Place::bare(bed().await.plane, name).await.unwrap();
@@ -29,7 +55,9 @@ pub async fn two_flavors(name: &'static str, quota: [u32; 2]) -> Place<'static> 
             pool = pool.label(key, value.as_str().unwrap());
         }
         pool.make(&place.client).await.unwrap();
-        let spec = json!({"nodeLabels": labels});
+        let toleration =
+            json!({"key": TOLERATED, "operator": "Equal", "value": flavor, "effect": "NoSchedule"});
+        let spec = json!({"nodeLabels": labels, "tolerations": [toleration]});
         let flavors = place.global("ResourceFlavor", "resourceflavors");
         create(&flavors, json!({"metadata": {"name": flavor}, "spec": spec})).await.unwrap();
     }

@@ -12,7 +12,7 @@ use sluice_testkit::flux;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 /// A MiniCluster of so many pods, each of which asks for one processor.
 fn mini_cluster(name: &str, size: usize, seconds: u32) -> Value {
@@ -61,7 +61,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
         let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
+            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
         };
         let all = pods.len() == size && pods.iter().filter(right).count() == size;
         let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
@@ -75,7 +75,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size
     .await
     .unwrap();
     let job = job(place, name).await;
-    assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], selector_of(flavor));
+    assert_eq!(of_nodes(&job["spec"]["template"]["spec"]), of_flavor(Some(flavor)));
     assert_eq!([&job["spec"]["parallelism"], &job["spec"]["completions"]], [size, size]);
 }
 

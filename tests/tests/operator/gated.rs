@@ -20,7 +20,7 @@ use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::task::JoinHandle;
 
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::pods::{wait_for_workload, workload};
 
 /// Pods of a CloneSet, each of one processor.
@@ -140,11 +140,11 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
         let is_right = |pod: &&Pod| {
             let spec = pod.spec.clone().unwrap();
             let gates = spec.scheduling_gates.unwrap_or_default();
-            let selector = json!(spec.node_selector);
+            let nodes = of_nodes(&spec);
             let held = gates.iter().any(|gate| gate.name == "kueue.x-k8s.io/admission");
             let runs = pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
             pod.metadata.deletion_timestamp.is_none()
-                && selector == flavor.map_or(Value::Null, selector_of)
+                && nodes == of_flavor(flavor)
                 && if flavor.is_some() { runs && gates.is_empty() } else { held }
         };
         let right = own.iter().filter(is_right).count();

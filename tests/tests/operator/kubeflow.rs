@@ -18,7 +18,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{POOL, flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 /// The label with the job's name that both controllers give to pods.
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
@@ -155,17 +155,17 @@ impl Bench<'_> {
         let job = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
         assert_eq!(job["spec"]["runPolicy"]["suspend"], false);
         for group in sluice_jobs::pod_groups(self.kind.kind, &job) {
-            assert_eq!(group.template["spec"]["nodeSelector"], selector_of(flavor), "{}", group.path());
+            assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
         }
         for part in place.jobs().list(&ListParams::default()).await.unwrap() {
             let owners = part.metadata.owner_references.unwrap_or_default();
             if owners.iter().any(|owner| owner.name == name) {
-                let selector = part.spec.unwrap().template.spec.unwrap().node_selector.unwrap_or_default();
-                assert_eq!(json!(selector), selector_of(flavor), "the template of its part");
+                let template = part.spec.unwrap().template.spec.unwrap();
+                assert_eq!(of_nodes(template), of_flavor(Some(flavor)), "the template of its part");
             }
         }
         for pod in self.pods(name).await {
-            assert_eq!(pod["spec"]["nodeSelector"], selector_of(flavor), "{}", pod["metadata"]["name"]);
+            assert_eq!(of_nodes(&pod["spec"]), of_flavor(Some(flavor)), "{}", pod["metadata"]["name"]);
         }
     }
 

@@ -22,7 +22,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::pods::{delete, make, pods, states, urgent, wait_for_workload, wait_until_gone};
 use crate::serving::wait_for_pods;
 
@@ -121,12 +121,11 @@ async fn objects(place: &Place<'_>) -> Vec<Pod> {
 /// All pods are on the nodes of this flavor, and nothing that was made of the object names any.
 async fn assert_on(place: &Place<'_>, flavor: &str) {
     for pod in objects(place).await.into_iter().filter(|pod| pod.metadata.name.as_deref() != Some("urgent")) {
-        let selector = pod.spec.unwrap().node_selector.unwrap_or_default();
-        assert_eq!(json!(selector), selector_of(flavor), "{:?}", pod.metadata.name);
+        assert_eq!(of_nodes(pod.spec.unwrap()), of_flavor(Some(flavor)), "{:?}", pod.metadata.name);
     }
     let made: Api<StatefulSet> = Api::namespaced(place.client.clone(), &place.name);
     for made in made.list(&ListParams::default()).await.unwrap() {
-        assert_eq!(made.spec.unwrap().template.spec.unwrap().node_selector, None);
+        assert_eq!(of_nodes(made.spec.unwrap().template.spec.unwrap()), of_flavor(None));
     }
 }
 

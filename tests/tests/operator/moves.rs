@@ -13,7 +13,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 /// Pods of each job, but for what is one pod by itself.
 const PODS: usize = 2;
@@ -161,10 +161,10 @@ impl Bench<'_> {
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
             let right = |pod: &&Value| {
-                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
+                pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
             };
             let all = pods.iter().filter(right).count() == self.mover.pods && pods.len() == self.mover.pods;
-            let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
+            let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
             Ok(progress(all, format!("{:?}", pods.iter().map(of).collect::<Vec<_>>())))
         })
         .await
@@ -175,15 +175,15 @@ impl Bench<'_> {
         }
         let object = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
         // The templates of what only marks its pods stay as their user made them.
-        let wanted = if integration.suspends_pods { Value::Null } else { selector_of(flavor) };
+        let wanted = of_flavor(Some(flavor).filter(|_| !integration.suspends_pods));
         for group in sluice_jobs::pod_groups(self.mover.kind, &object) {
-            assert_eq!(group.template["spec"]["nodeSelector"], wanted, "{} {}", place.name, group.path());
+            assert_eq!(of_nodes(&group.template["spec"]), wanted, "{} {}", place.name, group.path());
         }
         for part in place.jobs().list(&ListParams::default()).await.unwrap() {
             let owners = part.metadata.owner_references.unwrap_or_default();
             if owners.iter().any(|owner| owner.name == name) {
-                let selector = part.spec.unwrap().template.spec.unwrap().node_selector;
-                assert_eq!(json!(selector), wanted, "{}: the template of its part", place.name);
+                let template = part.spec.unwrap().template.spec.unwrap();
+                assert_eq!(of_nodes(template), wanted, "{}: the template of its part", place.name);
             }
         }
     }
@@ -195,7 +195,7 @@ impl Bench<'_> {
             let waits = |pod: &Value| {
                 let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
                 !pod["metadata"]["deletionTimestamp"].is_null()
-                    || gated && pod["spec"]["nodeSelector"].is_null()
+                    || gated && of_nodes(&pod["spec"]) == of_flavor(None)
             };
             Ok(progress(pods.iter().all(waits), format!("{} pods", pods.len())))
         })

@@ -1,7 +1,7 @@
 //! Ray's kinds, run by the real KubeRay: queued, admitted, moved to another flavor, ended and deleted.
 //!
 //! No pod of the test answers as Ray's dashboard. Where KubeRay would ask that how the work of a RayJob went, the test writes the answer into
-//! the RayJob's status; a RayService is never ready.
+//! the RayJob's status; and where it would ask whether the applications of a RayService serve, the condition `Ready` into the RayService's.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -22,7 +22,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 /// The label of all pods of all clusters.
 const OF_RAY: &str = "ray.io/is-ray-node=yes";
@@ -112,11 +112,11 @@ impl Bench<'_> {
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
             let right = |pod: &&Value| {
-                pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"][POOL] == *flavor
+                pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
             };
             let of = |pod: &Value| {
-                let pool = &pod["spec"]["nodeSelector"][POOL];
-                format!("{} {} {pool}", pod["metadata"]["name"], pod["status"]["phase"])
+                let nodes = of_nodes(&pod["spec"]);
+                format!("{} {} {nodes}", pod["metadata"]["name"], pod["status"]["phase"])
             };
             let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
             let job = self.get(name).await;
@@ -131,33 +131,31 @@ impl Bench<'_> {
         let job = self.get(name).await;
         assert!(!sluice_jobs::is_suspended(self.kind, &job));
         for group in sluice_jobs::pod_groups(self.kind, &job) {
-            assert_eq!(group.template["spec"]["nodeSelector"], selector_of(flavor), "{}", group.path());
+            assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
         }
-        for selector in self.submitters().await {
-            assert_eq!(selector, selector_of(flavor), "what submits");
+        for nodes in self.submitters().await {
+            assert_eq!(nodes, of_flavor(Some(flavor)), "what submits");
         }
         // What waits of a RayService before its start is removed after it.
         eventually(&format!("the clusters of {}/{name}", place.name), DEADLINE, || async {
             let clusters = self.api_of(JobKind::RAY_CLUSTER).list(&ListParams::default()).await?;
             let own = clusters.iter().filter(|one| one.metadata.name.as_deref().unwrap().starts_with(name));
-            let told: Vec<_> = own
-                .map(|one| one.data["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"].to_string())
-                .collect();
-            Ok(progress(told == [selector_of(flavor).to_string()], format!("{told:?}")))
+            let told: Vec<_> =
+                own.map(|one| of_nodes(&one.data["spec"]["headGroupSpec"]["template"]["spec"])).collect();
+            Ok(progress(told == [of_flavor(Some(flavor))], format!("{told:?}")))
         })
         .await
         .unwrap();
     }
 
-    /// The node selectors of the Jobs that hand work to clusters.
+    /// What the Jobs that hand work to clusters say of nodes.
     async fn submitters(&self) -> Vec<Value> {
         let jobs = self.place.jobs().list(&ListParams::default()).await.unwrap();
         let made = jobs.into_iter().filter(|job| {
             let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
             owners.iter().any(|owner| owner.kind == "RayJob")
         });
-        made.map(|job| json!(job.spec.unwrap().template.spec.unwrap().node_selector.unwrap_or_default()))
-            .collect()
+        made.map(|job| of_nodes(job.spec.unwrap().template.spec.unwrap())).collect()
     }
 
     /// Waits until a job is suspended and has no pods.
@@ -173,6 +171,25 @@ impl Bench<'_> {
                 _ => true,
             };
             Ok(progress(suspended && pods == 0 && seen, format!("{pods} pods, {status}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until its Workload says that its pods are ready. For a RayService the test answers in the place of the dashboard, as often as KubeRay,
+    /// to which no application answers, takes that back.
+    pub async fn wait_until_ready(&self, name: &str) {
+        eventually(&format!("{}/{name} to be ready", self.place.name), DEADLINE, || async {
+            if self.kind == JobKind::RAY_SERVICE {
+                let ready = json!({
+                    "type": "Ready", "status": "True", "reason": "NonZeroServeEndpoints",
+                    "message": "answered by the test", "lastTransitionTime": Timestamp::now().to_string(),
+                });
+                let status = Patch::Merge(json!({"status": {"conditions": [ready], "numServeEndpoints": 1}}));
+                self.api().patch_status(name, &PatchParams::default(), &status).await?;
+            }
+            let ready = told(&self.place.workload(name).await?, "PodsReady");
+            Ok(progress(ready.starts_with("True"), ready))
         })
         .await
         .unwrap();
@@ -204,6 +221,7 @@ async fn whole_life(name: &'static str, kind: JobKind) {
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(&place, [NEEDS, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
+    bench.wait_until_ready("first").await;
     // Nothing that KubeRay made for it is queued.
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 

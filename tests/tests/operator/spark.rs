@@ -17,7 +17,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 const KIND: JobKind = JobKind::SPARK_APPLICATION;
 /// The label that the operator gives to all pods of an application.
@@ -69,7 +69,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
         let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
+            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
         };
         let of = |pod: &Value| {
             let selector = &pod["spec"]["nodeSelector"];
@@ -86,7 +86,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     let object = get(place, name).await;
     assert_eq!(object["spec"]["suspend"], false);
     for group in sluice_jobs::pod_groups(KIND, &object) {
-        assert_eq!(group.template["spec"]["nodeSelector"], selector_of(flavor), "{}", group.path());
+        assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
     }
 }
 

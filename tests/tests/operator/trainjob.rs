@@ -21,7 +21,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, selector_of, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 const KIND: JobKind = JobKind::TRAIN_JOB;
 /// The pods of a TrainJob of these tests: two nodes, and one that watches.
@@ -109,11 +109,11 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
         let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && pod["spec"]["nodeSelector"] == selector_of(flavor)
+            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
         };
         let object = get(&trainjobs(place), name).await;
         let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
-        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
+        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
         let told: Vec<_> = pods.iter().map(of).collect();
         let runs = sluice_jobs::observe(KIND, &object).active;
         Ok(progress(all && runs, format!("{told:?} {} {}", object["spec"], object["status"])))
@@ -122,13 +122,13 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     .unwrap();
     let jobset = get(&jobsets(place), name).await;
     for group in sluice_jobs::pod_groups(JobKind::JOB_SET, &jobset) {
-        assert_eq!(group.template["spec"]["nodeSelector"], selector_of(flavor), "{}", group.path());
+        assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
     }
     let jobs: Api<Job> = Api::namespaced(place.client.clone(), &place.name);
     let list = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={name}"));
     for job in jobs.list(&list).await.unwrap() {
-        let selector = job.spec.unwrap().template.spec.unwrap().node_selector.unwrap_or_default();
-        assert_eq!(json!(selector), selector_of(flavor), "{:?}", job.metadata.name);
+        let template = job.spec.unwrap().template.spec.unwrap();
+        assert_eq!(of_nodes(template), of_flavor(Some(flavor)), "{:?}", job.metadata.name);
     }
 }
 
