@@ -289,14 +289,15 @@ async fn a_rayjob_that_grew_comes_back_on_another_flavor_and_is_deleted_while_it
     let moved = |pod: (&String, &String)| !before.contains_key(pod.0) && *pod.1 == new;
     assert!(three.iter().all(moved), "{three:?}");
 
-    // It grows where it is now, within the quota and beyond it, and is deleted while some of its pods run and some wait.
+    // It grows where it is now, within the quota and beyond it, and is deleted while some of its pods run and some wait. A group without pods has a
+    // flavor, too, by which it is bound: the first one.
     set_quota(&place, [6, 5]).await;
-    ray.scale(1, 1, &[]).await;
+    ray.scale(0, 2, &[]).await;
     wait_for_pods(&place, PODS, 4, 0).await;
     wait_for_usage(&place, 11).await;
     let four = ray.free().await;
     assert!(go_on(&three, &four) && four.values().all(|flavor| *flavor == new), "{four:?}");
-    ray.scale(1, 3, &[]).await;
+    ray.scale(0, 4, &[]).await;
     wait_for_pods(&place, PODS, 4, 2).await;
     place.wait_for_counts([1, 2, 2]).await.unwrap();
     ray.bench.delete(NAME).await;

@@ -139,8 +139,8 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
         let own = place.pods().list(&ListParams::default().labels(&format!("app={name}"))).await?.items;
         let is_right = |pod: &&Pod| {
             let spec = pod.spec.clone().unwrap();
-            let gates = spec.scheduling_gates.unwrap_or_default();
             let nodes = of_nodes(&spec);
+            let gates = spec.scheduling_gates.unwrap_or_default();
             let held = gates.iter().any(|gate| gate.name == "kueue.x-k8s.io/admission");
             let runs = pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
             pod.metadata.deletion_timestamp.is_none()

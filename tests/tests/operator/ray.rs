@@ -1,7 +1,8 @@
 //! Ray's kinds, run by the real KubeRay: queued, admitted, moved to another flavor, ended and deleted.
 //!
 //! No pod of the test answers as Ray's dashboard. Where KubeRay would ask that how the work of a RayJob went, the test writes the answer into
-//! the RayJob's status; and where it would ask whether the applications of a RayService serve, the condition `Ready` into the RayService's.
+//! the RayJob's status, with the state of its cluster; and where it would ask whether the applications of a RayService serve, the condition `Ready`
+//! into the RayService's.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -176,23 +177,35 @@ impl Bench<'_> {
         .unwrap();
     }
 
-    /// Waits until its Workload says that its pods are ready. For a RayService the test answers in the place of the dashboard, as often as KubeRay,
-    /// to which no application answers, takes that back.
+    /// Waits until its Workload says that its pods are ready. Where that depends on the dashboard, the test answers in its place.
     pub async fn wait_until_ready(&self, name: &str) {
         eventually(&format!("{}/{name} to be ready", self.place.name), DEADLINE, || async {
-            if self.kind == JobKind::RAY_SERVICE {
-                let ready = json!({
-                    "type": "Ready", "status": "True", "reason": "NonZeroServeEndpoints",
-                    "message": "answered by the test", "lastTransitionTime": Timestamp::now().to_string(),
-                });
-                let status = Patch::Merge(json!({"status": {"conditions": [ready], "numServeEndpoints": 1}}));
-                self.api().patch_status(name, &PatchParams::default(), &status).await?;
-            }
+            self.serves(name, true).await;
             let ready = told(&self.place.workload(name).await?, "PodsReady");
-            Ok(progress(ready.starts_with("True"), ready))
+            let status = &self.get(name).await["status"];
+            Ok(progress(ready.starts_with("True"), format!("{ready}: {status}")))
         })
         .await
         .unwrap();
+    }
+
+    /// Answers in the place of the dashboard whether the applications of a RayService serve. KubeRay writes the state of a RayJob's cluster down only
+    /// once that has answered.
+    async fn serves(&self, name: &str, ready: bool) {
+        let status = match self.kind.kind() {
+            "RayService" => {
+                let condition = json!({
+                    "type": "Ready", "status": if ready { "True" } else { "False" },
+                    "reason": if ready { "NonZeroServeEndpoints" } else { "ZeroServeEndpoints" },
+                    "message": "answered by the test", "lastTransitionTime": Timestamp::now().to_string(),
+                });
+                json!({"conditions": [condition], "numServeEndpoints": u8::from(ready)})
+            }
+            "RayJob" if ready => json!({"rayClusterStatus": {"state": "ready"}}),
+            _ => return,
+        };
+        let status = Patch::Merge(json!({"status": status}));
+        self.api().patch_status(name, &PatchParams::default(), &status).await.unwrap();
     }
 
     /// Answers for the dashboard that the work of a RayJob is done.
@@ -240,6 +253,7 @@ async fn whole_life(name: &'static str, kind: JobKind) {
     place.make_job(&urgent).await.unwrap();
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     bench.wait_until_it_waits("first").await;
+    bench.serves("first", false).await;
     place.wait_until("urgent", true).await.unwrap();
     set_quota(&place, [NEEDS, NEEDS]).await;
     bench.wait_until_it_runs_on("first", &new).await;

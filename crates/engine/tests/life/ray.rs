@@ -174,6 +174,32 @@ fn what_cleans_up_after_a_cluster_that_is_deleted_may_run() {
     assert!(!c.api.job("ray-redis-cleanup").view.suspended, "without it the cluster would never go");
 }
 
+/// Where Kueue keeps the quota of the service (gate `DeferRayServiceFinalizationForRedisCleanup`), nothing has to be kept here.
+#[test]
+fn what_cleans_up_after_the_cluster_of_a_service_that_is_deleted_may_run_without_its_quota() {
+    let mut c = bed(["2", "0"]);
+    c.api.add_job(ray(JobKind::RAY_SERVICE, "serve"));
+    c.settle();
+    let cluster = made(&c, "serve", JobKind::RAY_CLUSTER, "serve-a1b2c", "lq");
+    add(&mut c, cluster);
+    let cluster = ObjectRef::namespaced(Kind::Job(JobKind::RAY_CLUSTER), "team-a", "serve-a1b2c");
+    assert!(!c.api.job("serve-a1b2c").view.suspended);
+    // The service is deleted, and its quota given to others; a finalizer keeps its cluster until its data is removed.
+    for name in ["serve", "serve-a1b2c"] {
+        c.api.edit_job(name, |job| job.view.deleting = true);
+    }
+    c.settle();
+    c.api.edit_job_at(&cluster, |job| job.view.active = false);
+    c.api.delete_job("serve");
+    c.api.add_job(ray(JobKind::RAY_CLUSTER, "next"));
+    c.settle();
+    assert!(!c.api.job("next").view.suspended, "the quota is free");
+    let mut cleanup = made(&c, "serve-a1b2c", JobKind::JOB, "serve-redis-cleanup", "");
+    (cleanup.suspended, cleanup.active) = (false, true);
+    add(&mut c, cleanup);
+    assert!(!c.api.job("serve-redis-cleanup").view.suspended, "without it the cluster would never go");
+}
+
 #[test]
 fn a_job_that_its_controller_holds_back_gives_its_quota_to_others() {
     let mut c = bed(["2", "0"]);
