@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::labels;
 
-use super::adapter::Declared;
+use super::adapter::{Declared, Template};
 use super::places::{ANNOTATIONS, LABELS};
 use crate::adapter::{Adapter as _, Change, PodGroup, path_of};
 use crate::review::Violations;
@@ -65,21 +65,25 @@ impl Declared {
         let Some((old, _)) = change.old.filter(|(old, _)| queued(old) && queued(change.object)) else {
             return;
         };
-        let count = |object: &Value| -> i32 {
-            self.pod_groups(object).iter().map(PodGroup::count).fold(0, i32::saturating_add)
-        };
-        if count(old) == 0 || count(change.object) == 0 {
+        let (before, after) = (self.pod_groups(old), self.pod_groups(change.object));
+        let none = |groups: &[PodGroup<'_>]| groups.iter().all(|group| group.count() == 0);
+        if none(&before) || none(&after) {
             return;
         }
-        for (before, after) in self.pod_groups(old).iter().zip(&self.pod_groups(change.object)) {
-            if before.count() != after.count() {
-                let message = format!(
-                    "the number of pods of {:?} is immutable, unless there are none before or after",
-                    after.name
-                );
-                violations.forbidden(&path_of(&after.pointer), &message);
-            }
-            keeps_template([&before.template, &after.template], &after.pointer, violations);
+        let sizes = |groups: &[PodGroup<'_>]| -> Vec<(String, i32)> {
+            groups.iter().map(|group| (group.name.to_string(), group.count())).collect()
+        };
+        if sizes(&before) != sizes(&after) {
+            let message = "the numbers of its pods are immutable, unless there are none before or after";
+            violations.forbidden("spec", message);
+            return;
+        }
+        for (before, after) in before.iter().zip(&after) {
+            let declared = self.pod_sets.iter().find(|declared| *declared.name == *after.name);
+            // An expression makes its template of any field.
+            let made = declared.is_some_and(|declared| matches!(declared.template, Template::Made(_)));
+            let path = if made { "spec".to_owned() } else { format!("{}.spec", path_of(&after.pointer)) };
+            keeps_template([&before.template, &after.template], &path, violations);
         }
     }
 

@@ -136,17 +136,17 @@ fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
 /// What quota depends on stays as it was in the template at a JSON pointer of an old and a new object.
 fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut Violations) {
     let templates = objects.map(|object| object.pointer(pointer).unwrap_or(&Value::Null));
-    keeps_template(templates, pointer, violations);
+    keeps_template(templates, &format!("{}.spec", path_of(pointer)), violations);
 }
 
-/// The same of two templates themselves.
-pub(crate) fn keeps_template([old, new]: [&Value; 2], pointer: &str, violations: &mut Violations) {
+/// The same of two templates themselves, the spec of which is at this path.
+pub(crate) fn keeps_template([old, new]: [&Value; 2], path: &str, violations: &mut Violations) {
     let shape = |template: &Value| {
         let spec = PodSpec::deserialize(&template["spec"]).ok()?;
         Some(names::role_hash(&spec))
     };
     if shape(old) != shape(new) {
         let message = "requests, ports and scheduling of the pods are immutable, unless replicas is 0";
-        violations.forbidden(&format!("{}.spec", path_of(pointer)), message);
+        violations.forbidden(path, message);
     }
 }

@@ -190,18 +190,26 @@ fn what_its_quota_is_for_stays_while_it_has_pods() {
     const GROUP: &str = "fixed.gated.example.com";
     let mut one = declaration(GROUP);
     one["podSets"].as_array_mut().unwrap().remove(0);
+    let more = json!({"name": "helper", "template": "spec.coordinator", "optional": true});
+    one["podSets"].as_array_mut().unwrap().push(more);
     let (world, kind) = (World::default(), declared(&one).unwrap());
     let with = |workers: i32, running: i32| {
-        let mut made = world.written(kind, Operation::Create, &crew(GROUP, workers));
+        let mut crew = crew(GROUP, workers);
+        crew["spec"].as_object_mut().unwrap().remove("coordinator");
+        let mut made = world.written(kind, Operation::Create, &crew);
         made["status"]["running"] = json!(running);
         made
     };
     let refused = |old: &Value, new: &Value| world.refusals(kind, new, Some(old));
     assert_eq!(refused(&with(2, 0), &with(2, 2)), "");
-    assert!(refused(&with(2, 2), &with(3, 2)).contains("spec.worker: Forbidden: the number of pods"));
+    assert!(refused(&with(2, 2), &with(3, 2)).contains("spec: Forbidden: the numbers of its pods"));
     assert_eq!(refused(&with(2, 2), &with(0, 2)), "");
     assert_eq!(refused(&with(0, 0), &with(3, 0)), "");
     assert_eq!(observe(kind, &with(0, 0)).on_hold, Some(true));
+    let mut helped = with(2, 2);
+    helped["spec"]["coordinator"] = crew(GROUP, 1)["spec"]["coordinator"].clone();
+    let helped = world.written(kind, Operation::Update, &helped);
+    assert!(refused(&with(2, 2), &helped).contains("spec: Forbidden: the numbers of its pods"));
     let mut larger = with(2, 2);
     larger["spec"]["worker"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9");
     assert!(

@@ -49,8 +49,8 @@ fn field<'a>(fields: &'a Value, parts: &[String]) -> Result<&'a Value, String> {
         if at == "any" || at == "map" {
             return Ok(at);
         }
-        let item = if part.parse::<usize>().is_ok() { "[]" } else { "*" };
-        at = at.get(part).or_else(|| at.get(item)).ok_or_else(|| part.clone())?;
+        let item = at.get("[]").filter(|_| part.parse::<usize>().is_ok());
+        at = at.get(part).or(item).or_else(|| at.get("*")).ok_or_else(|| part.clone())?;
     }
     Ok(at)
 }
