@@ -58,13 +58,16 @@ fn with(kind: JobKind, cpu: &str) -> Cluster {
     c
 }
 
+/// A kind, the name of its Workload, and the names and counts of the pod sets in that.
+type Row = (JobKind, &'static str, &'static [(&'static str, i32)]);
+
 /// The UID of the object that [`with`] makes last.
 const UID: &str = "uid-0006";
 
 /// The Workload that Kueue makes of the job beside the adapter of each kind, and its pod sets, by docs/reference/06-algorithm.md 6.20 and
 /// docs/reference/07-integrations.md 7.1 to 7.4. The five digits are those that `printf '%s\n%s\n%s\n%s' KIND GROUP NAME uid-0006 | sha1sum` begins
 /// with: nothing of Sluice wrote them. The pod of a Deployment is one like any other; a group has the Workload of its own name.
-const MADE: [(JobKind, &str, &[(&str, i32)]); 17] = [
+const MADE: [Row; 17] = [
     (JobKind::JOB, "job-sample-6d1cd", &[("main", 1)]),
     (JobKind::JOB_SET, "jobset-sample-93e8f", &[("r", 1)]),
     (JobKind::JAX_JOB, "jaxjob-sample-f2eed", &[("worker", 1)]),
