@@ -148,6 +148,73 @@ async fn domains(page: &mut Page, width: u32) {
     probed(page, &format!("hosts {width}")).await;
 }
 
+/// A row of the table Now, by its first cell: the texts of its cells, without those of bars.
+async fn row_of(page: &mut Page, name: &str) -> Value {
+    let script = format!(
+        "(() => {{
+            const rows = [...document.querySelectorAll('[role=treegrid] .line-row')];
+            const row = rows.find((one) => one.querySelector('.who .text')?.textContent === {name:?});
+            return row ? [...row.children].slice(2).map((cell) => cell.textContent) : null;
+        }})()"
+    );
+    page.run(&script).await.unwrap()
+}
+
+#[tokio::test]
+async fn cohorts_show_their_own_quota_and_queues_what_they_borrow_and_lend() {
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    let heads =
+        "[...document.querySelectorAll('[role=treegrid] [role=columnheader]')].map((one) => one.textContent)";
+    let heads = page.run(heads).await.unwrap();
+    assert_eq!(heads.as_array().unwrap()[2..5], ["Used", "Borrowed", "Lent, may lend"]);
+    let own = row_of(&mut page, "cpu of spot, the cohort's own").await;
+    assert_eq!(own.as_array().unwrap()[..3], ["3 of 16", "", "2 cpu lent, may lend 14 cpu more"], "{own}");
+    page.run("document.querySelector('input[type=search]').value = 'team-400'; document.querySelector('input[type=search]').dispatchEvent(new Event('input'))").await.unwrap();
+    shows(&mut page, "cohort-0 (1)").await;
+    // What is used of the cohort's own quota is used by a queue: it is not counted twice.
+    let bars = page
+        .run("document.querySelector('.line-row.cohort .bar-cell').getAttribute('aria-label')")
+        .await
+        .unwrap();
+    assert!(bars.as_str().unwrap().contains("cpu of spot: 6 used of 32, 2 lent"), "{bars}");
+    page.run("[...document.querySelectorAll('[role=treegrid] .line-row')].find((one) => one.textContent.includes('team-400')).click()").await.unwrap();
+    shows(&mut page, "cpu of on-demand").await;
+    let lends = row_of(&mut page, "cpu of spot").await;
+    assert_eq!(lends.as_array().unwrap()[..3], ["6 of 16", "", "may lend 10 cpu"], "{lends}");
+}
+
+#[tokio::test]
+async fn work_that_lost_its_nodes_is_listed_with_queue_priority_time_and_nodes() {
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    go(&mut page, "nodes", "700 workloads lost their nodes and wait for others").await;
+    let cells = |name: &str| {
+        format!(
+            "(() => {{
+                const table = document.querySelector('[role=grid][aria-label=\"Displaced work\"]');
+                const row = [...table.querySelectorAll('.line-row')].find((one) => one.firstElementChild.textContent === '{name}');
+                return row ? [...row.children].slice(1).map((cell) => cell.textContent) : null;
+            }})()"
+        )
+    };
+    let stays = page.run(&cells(&format!("team-3/{HOSTILE}"))).await.unwrap();
+    let stays = stays.as_array().unwrap();
+    assert_eq!(stays[..3], ["team-3", "300", "admitted"]);
+    assert!(stays[3].as_str().unwrap().starts_with("2026-11-01 19:26:43 ("), "{stays:?}");
+    assert_eq!(stays[4], format!("node-3, {HOSTILE}"));
+    let evicted = page.run(&cells("team-4/job-train-model-4")).await.unwrap();
+    assert_eq!(evicted, serde_json::json!(["team-4", "400", "pending", "–", MESSAGE]));
+    let others = page.run(&cells("a workload of others")).await.unwrap();
+    assert_eq!(others[4], "", "what others lost is not named: {others}");
+    let link = page
+        .run("document.querySelector('[aria-label=\"Displaced work\"] a').getAttribute('href')")
+        .await
+        .unwrap();
+    assert_eq!(link, "#/workload/team-0/job-train-model-0");
+    page.run("(() => { const body = document.querySelector('[role=grid][aria-label=\"Displaced work\"] .grid-body'); body.scrollTop = body.scrollHeight; })()").await.unwrap();
+    shows(&mut page, "job-train-model-699").await;
+    probed(&mut page, "displaced 1280").await;
+}
+
 /// A script that opens a report as a file in the view Report.
 fn open_file(report: &Value) -> String {
     format!(

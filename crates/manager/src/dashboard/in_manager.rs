@@ -100,7 +100,8 @@ impl Source for InManager {
             match self.published.cluster_queue(queue) {
                 Known::Found(order) => {
                     let all = order.page(Page { offset: 0, limit: MOST_WAITING });
-                    Some(all.map(|place| place.waiting.standing.key().clone()).collect())
+                    let keys = all.map(|place| place.waiting.standing.key().clone());
+                    Some(keys.enumerate().collect())
                 }
                 Known::Nothing | Known::NotYet => None,
             }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::http::HeaderMap;
 use clap::Args;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::slim;
-use sluice_api::visibility::MAX_LIMIT;
+use sluice_api::visibility::{MAX_LIMIT, PendingWorkload, PendingWorkloadsSummary};
 use sluice_client::error_chain::Chain;
 use sluice_engine::WorkloadKey;
 use sluice_sim::Options;
@@ -30,7 +31,7 @@ use super::viewer::Viewer;
 use super::views::items::Order;
 use super::views::topology::Fits;
 use crate::access::bearer;
-use crate::api_call::Call;
+use crate::api_call::{Call, CallError};
 use crate::percent::encoded;
 use crate::serve;
 use crate::shutdown::pair;
@@ -40,6 +41,9 @@ use crate::visibility::status::Refusal;
 /// Connections at once, and pages that follow the changes.
 const CONNECTIONS: usize = 64;
 const STREAMS: usize = 16;
+/// LocalQueues that are asked about the order of their ClusterQueue, at most and at once.
+const MOST_LOCAL_QUEUES: usize = 200;
+const AT_ONCE: usize = 8;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
 const EXPLAINING: Duration = Duration::from_mins(1);
@@ -83,24 +87,48 @@ struct Laptop {
     polled: Arc<Polled>,
 }
 
+/// What waits in a queue of the visibility API, with the places in its ClusterQueue.
+async fn waiting(client: &Client, queue: &str) -> Result<Vec<(usize, WorkloadKey)>, CallError> {
+    let uri = format!("/apis/visibility.kueue.x-k8s.io/v1beta2/{queue}/pendingworkloads?limit={MAX_LIMIT}");
+    let summary: PendingWorkloadsSummary = Call::get(uri).send_as(client, ASKING).await?;
+    let place = |one: PendingWorkload| {
+        let key = WorkloadKey { namespace: one.metadata.namespace.into(), name: one.metadata.name.into() };
+        Some((usize::try_from(one.position_in_cluster_queue).ok()?, key))
+    };
+    Ok(summary.items.into_iter().filter_map(place).collect())
+}
+
+impl Laptop {
+    /// The part of a ClusterQueue's order that is told by those of its LocalQueues which the user may ask about; nothing if that is none of them.
+    async fn order_of_local_queues(&self, queue: &str) -> Order {
+        let own = self.polled.local_queues_of(queue).into_iter().take(MOST_LOCAL_QUEUES);
+        let asked = futures::stream::iter(own).map(|(namespace, name)| async move {
+            let place = format!("namespaces/{}/localqueues/{}", encoded(&namespace), encoded(&name));
+            waiting(&self.client, &place).await.ok()
+        });
+        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+        if answers.is_empty() {
+            return None;
+        }
+        let mut all: Vec<_> = answers.into_iter().flatten().collect();
+        all.sort();
+        Some(all)
+    }
+}
+
 impl Source for Laptop {
     fn missing(&self, view: View) -> Option<String> {
         self.polled.missing(view)
     }
 
-    /// The visibility API knows it, if it is served and the user may ask.
+    /// The visibility API knows it, if it is served. A user who may not ask it about ClusterQueues asks about his LocalQueues.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
         Box::pin(async move {
-            let queue = encoded(queue);
-            let uri = format!(
-                "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads?limit={MAX_LIMIT}"
-            );
-            let summary: Value = Call::get(uri).send_as(&self.client, ASKING).await.ok()?;
-            let key = |item: &Value| {
-                let part = |name: &str| item["metadata"][name].as_str();
-                Some(WorkloadKey { namespace: part("namespace")?.into(), name: part("name")?.into() })
-            };
-            summary["items"].as_array()?.iter().map(key).collect()
+            match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
+                Ok(order) => Some(order),
+                Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
+                Err(_) => None,
+            }
         })
     }
 
@@ -197,5 +225,86 @@ async fn follow(polled: &Polled, mut pause: Duration) {
                 AGAIN
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use axum::http::{Method, Uri};
+    use serde_json::json;
+    use sluice_engine::input::Input;
+
+    use super::*;
+    use crate::dashboard::store::tests::local_queue;
+    use crate::fake_api::{client, failed, found};
+
+    const GROUP: &str = "/apis/visibility.kueue.x-k8s.io/v1beta2";
+
+    /// A user who may read the Workloads of `a`, in which three LocalQueues lead to `cq`, one of which he may not ask about. `code` is what the
+    /// visibility API says of ClusterQueues, 200 for an answer.
+    async fn laptop(code: u16) -> Laptop {
+        let client = client(move |_: Method, uri: Uri, _: Bytes| async move {
+            let item = |namespace: &str, name: &str, at: usize| {
+                json!({
+                    "metadata": {"name": name, "namespace": namespace}, "priority": 0, "localQueueName": "lq",
+                    "positionInClusterQueue": at, "positionInLocalQueue": 0,
+                })
+            };
+            let summary = |items: Value| {
+                found(
+                    &json!({"kind": "PendingWorkloadsSummary", "apiVersion": "visibility.kueue.x-k8s.io/v1beta2", "metadata": {}, "items": items}),
+                )
+            };
+            let path = uri.path();
+            match path.strip_prefix(GROUP) {
+                Some("/clusterqueues/cq/pendingworkloads") if code == 200 => {
+                    summary(json!([item("b", "first", 0), item("a", "second", 1)]))
+                }
+                Some("/clusterqueues/cq/pendingworkloads") => failed(code, "no"),
+                Some("/namespaces/a/localqueues/one/pendingworkloads") => {
+                    summary(json!([item("a", "fourth", 3), item("a", "ninth", 8)]))
+                }
+                Some("/namespaces/a/localqueues/two/pendingworkloads") => {
+                    summary(json!([item("a", "second", 1)]))
+                }
+                Some(_) => failed(403, "Forbidden"),
+                None if path.ends_with("/selfsubjectreviews") => failed(404, "NotFound"),
+                None if path.contains("/namespaces/a/") => found(&json!({"items": []})),
+                None => failed(403, "Forbidden"),
+            }
+        });
+        let store = Arc::<Store>::default();
+        let polled = Arc::new(Polled::new(client.clone(), "a".to_owned(), Arc::clone(&store)));
+        polled.round().await.unwrap();
+        let queues = [
+            ("a", "one", "cq"),
+            ("a", "two", "cq"),
+            ("a", "refused", "cq"),
+            ("a", "other", "another"),
+            ("b", "hidden", "cq"),
+        ];
+        for (namespace, name, target) in queues {
+            store.note(&Input::Applied(local_queue(namespace, name, target)));
+        }
+        store.fresh();
+        Laptop { client, polled }
+    }
+
+    fn known(order: Order) -> Option<Vec<(usize, String)>> {
+        Some(order?.into_iter().map(|(at, key)| (at, format!("{}/{}", key.namespace, key.name))).collect())
+    }
+
+    #[tokio::test]
+    async fn places_come_from_local_queues_for_users_who_may_not_ask_about_cluster_queues() {
+        let places = |all: &[(usize, &str)]| {
+            Some(all.iter().map(|(at, key)| (*at, (*key).to_owned())).collect::<Vec<_>>())
+        };
+        let order = known(laptop(403).await.order("cq").await);
+        assert_eq!(order, places(&[(1, "a/second"), (3, "a/fourth"), (8, "a/ninth")]));
+        assert_eq!(known(laptop(200).await.order("cq").await), places(&[(0, "b/first"), (1, "a/second")]));
+        // It is not known where none of the LocalQueues may be asked about, and where the API is not served.
+        assert_eq!(known(laptop(403).await.order("another").await), None);
+        assert_eq!(known(laptop(404).await.order("cq").await), None);
     }
 }

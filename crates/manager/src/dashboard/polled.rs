@@ -65,6 +65,14 @@ impl Polled {
         Self { client, namespace, store, rights: Mutex::default() }
     }
 
+    /// The LocalQueues of a ClusterQueue, namespace and name, in the namespaces whose Workloads are read.
+    pub fn local_queues_of(&self, queue: &str) -> Vec<(Name, Name)> {
+        let (viewer, Some(snapshot)) = (self.viewer(), self.store.snapshot()) else { return Vec::new() };
+        let all = snapshot.local_queues.iter();
+        let own = all.filter(|((namespace, _), target)| ***target == *queue && viewer.sees(namespace));
+        own.map(|(key, _)| key.clone()).collect()
+    }
+
     fn rights(&self) -> Rights {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

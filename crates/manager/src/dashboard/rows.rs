@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use sluice_api::conditions::{ACTIVE, WorkloadCondition, find, is_true};
 use sluice_api::slim;
-use sluice_api::v1beta2::{ClusterQueue, FlavorUsage, ResourceFlavor, StopPolicy};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, FlavorUsage, ResourceFlavor, ResourceGroup, StopPolicy};
 use sluice_engine::{Name, WorkloadKey};
 
 use super::amounts::{self, Amounts};
@@ -95,9 +95,13 @@ pub struct WorkloadRow {
     pub placed: Vec<Placed>,
     /// Its conditions that are true.
     pub facts: Vec<Fact>,
+    /// The unhealthy nodes on which it has pods, as its status lists them.
+    pub lost: Vec<Name>,
+    /// Since when it has any; not known of one that was first seen with them.
+    pub lost_since: Option<Timestamp>,
 }
 
-/// A ClusterQueue's quota of one resource in one flavor.
+/// Quota of one resource in one flavor, of a ClusterQueue or Cohort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// The flavor.
@@ -133,6 +137,15 @@ pub struct QueueRow {
     pub held: Vec<(Name, Name, i64)>,
 }
 
+/// A Cohort that is an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CohortRow {
+    /// The Cohort above it.
+    pub parent: Option<Name>,
+    /// Its own quotas, in the order of its flavors.
+    pub quotas: Vec<Quota>,
+}
+
 /// A ResourceFlavor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlavorRow {
@@ -151,6 +164,8 @@ pub struct NodeRow {
     pub capacity: Amounts,
     /// Why it takes no pods, if it takes none.
     pub why: Option<String>,
+    /// Since when it is not ready, if it says so.
+    pub not_ready_since: Option<Timestamp>,
 }
 
 /// A text that is kept: cut at the end of a character.
@@ -199,7 +214,14 @@ impl WorkloadRow {
             placed: if state.holds() { placed(workload) } else { Vec::new() },
             usage,
             facts,
+            lost: status.unhealthy_nodes.iter().map(|node| node.name.as_str().into()).collect(),
+            lost_since: None,
         }
+    }
+
+    /// What a condition of this type says, if it is true.
+    pub fn fact(&self, of: WorkloadCondition) -> Option<&Fact> {
+        self.facts.iter().find(|fact| fact.of == of)
     }
 }
 
@@ -278,19 +300,6 @@ impl QueueRow {
     pub fn of(queue: &ClusterQueue) -> Self {
         let status = queue.status.clone().unwrap_or_default();
         let active = find(&status.conditions, ACTIVE);
-        let mut quotas = Vec::new();
-        for flavor in queue.spec.resource_groups.iter().flat_map(|group| &group.flavors) {
-            for quota in &flavor.resources {
-                let amount = |text| amounts::amount(&quota.name, text);
-                quotas.push(Quota {
-                    flavor: flavor.name.as_str().into(),
-                    resource: quota.name.as_str().into(),
-                    nominal: amount(&quota.nominal_quota),
-                    borrowing_limit: quota.borrowing_limit.as_ref().map(amount),
-                    lending_limit: quota.lending_limit.as_ref().map(amount),
-                });
-            }
-        }
         Self {
             cohort: queue.spec.cohort_name.as_deref().and_then(name),
             stopped: queue.spec.stop_policy != StopPolicy::None,
@@ -298,9 +307,36 @@ impl QueueRow {
             active: active.is_none_or(|condition| condition.status == "True"),
             reason: cut(active.map(|condition| condition.reason.as_str()).unwrap_or_default()),
             message: cut(active.map(|condition| condition.message.as_str()).unwrap_or_default()),
-            quotas,
+            quotas: quotas(&queue.spec.resource_groups),
             counts: [status.pending_workloads, status.reserving_workloads, status.admitted_workloads],
             held: status.flavors_reservation.iter().flat_map(held).collect(),
+        }
+    }
+}
+
+fn quotas(groups: &[ResourceGroup]) -> Vec<Quota> {
+    let mut quotas = Vec::new();
+    for flavor in groups.iter().flat_map(|group| &group.flavors) {
+        for quota in &flavor.resources {
+            let amount = |text| amounts::amount(&quota.name, text);
+            quotas.push(Quota {
+                flavor: flavor.name.as_str().into(),
+                resource: quota.name.as_str().into(),
+                nominal: amount(&quota.nominal_quota),
+                borrowing_limit: quota.borrowing_limit.as_ref().map(amount),
+                lending_limit: quota.lending_limit.as_ref().map(amount),
+            });
+        }
+    }
+    quotas
+}
+
+impl CohortRow {
+    /// The columns of a Cohort.
+    pub fn of(cohort: &Cohort) -> Self {
+        Self {
+            parent: cohort.spec.parent_name.as_deref().and_then(name),
+            quotas: quotas(&cohort.spec.resource_groups),
         }
     }
 }
@@ -334,6 +370,7 @@ impl NodeRow {
             labels: node.metadata.labels.clone().unwrap_or_default(),
             capacity: amounts::list(&node.allocatable),
             why: not_healthy(node),
+            not_ready_since: node.ready_since.filter(|_| node.ready == Some(false)),
         }
     }
 }

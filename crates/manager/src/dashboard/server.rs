@@ -23,7 +23,7 @@ use super::source::{Callers, Source, View};
 use super::store::Store;
 use super::tomorrow::Tomorrow;
 use super::viewer::Viewer;
-use super::views::{items, nodes, now, topology, workload};
+use super::views::{displaced, items, nodes, now, topology, workload};
 use crate::access::Rate;
 use crate::percent::decoded;
 use crate::visibility::status::Refusal;
@@ -51,6 +51,7 @@ enum Route {
     Starts(String),
     Start(String, String),
     Nodes,
+    Displaced,
     Topologies,
     /// A topology, and the values that lead to a domain of it.
     Domains(String, Vec<String>),
@@ -80,6 +81,7 @@ impl Route {
                 Some(Self::Start(namespace.to_owned(), name.to_owned()))
             }
             ["nodes"] => Some(Self::Nodes),
+            ["displaced"] => Some(Self::Displaced),
             ["topologies"] => Some(Self::Topologies),
             ["topologies", name, ref path @ ..] => {
                 Some(Self::Domains(name.to_owned(), path.iter().map(|&value| value.to_owned()).collect()))
@@ -94,10 +96,13 @@ impl Route {
     fn view(&self) -> Option<View> {
         match self {
             Self::Who | Self::Changes | Self::Tomorrow => None,
-            Self::Now | Self::Queue(_) | Self::Starts(_) => Some(View::Queues),
-            Self::Workloads | Self::Workload(..) | Self::Explain(..) | Self::Start(..) => {
-                Some(View::Workloads)
-            }
+            Self::Now | Self::Starts(_) => Some(View::Queues),
+            Self::Queue(_)
+            | Self::Workloads
+            | Self::Workload(..)
+            | Self::Explain(..)
+            | Self::Start(..)
+            | Self::Displaced => Some(View::Workloads),
             Self::Nodes | Self::Topologies | Self::Domains(..) => Some(View::Nodes),
         }
     }
@@ -231,6 +236,11 @@ impl Dashboard {
                 let page = query::page(query)?;
                 self.make(viewer, move |snapshot, viewer| Ok(nodes::nodes(snapshot, viewer, page))).await?
             }
+            Route::Displaced => {
+                let page = query::page(query)?;
+                self.make(viewer, move |snapshot, viewer| Ok(displaced::displaced(snapshot, viewer, page)))
+                    .await?
+            }
             Route::Topologies => {
                 let snapshot = taken(&self.store)?;
                 let fits = self.source.fits(&snapshot).await;
@@ -301,7 +311,7 @@ impl Dashboard {
         let snapshot = taken(&self.store)?;
         let none = || Refusal::NoObject("clusterqueues", GROUP, name.to_owned());
         let (queue, _) = snapshot.cluster_queues.get_key_value(name).ok_or_else(none)?;
-        let order = self.source.order(name).await;
+        let order = self.source.order(name).await.map(keys);
         self.tomorrow.starts(viewer, &snapshot, (queue.clone(), None), order).await
     }
 
@@ -312,7 +322,7 @@ impl Dashboard {
         let row = snapshot.workloads.get(&key).filter(|row| row.state == super::rows::State::Pending);
         let none = || Refusal::NoObject("workloads", GROUP, name.to_owned());
         let queue = row.and_then(|row| snapshot.queue_of(row)).ok_or_else(none)?.clone();
-        let order = self.source.order(&queue).await;
+        let order = self.source.order(&queue).await.map(keys);
         self.tomorrow.starts(viewer, &snapshot, (queue, Some(key)), order).await
     }
 
@@ -326,13 +336,19 @@ impl Dashboard {
             Some(queue) => self.source.order(&queue).await,
             None => None,
         };
-        let position = order.iter().flatten().position(|key| *key == row.key);
+        let place = order.iter().flatten().find(|(_, key)| *key == row.key);
+        let position = place.map(|(at, _)| *at);
         let events = self.source.events(namespace, object.metadata.uid.as_deref().unwrap_or_default()).await;
         self.make(viewer, move |snapshot, viewer| {
             Ok(workload::workload(snapshot, viewer, &object, events.as_deref(), position))
         })
         .await
     }
+}
+
+/// Without the places.
+fn keys(order: Vec<(usize, WorkloadKey)>) -> Vec<WorkloadKey> {
+    order.into_iter().map(|(_, key)| key).collect()
 }
 
 /// The state now, once everything is known.

@@ -7,7 +7,7 @@ use sluice_engine::{Name, WorkloadKey};
 
 use super::amounts::Amounts;
 use super::happening::Happening;
-use super::rows::{FlavorRow, NodeRow, QueueRow, State, WorkloadRow};
+use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, State, WorkloadRow};
 
 /// The state at one moment. Cheap to make: rows are shared.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ pub struct Snapshot {
     pub workloads: BTreeMap<WorkloadKey, Arc<WorkloadRow>>,
     /// All ClusterQueues.
     pub cluster_queues: BTreeMap<Name, Arc<QueueRow>>,
-    /// Cohorts that are objects, and their parents.
-    pub cohorts: BTreeMap<Name, Option<Name>>,
+    /// Cohorts that are objects.
+    pub cohorts: BTreeMap<Name, Arc<CohortRow>>,
     /// The ClusterQueue of each LocalQueue, by namespace and name.
     pub local_queues: BTreeMap<(Name, Name), Name>,
     /// All ResourceFlavors.

@@ -48,7 +48,7 @@ pub trait Callers: Send + Sync + 'static {
 pub trait Source: Send + Sync + 'static {
     /// Why a view is not offered, if it is not.
     fn missing(&self, view: View) -> Option<String>;
-    /// The Workloads that wait in a ClusterQueue, in its order, if that is known.
+    /// The Workloads that wait in a ClusterQueue, in its order, if that is known; a laptop may know only those of its user.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
     /// A Workload: namespace and name.
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;

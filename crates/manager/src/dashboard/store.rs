@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use sluice_engine::{Name, WorkloadKey};
 use tokio::sync::watch;
 
 use super::happening::Latest;
-use super::rows::{FlavorRow, NodeRow, QueueRow, WorkloadRow};
+use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
 
 /// An answer may be as old as this.
@@ -32,7 +33,7 @@ pub struct Revisions {
 struct Rows {
     workloads: BTreeMap<WorkloadKey, Arc<WorkloadRow>>,
     cluster_queues: BTreeMap<Name, Arc<QueueRow>>,
-    cohorts: BTreeMap<Name, Option<Name>>,
+    cohorts: BTreeMap<Name, Arc<CohortRow>>,
     local_queues: BTreeMap<(Name, Name), Name>,
     flavors: BTreeMap<Name, Arc<FlavorRow>>,
     topologies: BTreeMap<Name, Arc<Vec<String>>>,
@@ -125,6 +126,13 @@ impl Store {
         self.rows().workloads.len()
     }
 
+    /// The state now, whatever was made a moment ago.
+    #[cfg(test)]
+    pub(crate) fn fresh(&self) -> Arc<Snapshot> {
+        self.rows().made = None;
+        self.snapshot().expect("everything was seen once")
+    }
+
     /// The state now, or a moment ago; nothing before everything was seen once.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let revision = self.revisions.borrow().all;
@@ -155,8 +163,7 @@ impl Rows {
                 put(&mut self.cluster_queues, name(&queue.metadata), Arc::new(QueueRow::of(queue)))
             }
             Object::Cohort(cohort) => {
-                let parent = cohort.spec.parent_name.as_deref().filter(|parent| !parent.is_empty());
-                put(&mut self.cohorts, name(&cohort.metadata), parent.map(Name::from))
+                put(&mut self.cohorts, name(&cohort.metadata), Arc::new(CohortRow::of(cohort)))
             }
             Object::LocalQueue(queue) => {
                 let namespace = queue.metadata.namespace.as_deref().unwrap_or_default().into();
@@ -175,8 +182,11 @@ impl Rows {
         }
     }
 
-    fn workload(&mut self, row: WorkloadRow) -> bool {
+    fn workload(&mut self, mut row: WorkloadRow) -> bool {
         let old = self.workloads.get(&row.key);
+        if let Some(old) = old.filter(|_| !row.lost.is_empty()) {
+            row.lost_since = if old.lost.is_empty() { Some(Timestamp::now()) } else { old.lost_since };
+        }
         if old.is_some_and(|old| **old == row) {
             return false;
         }

@@ -36,6 +36,7 @@ pub async fn look(plane: &ControlPlane, (ours, theirs, racks): (&Place<'_>, &Pla
     who_may_ask(&owner, address).await;
     every_header(&owner).await;
     let mut page = in_a_browser(&url, (ours, racks)).await;
+    of_a_team(plane, &owner, ours).await;
     theirs.delete_job("secret").await.unwrap();
     eventually("the deletion to be shown", DEADLINE, || async {
         let all = owner.json("/api/workloads").await;
@@ -51,7 +52,6 @@ pub async fn look(plane: &ControlPlane, (ours, theirs, racks): (&Place<'_>, &Pla
     no_script_of_others_runs(&mut page).await;
     program.kill().await.unwrap();
     page.wait_for_text("not live: the server cannot be reached").await.unwrap();
-    of_a_team(plane, ours).await;
 }
 
 async fn who_may_ask(owner: &Caller, address: &str) {
@@ -146,10 +146,29 @@ async fn no_script_of_others_runs(page: &mut Page) {
     assert_eq!(seen, json!(["frame-src", "script-src-elem", "script-src-elem", null]));
 }
 
+/// A team's user may not ask about the ClusterQueue: his LocalQueue says the place, which is the one that an administrator sees.
+async fn places_in_the_queue(owner: &Caller, alice: &Caller) {
+    let pending = "/api/queues/dash-a?state=pending";
+    let place = |queue: &Value| {
+        let items = queue["items"].as_array().unwrap().clone();
+        let own = items.into_iter().find(|item| item["job"] == "waits" && item["position"].is_u64())?;
+        Some((own["workload"].as_str()?.to_owned(), own["position"].clone()))
+    };
+    let (name, known) = place(&owner.json(pending).await).expect("an administrator sees the place");
+    let queue = alice.json(pending).await;
+    assert_eq!(place(&queue), Some((name.clone(), known.clone())), "{queue}");
+    assert_eq!(queue["total"], 1, "the other tenant's is not read: {queue}");
+    let workload = alice.json(&format!("/api/workloads/dash-a/{name}")).await;
+    assert_eq!(workload["item"]["position"], known, "{workload}");
+    assert_eq!(alice.get("/api/queues/none").await.0, 404);
+}
+
 /// With the rights of a team's user, other teams' jobs are not there, and what cannot be read is said in words.
-async fn of_a_team(plane: &ControlPlane, ours: &Place<'_>) {
+async fn of_a_team(plane: &ControlPlane, owner: &Caller, ours: &Place<'_>) {
     let kubeconfig = plane.kubeconfig_for_service_account("dash-a", "alice").await.unwrap();
     let (mut program, url) = start(&kubeconfig).await;
+    let (address, key) = url.split_once("/#key=").unwrap();
+    places_in_the_queue(owner, &Caller::new(address, Some(key))).await;
     let mut page = Page::start().await.unwrap();
     page.look(1280, 900, Scheme::Light).await.unwrap();
     page.visit(&url).await.unwrap();
@@ -157,7 +176,8 @@ async fn of_a_team(plane: &ControlPlane, ours: &Place<'_>) {
     for (view, text) in [
         ("workload", "2 workloads"),
         (&*format!("workload/dash-a/{waits}"), "pending"),
-        ("queue/dash-a", "the user of the kubeconfig may not list clusterqueues"),
+        ("now", "the user of the kubeconfig may not list clusterqueues"),
+        ("queue/dash-a", "2 workloads"),
         ("nodes", "It says: the user of the kubeconfig may not list "),
     ] {
         page.run(&format!("location.hash = '/{view}'")).await.unwrap();

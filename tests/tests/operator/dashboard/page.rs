@@ -1,7 +1,8 @@
 //! The page in a real browser, before the manager: all views with what is in the cluster, as it changes, and nothing from elsewhere. What the
 //! server that `views/dashboard.rs` makes up says has the same form.
 
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::browser::{Page, Scheme};
 use sluice_testkit::wait::{Progress, eventually};
@@ -125,6 +126,40 @@ pub async fn in_a_browser(
     is_own_and_quiet(&page, address);
 }
 
+/// All nodes are lost: the job that is placed on them is listed, with the nodes, for those that may see it.
+pub async fn work_that_lost_its_nodes(
+    address: &str,
+    (root, token): (&Caller, &str),
+    alice: &Caller,
+    racks: &Place<'_>,
+) {
+    let all: Api<Node> = Api::all(racks.client.clone());
+    for node in all.list(&ListParams::default().labels("pool=dash-c")).await.unwrap() {
+        all.delete(node.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
+    }
+    let real = eventually("the job to be displaced", DEADLINE, || async {
+        let real = root.json("/api/displaced").await;
+        Ok(if real["total"] == 1 { Progress::Done(real) } else { Progress::NotYet(real.to_string()) })
+    })
+    .await
+    .unwrap();
+    let item = &real["items"][0];
+    assert_eq!((&item["job"], &item["clusterQueue"]), (&json!("placed"), &json!("dash-c")), "{real}");
+    assert!(item["since"].is_string() && item["lost"].to_string().contains("dash-r"), "{real}");
+    assert_eq!(differences(&shape(&real), &shape(&data::displaced(0, 9))), Vec::<String>::new());
+    let hidden = alice.json("/api/displaced").await;
+    assert_eq!(hidden["total"], 1, "{hidden}");
+    let text = hidden.to_string();
+    assert!(!text.contains("placed") && !text.contains("dash-r"), "{text}");
+    let mut page = Page::start().await.unwrap();
+    page.take_any_certificate().await.unwrap();
+    page.look(1280, 900, Scheme::Light).await.unwrap();
+    page.visit(&format!("{address}/#key={token}")).await.unwrap();
+    page.wait_for_text("live").await.unwrap();
+    go(&mut page, "nodes", &["1 workload lost its nodes and waits for others", "dash-c/"]).await;
+    is_own_and_quiet(&page, address);
+}
+
 /// Nothing was asked for elsewhere, and nothing is on the console.
 pub fn is_own_and_quiet(page: &Page, address: &str) {
     let requests = page.requests();
@@ -217,6 +252,7 @@ pub async fn made_up_answers_have_the_form_of_real_ones(root: &Caller, ours: &Pl
         (format!("/api/workloads/dash-c/{placed}"), data::workload("a", "b")),
         (format!("/api/workloads/dash-a/{waits}/start"), data::starts(&[4])),
         ("/api/nodes".to_owned(), data::nodes(0, 9)),
+        ("/api/displaced".to_owned(), data::displaced(0, 9)),
         ("/api/topologies".to_owned(), data::topologies()),
         ("/api/topologies/dash-c".to_owned(), data::domains(&[], 0, 9)),
         ("/api/topologies/dash-c/r1".to_owned(), data::domains(&["block-2"], 0, 9)),

@@ -8,6 +8,8 @@ pub const QUEUES: usize = 1000;
 pub const WORKLOADS: usize = 20_000;
 /// The nodes.
 pub const NODES: usize = 3000;
+/// The Workloads that lost nodes.
+pub const DISPLACED: usize = 700;
 /// A name that would run if it became HTML.
 pub const HOSTILE: &str = "<script>alert(1)</script>";
 /// A message that would.
@@ -73,10 +75,11 @@ pub fn item(number: usize) -> Value {
 
 fn resource(name: &str, unit: f64, suffix: &str, used: u8) -> Value {
     let borrowed = used.saturating_sub(16);
+    let lent = if used < 4 { 2 } else { 0 };
     json!({
-        "resource": name, "nominal": 16.0 * unit, "used": f64::from(used) * unit, "borrowed": f64::from(borrowed) * unit,
+        "resource": name, "nominal": 16.0 * unit, "used": f64::from(used) * unit, "borrowed": f64::from(borrowed) * unit, "lent": f64::from(lent) * unit,
         "lendingLimit": null, "borrowingLimit": null,
-        "shown": {"nominal": format!("16{suffix}"), "used": format!("{used}{suffix}"), "borrowed": format!("{borrowed}{suffix}"), "lendingLimit": null, "borrowingLimit": null},
+        "shown": {"nominal": format!("16{suffix}"), "used": format!("{used}{suffix}"), "borrowed": format!("{borrowed}{suffix}"), "lent": format!("{lent}{suffix}"), "lendingLimit": null, "borrowingLimit": null},
     })
 }
 
@@ -99,9 +102,14 @@ fn queue(number: usize) -> Value {
 
 /// `/api/now`.
 pub fn now() -> Value {
-    let cohorts = (0..40).map(
-        |n| json!({"name": format!("cohort-{n}"), "parent": (n > 3).then(|| format!("cohort-{}", n % 4))}),
-    );
+    let own = |n: usize| match n {
+        0 => json!([{"flavor": "spot", "resources": [resource("cpu", 1.0, "", 3)]}]),
+        _ => json!([]),
+    };
+    let cohorts = (0..40).map(|n| {
+        let parent = (n > 3).then(|| format!("cohort-{}", n % 4));
+        json!({"name": format!("cohort-{n}"), "parent": parent, "flavors": own(n)})
+    });
     let event = |n: usize| {
         let hidden = n % 11 == 10;
         json!({
@@ -128,6 +136,24 @@ pub fn nodes(offset: usize, limit: usize) -> Value {
     let shown: Vec<_> = (offset..NODES.min(offset + limit)).map(node).collect();
     json!({"flavors": [{"name": "spot", "labels": {"pool": HOSTILE}, "nodes": NODES, "healthy": 2940, "topology": "default"}],
         "nodes": shown, "total": NODES})
+}
+
+/// `/api/displaced`, from an offset on.
+pub fn displaced(offset: usize, limit: usize) -> Value {
+    let item = |n: usize| {
+        let mut item = found(n);
+        let seen = !item["workload"].is_null();
+        let evicted = item["state"] == "pending";
+        item["since"] = (n != 4).then(|| at(70_000 + n)).into();
+        item["lost"] = json!({
+            "count": if evicted { 0 } else { 2 },
+            "nodes": seen.then(|| if evicted { vec![] } else { vec![format!("node-{n}"), HOSTILE.to_owned()] }),
+            "message": (evicted && seen).then_some(MESSAGE),
+        });
+        item
+    };
+    let shown: Vec<_> = (offset..DISPLACED.min(offset + limit)).map(item).collect();
+    json!({"total": DISPLACED, "items": shown})
 }
 
 /// `/api/workloads/NAMESPACE/NAME`.

@@ -151,6 +151,7 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], fault: Fault) -> Re
             json!({"text": format!("{name} waits.\n{}", data::MESSAGE), "explanation": {}})
         }
         (["nodes"], _) => data::nodes(offset, limit),
+        (["displaced"], _) => data::displaced(offset, limit),
         (["topologies"], _) => data::topologies(),
         (["topologies", _, path @ ..], _) => data::domains(path, offset, limit),
         (["tomorrow"], _) => {

@@ -13,7 +13,7 @@ const VIEWS = {
   now: { title: "Now", make: now.view, of: ["now"] },
   queue: { title: "Queue", make: queue.view, of: ["queue", "queues", "now"] },
   workload: { title: "Workload", make: workload.view, of: ["workload", "workloads", "now"] },
-  nodes: { title: "Nodes", make: nodes.view, of: ["nodes"] },
+  nodes: { title: "Nodes", make: nodes.view, of: ["nodes", "workloads"] },
   tomorrow: { title: "Tomorrow", make: tomorrow.view, of: [] },
   report: { title: "Report", make: tomorrow.reportView, of: [] },
 };

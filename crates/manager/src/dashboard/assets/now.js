@@ -9,7 +9,8 @@ const COLUMNS = [
   { title: "Cohort, queue, flavor", size: "minmax(150px, 3fr)" },
   { title: "Used of nominal", size: "minmax(90px, 1.5fr)" },
   { title: "Used", size: "minmax(110px, 2fr)", wide: 560 },
-  { title: "Borrowed, may lend", size: "minmax(140px, 2fr)", wide: 700 },
+  { title: "Borrowed", size: "minmax(80px, 1fr)", wide: 700 },
+  { title: "Lent, may lend", size: "minmax(120px, 1.6fr)", wide: 700 },
   { title: "Pending", n: true, size: "80px" },
   { title: "Admitted", n: true, size: "80px", wide: 480 },
   { title: "State", size: "minmax(64px, 0.8fr)", wide: 640 },
@@ -45,15 +46,14 @@ function fullest(all) {
   return all.reduce((most, slot) => (!most || part(slot) > part(most) ? slot : most), null);
 }
 
-/** Sums over queues, for each flavor and resource. */
-function sums(queues) {
+/** Sums over queues and cohorts' own quota, for each flavor and resource. What is used of a cohort's own is used by queues. */
+function sums(queues, cohorts) {
   const found = new Map();
-  for (const slot of queues.flatMap(slots)) {
+  const own = cohorts.flatMap(slots).map((slot) => ({ ...slot, used: 0, borrowed: 0 }));
+  for (const slot of [...queues.flatMap(slots), ...own]) {
     const name = `${slot.flavor}\n${slot.resource}`;
-    const sum = found.get(name) ?? { flavor: slot.flavor, resource: slot.resource, nominal: 0, used: 0, borrowed: 0 };
-    sum.nominal += number(slot.nominal);
-    sum.used += number(slot.used);
-    sum.borrowed += number(slot.borrowed);
+    const sum = found.get(name) ?? { flavor: slot.flavor, resource: slot.resource, nominal: 0, used: 0, borrowed: 0, lent: 0 };
+    for (const part of ["nominal", "used", "borrowed", "lent"]) sum[part] += number(slot[part]);
     found.set(name, sum);
   }
   return [...found.values()];
@@ -71,16 +71,25 @@ function plain(resource, amount) {
   return String(+amount.toFixed(3));
 }
 
-const texts = (slot) => slot.shown ?? { nominal: plain(slot.resource, slot.nominal), used: plain(slot.resource, slot.used), borrowed: plain(slot.resource, slot.borrowed) };
-const says = (slot) => `${slot.resource} of ${slot.flavor}: ${texts(slot).used} used of ${texts(slot).nominal}${number(slot.borrowed) > 0 ? `, ${texts(slot).borrowed} borrowed` : ""}`;
+const PARTS = ["nominal", "used", "borrowed", "lent"];
+const texts = (slot) => slot.shown ?? Object.fromEntries(PARTS.map((part) => [part, plain(slot.resource, number(slot[part]))]));
+const says = (slot) => `${slot.resource} of ${slot.flavor}: ${texts(slot).used} used of ${texts(slot).nominal}${["borrowed", "lent"].filter((part) => number(slot[part]) > 0).map((part) => `, ${texts(slot)[part]} ${part}`).join("")}`;
 
-/** What a slot's queue borrows, or may lend if it is in a cohort. */
-function moved(slot, lends) {
-  if (number(slot.borrowed) > 0) return `${texts(slot).borrowed} ${slot.resource} borrowed`;
-  const idle = number(slot.nominal) - number(slot.used);
-  if (idle <= 0 || !lends) return "";
-  const most = Number.isFinite(slot.lendingLimit) ? Math.min(idle, slot.lendingLimit) : idle;
-  return most > 0 ? `may lend ${plain(slot.resource, most)} ${slot.resource}` : `lends no ${slot.resource}`;
+/** What a slot's queue borrows. */
+function borrowed(slot) {
+  return number(slot.borrowed) > 0 ? `${texts(slot).borrowed} ${slot.resource}` : "";
+}
+
+/** What others use of a slot's quota, and how much more of it they may if it is in a cohort. */
+function lent(slot, lends) {
+  const now = number(slot.lent), given = now > 0 ? [`${texts(slot).lent} ${slot.resource} lent`] : [];
+  // All that is used of a cohort's own quota is lent. Its limit is for others than its members.
+  const idle = number(slot.nominal) - (slot.own ? 0 : number(slot.used));
+  if (idle <= 0 || !lends) return given.join(", ");
+  const more = (Number.isFinite(slot.lendingLimit) && !slot.own ? Math.min(idle, slot.lendingLimit) : idle) - now;
+  if (more > 0) given.push(`may lend ${plain(slot.resource, more)} ${slot.resource}${now > 0 ? " more" : ""}`);
+  else if (!given.length) given.push(`lends no ${slot.resource}`);
+  return given.join(", ");
 }
 
 /** The tree as lines: those below what is closed are left out. */
@@ -103,8 +112,8 @@ export function lines(now, closed, search) {
   }
   for (const names of [...children.values()]) names.sort();
   const found = [], visited = new Set();
-  // All queues below, in order; a circle of cohorts ends at what was visited.
-  const all = (name, seen = new Set()) => {
+  // All queues below, in order; a circle of cohorts ends at what was visited. `seen` has the cohorts then.
+  const all = (name, seen) => {
     if (seen.has(name)) return [];
     seen.add(name);
     return [...(below.get(name) ?? []), ...(children.get(name) ?? []).flatMap((child) => all(child, seen))];
@@ -118,11 +127,12 @@ export function lines(now, closed, search) {
   const walk = (name, level) => {
     if (visited.has(name)) return;
     visited.add(name);
-    const inside = all(name);
+    const seen = new Set(), inside = all(name, seen);
     if (!inside.length && wanted) return;
     const open = !closed.has(`cohort ${name}`);
-    found.push({ cohort: name, level, queues: inside, expanded: open });
+    found.push({ cohort: name, level, queues: inside, cohorts: [...seen].map((one) => known.get(one)), expanded: open });
     if (!open) return;
+    for (const slot of slots(known.get(name))) found.push({ slot: { ...slot, own: true }, lends: true, level: level + 1 });
     for (const child of children.get(name) ?? []) walk(child, level + 1);
     for (const queue of below.get(name) ?? []) queueLines(queue, level + 1);
   };
@@ -137,16 +147,17 @@ function cells(line, columns) {
   const all = new Map();
   const put = (titles) => COLUMNS.forEach((column, i) => all.set(column, titles[i]));
   if (line.slot) {
-    put([who(line.level, undefined, el("span", { class: "text" }, `${line.slot.resource} of ${line.slot.flavor}`)), bar(line.slot, says(line.slot)),
-      `${texts(line.slot).used} of ${texts(line.slot).nominal}`, moved(line.slot, line.lends), "", "", limits(line.slot)]);
+    const name = `${line.slot.resource} of ${line.slot.flavor}${line.slot.own ? ", the cohort's own" : ""}`;
+    put([who(line.level, undefined, el("span", { class: "text" }, name)), bar(line.slot, says(line.slot)),
+      `${texts(line.slot).used} of ${texts(line.slot).nominal}`, borrowed(line.slot), lent(line.slot, line.lends), "", "", limits(line.slot)]);
   } else {
-    const own = line.queue ? slots(line.queue) : sums(line.queues);
+    const own = line.queue ? slots(line.queue) : sums(line.queues, line.cohorts);
     const top = fullest(own);
     const count = (field) => (line.queue ? number(line.queue[field]) : line.queues.reduce((sum, queue) => sum + number(queue[field]), 0));
     const name = line.queue ? el("a", { href: queueLink(line.queue.name), tabindex: "-1", class: "text" }, line.queue.name) : el("span", { class: "text" }, `${line.cohort} (${line.queues.length})`);
     const state = line.queue ? line.queue.state : "";
     put([who(line.level, line.expanded, name), top ? bar(top, own.map(says).slice(0, 12).join("\n")) : "",
-      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", own.map((slot) => moved(slot, line.lends)).filter(Boolean).join(", "),
+      top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", ...[borrowed, (slot) => lent(slot, line.lends)].map((part) => own.map(part).filter(Boolean).join(", ")),
       count("pending"), count("admitted"), state === "active" ? "active" : [state, line.queue?.reason].filter(Boolean).join(": ")]);
   }
   const off = line.queue && line.queue.state !== "active";
@@ -168,9 +179,9 @@ function event(one) {
 
 const MOST_FLAVORS = 100;
 
-/** Each flavor and resource over all queues. */
-function flavorTable(queues) {
-  const all = sums(queues).sort((a, b) => (a.flavor + a.resource < b.flavor + b.resource ? -1 : 1));
+/** Each flavor and resource over all queues and cohorts. */
+function flavorTable(queues, cohorts) {
+  const all = sums(queues, cohorts).sort((a, b) => (a.flavor + a.resource < b.flavor + b.resource ? -1 : 1));
   const row = (slot) => el("tr", null, el("th", { scope: "row" }, slot.flavor), el("td", null, slot.resource), el("td", { class: "n" }, plain(slot.resource, slot.used)),
     el("td", { class: "n" }, plain(slot.resource, slot.nominal)), el("td", { class: "n" }, slot.nominal > 0 ? `${(slot.used / slot.nominal * 100).toFixed(0)} %` : "–"), el("td", { class: "n" }, plain(slot.resource, slot.borrowed)));
   const head = ["Flavor", "Resource", "Used", "Nominal", "", "Borrowed and lent"].map((title, at) => el(title ? "th" : "td", { scope: title ? "col" : null, class: at > 1 ? "n" : null }, title));
@@ -186,7 +197,7 @@ export function view(host) {
   const left = el("section", { "aria-label": "Cohorts and queues" }, el("div", { class: "tools" }, search, count));
   const recent = el("ol", { class: "events", tabindex: "0", "aria-label": "What just happened" });
   const note = el("div"), flavors = el("div", { class: "card" });
-  host.append(note, el("div", { class: "split" }, left, el("section", { class: "card" }, el("h2", null, "What just happened"), recent)), el("h2", null, "Flavors, over all queues"), flavors);
+  host.append(note, el("div", { class: "split" }, left, el("section", { class: "card" }, el("h2", null, "What just happened"), recent)), el("h2", null, "Flavors, over all queues and cohorts"), flavors);
   const rows = new Rows(left, { label: "Cohorts and queues", role: "treegrid", columns: COLUMNS, count: () => shown.length, cells: (at, columns) => cells(shown[at], columns),
     open: (at) => {
       const line = shown[at];
@@ -207,7 +218,7 @@ export function view(host) {
       note.replaceChildren();
       recent.replaceChildren(...now.recent.slice(0, 200).map(event));
       if (!now.recent.length) recent.replaceChildren(el("li", null, "Nothing has happened yet."));
-      flavors.replaceChildren(...flavorTable(now.clusterQueues).flat());
+      flavors.replaceChildren(...flavorTable(now.clusterQueues, now.cohorts).flat());
       redraw();
     } catch (error) {
       if (error.name === "AbortError") return;

@@ -52,7 +52,7 @@ impl Source for Fixed {
             |namespace: &str, name: &str| WorkloadKey { namespace: namespace.into(), name: name.into() };
         let script = "<script>alert(1)</script>";
         let order = vec![key("secret-ns", &format!("secret-{script}")), key("a", script)];
-        Box::pin(async move { Some(order) })
+        Box::pin(async move { Some(order.into_iter().enumerate().collect()) })
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
@@ -141,9 +141,10 @@ fn client() -> Client {
     Client::new(dashboard().router(), "default")
 }
 
-const VIEWS: [&str; 8] = [
+const VIEWS: [&str; 9] = [
     "/api/who",
     "/api/now",
+    "/api/displaced",
     "/api/queues/cq",
     "/api/queues/cq?state=pending",
     "/api/workloads",
@@ -213,7 +214,7 @@ async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
             "{one}"
         );
     }
-    assert_eq!(now["cohorts"], json!([{"name": "all", "parent": null}]));
+    assert_eq!(now["cohorts"], json!([{"name": "all", "parent": null, "flavors": []}]));
 }
 
 #[tokio::test]

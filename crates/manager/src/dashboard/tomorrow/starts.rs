@@ -130,7 +130,9 @@ fn beside(snapshot: &Snapshot, queue: &str) -> usize {
     let root = |queue: &str| {
         let mut above = snapshot.cluster_queues.get(queue)?.cohort.as_ref()?;
         let mut seen = BTreeSet::new();
-        while let Some(Some(parent)) = snapshot.cohorts.get(above).filter(|_| seen.insert(above)) {
+        while seen.insert(above)
+            && let Some(parent) = snapshot.cohorts.get(above).and_then(|row| row.parent.as_ref())
+        {
             above = parent;
         }
         Some(above)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_engine::WorkloadKey;
+use sluice_engine::{Name, WorkloadKey};
 
 use crate::dashboard::amounts::all_shown;
 use crate::dashboard::query::Page;
@@ -12,8 +12,9 @@ use crate::dashboard::rows::{State, WorkloadRow};
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
-/// The Workloads that wait in a ClusterQueue, in its order; not known everywhere.
-pub type Order = Option<Vec<WorkloadKey>>;
+/// The Workloads that wait in a ClusterQueue, in its order, each with its place from 0; those of other tenants may be missing. Not known
+/// everywhere.
+pub type Order = Option<Vec<(usize, WorkloadKey)>>;
 
 /// A Workload as lists show it. What the viewer may not see has no names.
 pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Value {
@@ -33,7 +34,8 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
     })
 }
 
-/// The members of a ClusterQueue: admitted, reserved, then those that wait, in order. Nothing if there is no such queue.
+/// The members of a ClusterQueue: admitted, reserved, then those that wait, in order. Nothing if there is no such queue, as far as the viewer may
+/// know: where ClusterQueues cannot be read, his LocalQueues name theirs.
 pub fn queue(
     snapshot: &Snapshot,
     viewer: &Viewer,
@@ -41,11 +43,14 @@ pub fn queue(
     order: &Order,
     (state, page): (Option<State>, Page),
 ) -> Option<Value> {
-    snapshot.cluster_queues.get(name)?;
+    let named =
+        |((namespace, _), target): (&(Name, Name), &Name)| **target == *name && viewer.sees(namespace);
+    if !snapshot.cluster_queues.contains_key(name) && !snapshot.local_queues.iter().any(named) {
+        return None;
+    }
     let empty = Vec::new();
     let members = snapshot.sums().get(name).map_or(&empty, |sums| &sums.members);
-    let places: BTreeMap<&WorkloadKey, usize> =
-        order.iter().flatten().enumerate().map(|(at, key)| (key, at)).collect();
+    let places: BTreeMap<&WorkloadKey, usize> = order.iter().flatten().map(|(at, key)| (key, *at)).collect();
     let place = |row: &WorkloadRow| places.get(&row.key).copied().filter(|_| row.state == State::Pending);
     let mut rows: Vec<&Arc<WorkloadRow>> =
         members.iter().filter(|row| state.is_none_or(|state| row.state == state)).collect();

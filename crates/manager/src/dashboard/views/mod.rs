@@ -1,6 +1,8 @@
 //! What is shown of a snapshot to a viewer. Pure.
 
+pub mod displaced;
 pub mod items;
+pub mod lent;
 pub mod nodes;
 pub mod now;
 pub mod topology;

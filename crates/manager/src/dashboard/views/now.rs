@@ -1,6 +1,7 @@
 //! The view Now: cohorts, ClusterQueues with their quotas, and what just happened.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,64 +9,59 @@ use sluice_engine::Name;
 
 use crate::dashboard::amounts::{shown, units};
 use crate::dashboard::happening::Happening;
-use crate::dashboard::rows::{QueueRow, Quota};
+use crate::dashboard::rows::{CohortRow, QueueRow, Quota};
 use crate::dashboard::snapshot::{QueueSums, Snapshot};
 use crate::dashboard::viewer::Viewer;
+use crate::dashboard::views::lent::{Lent, used};
 
 /// The answer.
 pub fn now(snapshot: &Snapshot, viewer: &Viewer, at: Timestamp) -> Value {
     let none = QueueSums::default();
-    let queue = |(name, row): (&Name, &std::sync::Arc<QueueRow>)| {
+    let lent = Lent::of(snapshot);
+    let queue = |(name, row): (&Name, &Arc<QueueRow>)| {
         let sums = snapshot.sums().get(name).unwrap_or(&none);
-        cluster_queue(name, row, snapshot.complete.then_some(sums))
+        cluster_queue((name, row), snapshot.complete.then_some(sums), &lent)
     };
     json!({
         "at": at.to_string(),
         "revision": snapshot.revision,
-        "cohorts": cohorts(snapshot),
+        "cohorts": cohorts(snapshot, &lent),
         "clusterQueues": snapshot.cluster_queues.iter().map(queue).collect::<Vec<_>>(),
         "recent": snapshot.recent.iter().map(|one| happening(one, viewer)).collect::<Vec<_>>(),
     })
 }
 
 /// Cohorts that are objects, and those that are only named.
-fn cohorts(snapshot: &Snapshot) -> Vec<Value> {
-    let mut all: BTreeMap<&Name, Option<&Name>> = BTreeMap::new();
-    for (name, parent) in &snapshot.cohorts {
-        all.insert(name, parent.as_ref());
+fn cohorts(snapshot: &Snapshot, lent: &Lent<'_>) -> Vec<Value> {
+    let none = CohortRow::default();
+    let mut all: BTreeMap<&Name, &CohortRow> = BTreeMap::new();
+    for (name, row) in &snapshot.cohorts {
+        all.insert(name, row);
     }
-    let named = snapshot.cohorts.values().flatten();
+    let named = snapshot.cohorts.values().filter_map(|row| row.parent.as_ref());
     for cohort in named.chain(snapshot.cluster_queues.values().filter_map(|row| row.cohort.as_ref())) {
-        all.entry(cohort).or_default();
+        all.entry(cohort).or_insert(&none);
     }
-    all.into_iter().map(|(name, parent)| json!({"name": name, "parent": parent})).collect()
+    let cohort = |(name, row): (&Name, &CohortRow)| {
+        // Nothing but what others took is used of a Cohort's own quota.
+        let own = |quota: &Quota| {
+            let lent = lent.by_cohort(name, quota);
+            (lent, lent)
+        };
+        json!({"name": name, "parent": row.parent, "flavors": flavors(&row.quotas, own)})
+    };
+    all.into_iter().map(cohort).collect()
 }
 
 /// `sums` are those of all Workloads, if they are known: else its own status says what it holds.
-fn cluster_queue(name: &str, row: &QueueRow, sums: Option<&QueueSums>) -> Value {
+fn cluster_queue((name, row): (&Name, &QueueRow), sums: Option<&QueueSums>, lent: &Lent<'_>) -> Value {
     let state = match (row.stopped, row.active) {
         (true, _) => "stopped",
         (false, true) => "active",
         (false, false) => "inactive",
     };
     let [pending, reserving, admitted] = row.counts;
-    let mut flavors: Vec<(&Name, Vec<Value>)> = Vec::new();
-    for quota in &row.quotas {
-        let used = match sums {
-            Some(sums) => sums.used.get(&quota.flavor).and_then(|used| used.get(&quota.resource)).copied(),
-            None => row
-                .held
-                .iter()
-                .find(|held| held.0 == quota.flavor && held.1 == quota.resource)
-                .map(|held| held.2),
-        };
-        let resource = resource(quota, used.unwrap_or(0));
-        match flavors.iter_mut().find(|(flavor, _)| **flavor == quota.flavor) {
-            Some((_, resources)) => resources.push(resource),
-            None => flavors.push((&quota.flavor, vec![resource])),
-        }
-    }
-    let flavor = |(flavor, resources)| json!({"flavor": flavor, "resources": resources});
+    let own = |quota: &Quota| (used(row, sums, quota), lent.by_queue(name, quota));
     json!({
         "name": name,
         "cohort": row.cohort,
@@ -75,11 +71,25 @@ fn cluster_queue(name: &str, row: &QueueRow, sums: Option<&QueueSums>) -> Value 
         "pending": sums.map_or(json!(pending), |sums| json!(sums.pending)),
         "reserving": sums.map_or(json!(reserving), |sums| json!(sums.reserving)),
         "admitted": sums.map_or(json!(admitted), |sums| json!(sums.admitted)),
-        "flavors": flavors.into_iter().map(flavor).collect::<Vec<_>>(),
+        "flavors": flavors(&row.quotas, own),
     })
 }
 
-fn resource(quota: &Quota, used: i64) -> Value {
+/// Quotas by flavor; `of` says how much of one is used, and how much is lent.
+fn flavors(quotas: &[Quota], of: impl Fn(&Quota) -> (i64, i64)) -> Vec<Value> {
+    let mut flavors: Vec<(&Name, Vec<Value>)> = Vec::new();
+    for quota in quotas {
+        let resource = resource(quota, of(quota));
+        match flavors.iter_mut().find(|(flavor, _)| **flavor == quota.flavor) {
+            Some((_, resources)) => resources.push(resource),
+            None => flavors.push((&quota.flavor, vec![resource])),
+        }
+    }
+    let flavor = |(flavor, resources)| json!({"flavor": flavor, "resources": resources});
+    flavors.into_iter().map(flavor).collect()
+}
+
+fn resource(quota: &Quota, (used, lent): (i64, i64)) -> Value {
     let Quota { resource, nominal, .. } = quota;
     let borrowed = used.saturating_sub(*nominal).max(0);
     let limit = |limit: Option<i64>| limit.map(|limit| units(resource, limit));
@@ -89,12 +99,14 @@ fn resource(quota: &Quota, used: i64) -> Value {
         "nominal": units(resource, *nominal),
         "used": units(resource, used),
         "borrowed": units(resource, borrowed),
+        "lent": units(resource, lent),
         "lendingLimit": limit(quota.lending_limit),
         "borrowingLimit": limit(quota.borrowing_limit),
         "shown": {
             "nominal": shown(resource, *nominal),
             "used": shown(resource, used),
             "borrowed": shown(resource, borrowed),
+            "lent": shown(resource, lent),
             "lendingLimit": words(quota.lending_limit),
             "borrowingLimit": words(quota.borrowing_limit),
         },
@@ -113,4 +125,38 @@ fn happening(one: &Happening, viewer: &Viewer) -> Value {
         "reason": one.reason,
         "message": seen.then_some(&one.message),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::input::{Input, Object};
+
+    use super::*;
+    use crate::dashboard::store::tests::world;
+
+    #[test]
+    fn a_cohort_shows_its_own_quota_and_what_others_use_of_it() {
+        let store = world();
+        let quota = json!({"name": "cpu", "nominalQuota": "5", "lendingLimit": "3"});
+        let flavors = json!([{"name": "spot", "resources": [quota]}]);
+        let cohort = json!({
+            "metadata": {"name": "all"},
+            "spec": {"parentName": "top", "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]},
+        });
+        store.note(&Input::Applied(Object::Cohort(serde_json::from_value(cohort).unwrap())));
+        let viewer = Viewer { all: true, ..Viewer::default() };
+        let now = now(&store.fresh(), &viewer, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (&now["cohorts"][0]["name"], &now["cohorts"][0]["parent"]),
+            (&json!("all"), &json!("top"))
+        );
+        // The queue of four uses six.
+        let own = &now["cohorts"][0]["flavors"][0]["resources"][0];
+        let amounts =
+            ["nominal", "used", "lent", "lendingLimit"].map(|field| own["shown"][field].as_str().unwrap());
+        assert_eq!(amounts, ["5", "2", "2", "3"], "{own}");
+        let queue = &now["clusterQueues"][0]["flavors"][0]["resources"][0];
+        assert_eq!((&queue["borrowed"], &queue["lent"]), (&json!(2.0), &json!(0.0)), "{queue}");
+        assert_eq!(now["cohorts"][1], json!({"name": "top", "parent": null, "flavors": []}));
+    }
 }
