@@ -18,7 +18,10 @@ const HEADER: &str =
 /// The namespace that the plain manifests install into (docs/reference/08-tooling.md 8.6).
 const NAMESPACE: &str = "kueue-system";
 /// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
-const FOLDERS: [&str; 6] = ["default", "manager", "prometheus", "rbac", "visibility", "webhook"];
+const FOLDERS: [&str; 7] =
+    ["default", "manager", "prometheus", "rbac", "visibility", "visibility-apf", "webhook"];
+/// What the chart has beside other templates, and upstream apart: it is not everywhere wanted (docs/reference/08-tooling.md 8.8).
+const APART: [(&str, &str); 1] = [("config/visibility/apf.yaml", "config/visibility-apf/apf.yaml")];
 
 /// The chart's template with the job kinds.
 const INTEGRATIONS: &str = "charts/sluice/templates/_integrations.tpl";
@@ -157,7 +160,13 @@ fn crds_of_the_chart(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
 
 /// Every file of `config/` that comes from the chart, with the kustomizations that tie them together.
 fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
-    let mut files = split_by_template(&render(root, &["crds.enabled=false", "enablePrometheus=true"])?);
+    let values = ["crds.enabled=false", "enablePrometheus=true", "enableVisibilityAPF=true"];
+    let mut files = split_by_template(&render(root, &values)?);
+    for (template, apart) in APART {
+        let text =
+            files.remove(Path::new(template)).with_context(|| format!("{template} is not rendered"))?;
+        files.insert(apart.into(), text);
+    }
     let mut kustomizations: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for path in files.keys() {
         if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {

@@ -6,7 +6,9 @@
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{self, Output, kubectl, try_kubectl};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Setup, chart, jobset};
+use sluice_tests::place::DEADLINE;
 use tokio::sync::OnceCell;
 
 const SECRET: [&str; 6] = ["-n", chart::NAMESPACE, "get", "secret", "kueue-webhook-server-cert", "-ojson"];
@@ -212,6 +214,44 @@ async fn plain_manifests_apply_by_kubectl_and_again_without_losing_the_certifica
     let conversion = "jsonpath={.spec.conversion.webhook.clientConfig.service.name}";
     let crd = ["get", "crd", "workloads.kueue.x-k8s.io", "-o", conversion];
     assert_eq!(kubectl(&plane, &crd).await.unwrap(), "kueue-webhook-service");
+}
+
+/// Upstream's `visibility-apf.yaml`: what upstream's users apply beside the rest.
+#[tokio::test]
+async fn flow_control_of_the_visibility_api_applies_and_takes_its_requests() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    let folder = workspace().join("config/visibility-apf").display().to_string();
+    kubectl(&plane, &["apply", "-k", &folder]).await.unwrap();
+    let get = async |kind: &str| -> Value {
+        serde_json::from_str(&kubectl(&plane, &["get", kind, "visibility", "-o", "json"]).await.unwrap())
+            .unwrap()
+    };
+    let level = get("prioritylevelconfiguration").await;
+    let limited = &level["spec"]["limited"];
+    assert_eq!((&limited["nominalConcurrencyShares"], &limited["lendablePercent"]), (&json!(10), &json!(90)));
+    let queuing = json!({"queues": 16, "handSize": 4, "queueLengthLimit": 50});
+    assert_eq!(limited["limitResponse"]["queuing"], queuing, "{level}");
+    let schema = get("flowschema").await;
+    assert_eq!(
+        (&schema["spec"]["matchingPrecedence"], &schema["spec"]["distinguisherMethod"]["type"]),
+        (&json!(9000), &json!("ByUser"))
+    );
+    // The API server says of a request to the visibility API that this schema took it, and of others that another did.
+    let uid = schema["metadata"]["uid"].as_str().unwrap();
+    let taken = async |path: &str| {
+        let args = ["--as", "alice", "--as-group", "system:authenticated", "get", "--raw", path, "-v=8"];
+        let said = try_kubectl(&plane.kubeconfig_path(), &args, None).await.unwrap();
+        assert!(said.stderr.to_lowercase().contains("pf-flowschema-uid"), "{}", said.stderr);
+        said.stderr.contains(uid)
+    };
+    let asked = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/cq/pendingworkloads";
+    eventually("the flow control to be in force", DEADLINE, || async {
+        Ok(progress(taken(asked).await, "another schema takes the request"))
+    })
+    .await
+    .unwrap();
+    assert!(taken("/apis/visibility.sluice.dev/v1alpha1/namespaces/a/workloads/w/explain").await);
+    assert!(!taken("/apis/batch/v1/namespaces/a/jobs").await);
 }
 
 #[tokio::test]
