@@ -68,9 +68,10 @@ impl Engine {
             return then;
         }
         then.push(observe(metrics::EVICTED_WORKLOADS_TOTAL, &labels, 1.0));
-        if self.measures(&key.namespace, &entry.object.spec.queue_name) {
-            let local =
-                [&entry.object.spec.queue_name, &*key.namespace, eviction.reason, &eviction.cause, class];
+        let local_queue = entry.object.spec.queue_name.as_str();
+        let measured = self.measures(&key.namespace, local_queue);
+        if measured {
+            let local = [local_queue, &*key.namespace, eviction.reason, &eviction.cause, class];
             then.push(observe(metrics::LOCAL_QUEUE_EVICTED_WORKLOADS_TOTAL, &local, 1.0));
         }
         if first {
@@ -80,6 +81,10 @@ impl Engine {
             let seconds = metrics::seconds_between(since, self.now);
             let labels = [queue, eviction.reason, &eviction.cause];
             then.push(observe(metrics::PODS_READY_TO_EVICTED_TIME_SECONDS, &labels, seconds));
+            if measured {
+                let local = [local_queue, &*key.namespace, eviction.reason, &eviction.cause];
+                then.push(observe(metrics::LOCAL_QUEUE_PODS_READY_TO_EVICTED_TIME_SECONDS, &local, seconds));
+            }
         }
         then
     }

@@ -121,6 +121,8 @@ metrics! {
     LOCAL_QUEUE_ADMITTED_UNTIL_READY_WAIT_TIME_SECONDS = "kueue_local_queue_admitted_until_ready_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
     /// Seconds from the readiness of a workload's pods to its eviction, by the eviction's reason and cause.
     PODS_READY_TO_EVICTED_TIME_SECONDS = "kueue_pods_ready_to_evicted_time_seconds" Histogram14 ["cluster_queue", "reason", "underlying_cause"];
+    /// Seconds from the readiness of a workload's pods to its eviction, by LocalQueue and by the eviction's reason and cause: work that may be lost.
+    LOCAL_QUEUE_PODS_READY_TO_EVICTED_TIME_SECONDS = "sluice_local_queue_pods_ready_to_evicted_time_seconds" Histogram14 ["name", "namespace", "reason", "underlying_cause"];
     /// Evictions of workloads of a ClusterQueue, by reason and cause.
     EVICTED_WORKLOADS_TOTAL = "kueue_evicted_workloads_total" Counter ["cluster_queue", "reason", "underlying_cause", "priority_class"];
     /// Evictions of workloads of a LocalQueue, by reason and cause.

@@ -39,6 +39,32 @@ fn backoff(c: &Cluster) -> i64 {
 }
 
 #[test]
+fn run_time_before_an_eviction_is_measured_for_both_queues() {
+    let mut c = wait(|_| {});
+    c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+    c.settle();
+    let evict = |c: &mut Cluster, active: bool| {
+        let workload = Api::workload_ref(&c.workload("a"));
+        c.api.edit(&workload, &json!({"spec": {"active": active}}));
+        c.settle();
+    };
+    let lost = |c: &Cluster| {
+        let all = c.observed.iter().filter(|(metric, _)| metric.contains("_pods_ready_to_evicted_"));
+        all.map(|(metric, labels)| format!("{metric} {}", labels.join(","))).collect::<Vec<_>>()
+    };
+    evict(&mut c, false);
+    assert_eq!(lost(&c), Vec::<String>::new(), "its pods were never ready: nothing is lost");
+    evict(&mut c, true);
+    ready(&mut c, "a", true);
+    evict(&mut c, false);
+    let expected = [
+        "kueue_pods_ready_to_evicted_time_seconds cq,Deactivated,",
+        "sluice_local_queue_pods_ready_to_evicted_time_seconds lq,team-a,Deactivated,",
+    ];
+    assert_eq!(lost(&c), expected);
+}
+
+#[test]
 fn readiness_is_told_lost_and_recovered() {
     let mut c = wait(|_| {});
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
