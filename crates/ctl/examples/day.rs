@@ -109,7 +109,8 @@ fn main() {
     let played = play(&manifests, &BTreeMap::new(), &options, &progress).expect("the engine comes to rest");
     eprintln!("simulated after {:?}, {} writes", began.elapsed(), played.writes);
     let report = Report::new(&played.record, played.lasted, 1, Vec::new());
-    let page = html::page(&played.record, &report, played.lasted).expect("a report is JSON");
+    let page = html::page(html::Subject::Simulation, &played.record, &report, played.lasted)
+        .expect("a report is JSON");
     println!("{:?}", report.totals);
     println!("{:?} in all, {}, page of {} kB", began.elapsed(), peak(), page.len() / 1024);
 }

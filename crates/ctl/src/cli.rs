@@ -10,6 +10,7 @@ use crate::create::CreateCommand;
 use crate::delete::DeleteCommand;
 use crate::kubectl::PassArgs;
 use crate::list::ListCommand;
+use crate::report::ReportArgs;
 use crate::simulate::SimulateArgs;
 use crate::switch::{ResumeCommand, StopCommand};
 use crate::usage::UsageArgs;
@@ -38,6 +39,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Show what teams used for how long, from the manager's journal
     Usage(UsageArgs),
+    /// Show what happened in a time that is over, from the manager's journal, as simulate shows what would
+    Report(ReportArgs),
     /// List queues, Workloads, flavors or pods
     List {
         /// What.
@@ -105,6 +108,7 @@ impl Plugin {
             Command::Explain(args) => crate::ask_explain::run(args, cluster).await,
             Command::Simulate(args) => crate::simulate::run(args, cluster).await,
             Command::Usage(args) => crate::usage::run(args, cluster).await,
+            Command::Report(args) => crate::report::run(args, cluster).await,
             Command::List { command } => command.run(cluster).await,
             Command::Create { command } => command.run(cluster).await,
             Command::Stop { command } => command.run(cluster).await,

@@ -28,6 +28,7 @@ pub mod migrate;
 pub mod output;
 pub mod print;
 pub mod replay;
+pub mod report;
 pub mod simulate;
 pub mod switch;
 pub mod table;

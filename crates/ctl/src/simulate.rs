@@ -300,7 +300,7 @@ fn show(record: &Record, end: i64, seed: u64, loaded: Loaded, args: &SimulateArg
         Output::Table => table::report(&report, timeline),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
         Output::Yaml => serde_saphyr::to_string(&report)?,
-        Output::Html => html::page(record, &report, end)?,
+        Output::Html => html::page(html::Subject::Simulation, record, &report, end)?,
     })
 }
 

@@ -59,6 +59,15 @@ pub fn line(line: &Line) -> String {
 
 /// The report as text. `timeline` forces, or suppresses, the list of events; without it, only a short one is shown.
 pub fn report(report: &Report, timeline: Option<bool>) -> String {
+    text(report, timeline, "of simulated time")
+}
+
+/// The same of what really happened.
+pub fn recorded(report: &Report, timeline: Option<bool>) -> String {
+    text(report, timeline, "recorded")
+}
+
+fn text(report: &Report, timeline: Option<bool>, what: &str) -> String {
     let mut text = String::new();
     if timeline.unwrap_or(report.timeline.len() <= MOST_LINES) {
         for entry in &report.timeline {
@@ -72,7 +81,7 @@ pub fn report(report: &Report, timeline: Option<bool>) -> String {
     let t = &report.totals;
     let _ = writeln!(
         text,
-        "\n{} of simulated time: {} submitted, {} admitted, {} finished, {} failed, {} running, {} waiting, {} without a queue, {} preemptions",
+        "\n{} {what}: {} submitted, {} admitted, {} finished, {} failed, {} running, {} waiting, {} without a queue, {} preemptions",
         time(report.seconds),
         t.submitted,
         t.admitted,

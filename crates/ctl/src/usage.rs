@@ -1,7 +1,7 @@
 //! `kubectl kueue usage`: what teams used for how long, from the journal (docs/tasks/journal.md).
 
 mod running;
-mod source;
+pub(crate) mod source;
 mod table;
 
 use anyhow::{Context as _, bail};
@@ -97,9 +97,10 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let mut collector = Collector::default();
     if args.journal.is_empty() {
         let person = cluster.connect().await?;
-        source::online(&person.client, args.clusterqueue.as_deref(), since, now, &mut collector).await?;
+        let mut take = |line| collector.take(line);
+        source::online(&person.client, args.clusterqueue.as_deref(), since, now, &mut take).await?;
     } else {
-        source::files(&args.journal, &mut collector)?;
+        source::files(&args.journal, &mut |line| collector.take(line))?;
     }
     let mut ledger = collector.ledger(since, until);
     let namespace = cluster.namespace.as_deref();
@@ -123,7 +124,7 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
 }
 
 /// A duration before now, a date in UTC, or a time.
-fn time(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
+pub(crate) fn time(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     if let Ok(before) = duration::parse(text) {
         return now.checked_sub(before).context("that is too long ago");
     }

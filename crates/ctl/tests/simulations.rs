@@ -62,7 +62,9 @@ fn a_changed_quota_is_compared_with_the_future_without_it() {
 #[test]
 fn the_page_needs_no_network_and_stays_small() {
     let simulation = run("arrivals.yaml");
-    let page = html::page(simulation.record(), &report(&simulation), simulation.lasted()).unwrap();
+    let page =
+        html::page(html::Subject::Simulation, simulation.record(), &report(&simulation), simulation.lasted())
+            .unwrap();
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
     for outside in ["http://", "https://", "src=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");

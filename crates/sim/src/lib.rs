@@ -53,7 +53,7 @@ pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
 pub use record::{
     Hold, HoldEnd, Holding, JobRecord, NodeChange, NodeSeen, PlaceChange, PlacedSet, QuotaChange, Record,
-    TimelineEntry, TimelineEvent, show_amount,
+    Recorded, TimelineEntry, TimelineEvent, show_amount,
 };
 pub use report::Report;
 pub use scenario::Scenario;

@@ -4,6 +4,7 @@ mod configured;
 mod entries;
 mod groups;
 mod places;
+mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use sluice_quantity::{Quantity, amount_of};
 pub(crate) use groups::{component, component_index};
 
 pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
+pub use recorded::Recorded;
+
 pub use places::{NodeChange, NodeSeen, PlaceChange, PlacedSet};
 
 use crate::json::text;
@@ -402,19 +405,25 @@ impl Record {
         if !preempted {
             return self.push(now, Some(index), TimelineEvent::Evicted { reason, message });
         }
+        let by = self.preempted_by(index, &why.message);
+        let reason = match find(conditions, Type::Preempted.as_str()) {
+            Some(preempted) => self.text(&preempted.reason),
+            None => reason,
+        };
+        self.push(now, Some(index), TimelineEvent::Preempted { by, reason, message });
+    }
+
+    /// Counts a preemption; which job it was for, if that is known.
+    fn preempted_by(&mut self, index: usize, message: &str) -> Option<Arc<str>> {
         // The message names the preemptor by UID (docs/reference/03-conditions-events.md 3.1); people want its name.
-        let uid = why.message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
+        let uid = message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
         let preemptor = uid.and_then(|uid| self.by_uid.get(uid).copied());
         let by = preemptor.map(|i| self.jobs[i].key()).map(|key| self.text(&key));
         if let Some(preemptor) = preemptor {
             self.jobs[preemptor].preempts += 1;
         }
         self.jobs[index].preempted += 1;
-        let reason = match find(conditions, Type::Preempted.as_str()) {
-            Some(preempted) => self.text(&preempted.reason),
-            None => reason,
-        };
-        self.push(now, Some(index), TimelineEvent::Preempted { by, reason, message });
+        by
     }
 
     fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {

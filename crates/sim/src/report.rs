@@ -410,12 +410,69 @@ fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, worked: i64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Hold, HoldEnd, Holding, QuotaChange};
 
     #[test]
     fn quantiles_are_values_that_occurred() {
         assert_eq!(quantile(&[], 50), 0);
         assert_eq!(quantile(&[1, 2, 3, 4], 50), 2);
         assert_eq!(quantile(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 90), 9);
+    }
+
+    /// A queue with four cores, which jobs hold whole: each from one time to another, in seconds, or still.
+    fn worked_by(holds: &[(i64, Option<i64>)]) -> Record {
+        let cores: Arc<[Holding]> =
+            Arc::from([Holding { flavor: "spot".into(), resource: CPU.into(), amount: 4000 }]);
+        let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        record.quotas.push(QuotaChange {
+            at: 0,
+            node: "cq".into(),
+            is_queue: true,
+            cohort: None,
+            nominal: cores.to_vec(),
+            stopped: false,
+        });
+        for (from, to) in holds {
+            let (from, to) = (from * 1000, to.map(|to| to * 1000));
+            let end = to.map_or(HoldEnd::Open, |_| HoldEnd::Finished);
+            let (queue, holdings) = ("cq".into(), Arc::clone(&cores));
+            let hold = Hold { from, admitted: Some(from), evicted: None, to, end, queue, holdings };
+            record.jobs.push(JobRecord {
+                kind: sluice_engine::Kind::Workload,
+                namespace: "a".into(),
+                name: "w".into(),
+                local_queue: "lq".into(),
+                cluster_queue: Some("cq".into()),
+                priority: 0,
+                submitted: 0,
+                admitted: Some(from),
+                finished: to,
+                success: true,
+                deleted: None,
+                managed: true,
+                holds: vec![hold],
+                preempted: 0,
+                preempts: 0,
+                lost: 0,
+                waits_for: None,
+            });
+        }
+        record
+    }
+
+    #[test]
+    fn time_after_the_last_work_does_not_make_quota_look_unused() {
+        let used = |holds: &[(i64, Option<i64>)]| {
+            let report = Report::new(&worked_by(holds), 1_000_000, 0, Vec::new());
+            assert_eq!(report.flavors[0].utilisation, report.queues[0].usage[0].utilisation);
+            (report.seconds.to_string(), report.flavors[0].utilisation.unwrap().to_string())
+        };
+        let of = |seconds: &str, percent: &str| (seconds.to_owned(), percent.to_owned());
+        // Nothing is there to run in the last 900 seconds; gaps before count, and so does the time up to the end of what still runs.
+        assert_eq!(used(&[(0, Some(100))]), of("1000", "100"));
+        assert_eq!(used(&[(0, Some(100)), (300, Some(400))]), of("1000", "50"));
+        assert_eq!(used(&[(0, Some(100)), (900, None)]), of("1000", "20"));
+        assert_eq!(used(&[]), of("1000", "0"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+pub mod marks;
 mod outcome;
 mod view;
 
@@ -11,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use marks::{DAY, DRAWN, all_is_marked, day_is_drawn, recorded};
 use outcome::{Outcome, amount};
 use serde_json::Value;
 use sluice_testkit::assets;
@@ -26,7 +28,8 @@ const LOOKS: [(u32, Scheme); 4] =
 /// The height of a usage chart in pixels.
 const CURVE: f64 = 90.0;
 
-fn simulate(world: &Path, output: &str) -> String {
+/// What `kubectl kueue simulate` prints of a world.
+pub fn simulate(world: &Path, output: &str) -> String {
     let mut command = Command::new(sluice_testkit::plugin().unwrap());
     command.args(["simulate", "--quiet", "--output", output]).arg(world);
     let output = command.output().unwrap();
@@ -273,6 +276,40 @@ async fn what_happens_to_nodes_and_queues_is_marked() {
     assert!(nodes[1].tip.contains("nodes recover"), "{:?}", nodes[1]);
     let seen = pointed_at(&mut page, ".row .sign.evicted", "default/high-jax-trillium\nevicted").await;
     assert!(seen.tip.text.contains("NodeFailures"), "{:?}", seen.tip);
+}
+
+#[tokio::test]
+async fn stops_quota_capacity_and_evictions_that_are_no_preemptions_are_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = assets::workspace().join("tests/tests/views/browser/marks.yaml");
+    let file = write_page(&world, &folder);
+    let mut page = Page::start().await.unwrap();
+    can_be_read(&mut page, &file, "marks").await;
+    let drawn = page.run(DRAWN).await.unwrap();
+    all_is_marked(&drawn, "ClusterQueue team: 4 → 8 cpu of spot");
+    let listed = "[...document.querySelectorAll('.marks li')].map((line) => line.textContent).join('; ')";
+    let listed = page.run(listed).await.unwrap();
+    assert!(listed.as_str().unwrap().contains("10m (08:10 UTC): ClusterQueue team stops; "), "{listed}");
+    let seen = pointed_at(&mut page, ".row .sign.evicted", "default/train\nevicted").await;
+    assert!(seen.tip.shown && seen.tip.text.contains("ClusterQueueStopped"), "{:?}", seen.tip);
+}
+
+/// A day out of the journal is on the same page: each Workload from queued over admitted to evicted or finished, with the reasons.
+#[tokio::test]
+async fn a_recorded_day_is_seen_as_a_simulation_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, recorded("html")).unwrap();
+    let mut page = Page::start().await.unwrap();
+    let seen = can_be_read(&mut page, &file, "recorded").await;
+    assert_eq!(seen.ran, Value::Null, "a name ran");
+    assert_eq!((seen.tiles["finished"].as_str(), seen.tiles["waiting at the end"].as_str()), ("1", "1"));
+    day_is_drawn(&page.run(DAY).await.unwrap());
+    let quota: Vec<_> =
+        seen.moments.iter().map(|moment| (moment.kind.as_str(), moment.tip.as_str())).collect();
+    assert_eq!(quota, [("quota", "1h (09:00 UTC): ClusterQueue team: 4 → 8 cpu of spot")]);
+    let seen = pointed_at(&mut page, ".row .sign.preempted", "vision/low").await;
+    assert!(seen.tip.text.contains("by vision/high: InClusterQueue"), "{:?}", seen.tip);
 }
 
 /// Blocks, sub-blocks and hosts over time: how much is used at a moment and by which job, and how large a job would fit.

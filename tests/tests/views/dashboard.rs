@@ -13,9 +13,12 @@ use std::path::PathBuf;
 use data::{HOSTILE, MESSAGE, QUEUES, WORKLOADS};
 use mock::{Fault, TOKEN, serve};
 use serde_json::Value;
+use sluice_testkit::assets;
 use sluice_testkit::browser::{Page, Scheme};
 
 use crate::axe::is_accessible;
+use crate::browser::marks::{DAY, DRAWN, all_is_marked, day_is_drawn, recorded};
+use crate::browser::simulate;
 
 const PROBE: &str = include_str!("dashboard/probe.js");
 const SCROLL: &str = include_str!("dashboard/scroll.js");
@@ -327,6 +330,33 @@ async fn every_view_can_be_read_and_names_stay_text() {
             page.requests().iter().all(|asked| asked.starts_with(&url) || asked.starts_with("data:"));
         assert!(reached, "{:?}", page.requests());
     }
+}
+
+/// A report as JSON is drawn with the marks that the simulator's own page has.
+#[tokio::test]
+async fn a_report_has_marks_of_stops_quota_capacity_and_evictions() {
+    let world = assets::workspace().join("tests/tests/views/browser/marks.yaml");
+    let report = serde_json::from_str(&simulate(&world, "json")).unwrap();
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    go(&mut page, "report", "side by side").await;
+    page.run(&open_file(&report)).await.unwrap();
+    shows(&mut page, "default/train").await;
+    let drawn = page.run(DRAWN).await.unwrap();
+    all_is_marked(&drawn, "\"nominalQuota\":8");
+    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
+}
+
+/// A recorded day is a report like a simulation's.
+#[tokio::test]
+async fn a_recorded_day_is_drawn_from_its_document() {
+    let report = serde_json::from_str(&recorded("json")).unwrap();
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    go(&mut page, "report", "side by side").await;
+    page.run(&open_file(&report)).await.unwrap();
+    shows(&mut page, "2 submitted, 1 finished, 0 running, 1 waiting, 1 preemptions").await;
+    day_is_drawn(&page.run(DAY).await.unwrap());
+    assert_eq!(page.run("window.ran ?? null").await.unwrap(), Value::Null, "a name ran");
+    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use sluice_sim::duration::show;
 use sluice_sim::series::steps;
 use sluice_sim::whatif::{Difference, Moved};
 
+use super::frame::Subject;
 use super::schedule::Schedule;
 use super::svg::escape;
 use super::{colours, frame, place};
@@ -44,7 +45,11 @@ pub fn page(futures: [(&Record, i64); 2], difference: &Difference, seed: u64) ->
     text.push_str(&moved(difference));
     text.push_str(&queues(difference));
     text.push_str("</main>");
-    frame::document(&text, &futures.map(|(record, end)| Schedule::new(record, end, &colours)))
+    frame::document(
+        Subject::Simulation,
+        &text,
+        &futures.map(|(record, end)| Schedule::new(record, end, &colours)),
+    )
 }
 
 /// A table with a heading; the cells are escaped here.

@@ -43,8 +43,26 @@ fn bundled(modules: &[&str]) -> String {
     script
 }
 
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A simulation.
+    Simulation,
+    /// What really happened, from the journal.
+    Recorded,
+}
+
+impl Subject {
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Simulation => "Simulation",
+            Self::Recorded => "Recorded",
+        }
+    }
+}
+
 /// The page with this in its middle, and these schedules for those of its elements that say `data-schedule`.
-pub(super) fn document(body: &str, schedules: &[Schedule]) -> serde_json::Result<String> {
+pub(super) fn document(subject: Subject, body: &str, schedules: &[Schedule]) -> serde_json::Result<String> {
     let mut text = String::with_capacity(body.len() + 65_536);
     // Writing into a String does not fail.
     let _ = write!(
@@ -52,10 +70,11 @@ pub(super) fn document(body: &str, schedules: &[Schedule]) -> serde_json::Result
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; \
          style-src '{}'; script-src '{}'\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Sluice: simulation</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Sluice: {}</title>\n\
          <style>{STYLE}</style></head>\n<body>\n",
         source(STYLE),
-        source(&SCRIPT)
+        source(&SCRIPT),
+        subject.title().to_lowercase()
     );
     text.push_str(body);
     // Within the element, "<" could end it; as an escape it is the same text.
@@ -79,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_policy_knows_exactly_what_stands_in_the_page() {
-        let page = document("<p>body</p>", &[]).unwrap();
+        let page = document(Subject::Simulation, "<p>body</p>", &[]).unwrap();
         let between = |from: &str, to: &str| {
             let (_, rest) = page.split_once(from).unwrap();
             rest.split_once(to).unwrap().0.to_owned()

@@ -22,6 +22,7 @@ use sluice_sim::{Record, show_amount};
 use crate::table::figures;
 pub use compared::page as compared;
 use curve::{Step, own_steps, thinned, waiting};
+pub use frame::Subject;
 use schedule::{MOST_JOBS, Schedule};
 use svg::{Svg, colour, escape};
 
@@ -34,6 +35,7 @@ const CURVE: i64 = 90;
 
 /// What drawing needs to know.
 struct Page<'a> {
+    subject: Subject,
     record: &'a Record,
     report: &'a Report,
     end: i64,
@@ -46,10 +48,10 @@ struct Page<'a> {
 ///
 /// # Errors
 /// The schedule cannot be written as JSON.
-pub fn page(record: &Record, report: &Report, end: i64) -> serde_json::Result<String> {
+pub fn page(subject: Subject, record: &Record, report: &Report, end: i64) -> serde_json::Result<String> {
     let slots = steps(record, end);
     let colours = colours([&slots]);
-    Page { record, report, end, slots, colours }.whole()
+    Page { subject, record, report, end, slots, colours }.whole()
 }
 
 /// A colour for each flavor that any of these slots is of.
@@ -97,16 +99,20 @@ impl Page<'_> {
         }
         text.push_str(&self.timeline());
         text.push_str("</main>");
-        frame::document(&text, &[Schedule::new(self.record, self.end, &self.colours)])
+        frame::document(self.subject, &text, &[Schedule::new(self.record, self.end, &self.colours)])
     }
 
     fn head(&self) -> String {
         let t = &self.report.totals;
+        let seed = match self.subject {
+            Subject::Simulation => format!(", seed {}", self.report.seed),
+            Subject::Recorded => String::new(),
+        };
         let mut text = format!(
-            "<h1>Simulation</h1><p>{} from {}, seed {}</p><div class=\"tiles\">",
+            "<h1>{}</h1><p>{} from {}{seed}</p><div class=\"tiles\">",
+            self.subject.title(),
             show(self.end),
             escape(&self.report.start),
-            self.report.seed
         );
         let tiles = [
             (t.submitted, "submitted"),

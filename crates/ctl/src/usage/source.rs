@@ -8,7 +8,6 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
-use sluice_api::journal::ledger::Collector;
 use sluice_api::journal::{Line, MOST_LINE};
 use sluice_sim::Kind;
 
@@ -18,13 +17,13 @@ use crate::cluster::{self, collection, selector};
 /// How often it is begun anew where another replica answers that has a disk of its own.
 const ATTEMPTS: usize = 5;
 
-/// Reads what the manager has, and adds what holds quota now.
-pub(super) async fn online(
+/// Reads what the manager has, and what holds quota now.
+pub(crate) async fn online(
     client: &Client,
     queue: Option<&str>,
     since: Timestamp,
     now: Timestamp,
-    collector: &mut Collector,
+    take: &mut (dyn FnMut(Line) + Send),
 ) -> anyhow::Result<()> {
     let mut attempt = 0;
     let lines = loop {
@@ -39,7 +38,7 @@ pub(super) async fn online(
     let workloads = workloads.into_iter().filter_map(|object| running::workload(object, now));
     let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));
     for line in lines.into_iter().chain(workloads).chain(queues) {
-        collector.take(line);
+        take(line);
     }
     Ok(())
 }
@@ -86,14 +85,14 @@ fn advised(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Reads files, and the files of folders.
-pub(super) fn files(paths: &[PathBuf], collector: &mut Collector) -> anyhow::Result<()> {
+pub(crate) fn files(paths: &[PathBuf], take: &mut dyn FnMut(Line)) -> anyhow::Result<()> {
     for path in paths {
         let found = if path.is_dir() { folder(path)? } else { vec![path.clone()] };
         if found.is_empty() {
             bail!("{} has no files of a journal (*.jsonl)", path.display());
         }
         for file in found {
-            read(&file, collector).with_context(|| format!("reading {}", file.display()))?;
+            read(&file, take).with_context(|| format!("reading {}", file.display()))?;
         }
     }
     Ok(())
@@ -113,7 +112,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Reads one file. What is no line of a journal is left out, as the last one of a process that was killed.
-fn read(path: &Path, collector: &mut Collector) -> anyhow::Result<()> {
+fn read(path: &Path, take: &mut dyn FnMut(Line)) -> anyhow::Result<()> {
     let mut file = BufReader::new(File::open(path)?);
     let mut text = Vec::new();
     loop {
@@ -123,7 +122,7 @@ fn read(path: &Path, collector: &mut Collector) -> anyhow::Result<()> {
             return Ok(());
         }
         if let Ok(line) = serde_json::from_slice(&text) {
-            collector.take(line);
+            take(line);
         }
     }
 }
@@ -131,6 +130,7 @@ fn read(path: &Path, collector: &mut Collector) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_api::journal::ledger::Collector;
 
     #[test]
     fn files_and_folders_are_read_and_what_is_broken_is_left_out() {
@@ -148,13 +148,13 @@ mod tests {
         std::fs::write(folder.path().join("b.00000000.jsonl"), ended + "{\"at\":").unwrap();
         std::fs::write(folder.path().join("x.id"), "").unwrap();
         let mut collector = Collector::default();
-        files(&[folder.path().to_owned()], &mut collector).unwrap();
+        files(&[folder.path().to_owned()], &mut |line| collector.take(line)).unwrap();
         let until = "2026-01-02T00:00:00Z".parse().unwrap();
         let ledger = collector.ledger(Timestamp::UNIX_EPOCH, until);
         let used: Vec<_> = ledger.accounts.values().collect();
         assert_eq!((used.len(), used[0].total, used[0].failed), (1, 2 * 1000 * 7_200_000, used[0].total));
         let empty = tempfile::tempdir().unwrap();
-        assert!(files(&[empty.path().to_owned()], &mut collector).is_err());
-        assert!(files(&[empty.path().join("none")], &mut collector).is_err());
+        assert!(files(&[empty.path().to_owned()], &mut |_| ()).is_err());
+        assert!(files(&[empty.path().join("none")], &mut |_| ()).is_err());
     }
 }

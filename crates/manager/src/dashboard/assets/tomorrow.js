@@ -142,7 +142,7 @@ export function reportView(host) {
   const input = el("input", { type: "file", accept: ".json,application/json", multiple: true, onchange: () => open(input.files) });
   const drop = el("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); open(event.dataTransfer.files); } },
-    el("label", null, "A report, or two to see side by side: the output of ", el("code", null, "kubectl kueue simulate --output json"), " ", input), el("p", null, "The file stays in this browser."));
+    el("label", null, "A report, or two to see side by side: the output of ", el("code", null, "kubectl kueue simulate --output json"), " or ", el("code", null, "kubectl kueue report --output json"), " ", input), el("p", null, "The file stays in this browser."));
   host.append(drop, note, below);
   return { read: async () => {}, once: true, close: () => end() };
 }

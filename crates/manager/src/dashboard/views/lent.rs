@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_engine::Name;
 
 use crate::dashboard::rows::{QueueRow, Quota};
 use crate::dashboard::snapshot::{QueueSums, Snapshot};
@@ -227,6 +226,8 @@ fn portion(wanted: i64, of: i64, all: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use sluice_engine::Name;
 
     use super::*;
     use crate::dashboard::rows::CohortRow;

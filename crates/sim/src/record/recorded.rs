@@ -1,0 +1,364 @@
+//! A record of what really happened, from the lines of the manager's journal (docs/tasks/journal.md).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::conditions::reason;
+use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
+use sluice_engine::Kind;
+use sluice_quantity::{Quantity, amount_of};
+
+use super::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEvent, show_amount};
+
+/// A record of a time that is over, or of the time up to now.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What happened. What had begun before has times before the beginning.
+    pub record: Record,
+    /// How long it lasted, in milliseconds.
+    pub end: i64,
+    /// Lines that are missing in the journal.
+    pub lost: u64,
+}
+
+/// By flavor and resource, as Kubernetes quantities.
+type Amounts = BTreeMap<String, BTreeMap<String, String>>;
+
+impl Recorded {
+    /// What these lines say about the time from `since` to `until`. Lines of several replicas, in any order, are told once. Workloads that
+    /// had ended before are left out.
+    pub fn new(lines: Vec<Line>, since: Timestamp, until: Timestamp) -> Self {
+        let mut lines: Vec<Line> = lines.into_iter().filter(|line| line.at() <= until).collect();
+        // Stable: lines of one moment stay in the order in which they were written.
+        lines.sort_by_key(Line::at);
+        let mut reading = Reading { record: Record::new(since), assumed: BTreeSet::new(), lost: 0 };
+        let mut told = BTreeSet::new();
+        for line in lines {
+            if line_is_new(&mut told, &line) {
+                reading.take(line);
+            }
+        }
+        reading.finish(until)
+    }
+}
+
+/// Whether no other replica has written this line: those of one moment are compared.
+fn line_is_new(told: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
+    let at = line.at();
+    told.retain(|(before, _)| *before == at);
+    told.insert((at, serde_json::to_string(line).unwrap_or_default()))
+}
+
+/// Lines that are being read.
+struct Reading {
+    record: Record,
+    /// Jobs whose open hold was there when a manager began: they were admitted at some time before.
+    assumed: BTreeSet<usize>,
+    lost: u64,
+}
+
+impl Reading {
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Workload(line) => self.workload(*line),
+            Line::Quota(line) => self.quota(&line),
+            Line::Lost(line) => {
+                self.lost = self.lost.saturating_add(line.lost);
+                self.record.scenario(line.at, &format!("the journal lacks {} lines before this", line.lost));
+            }
+        }
+    }
+
+    fn workload(&mut self, line: WorkloadLine) {
+        let at = line.at;
+        let index = self.index(&line);
+        let job = &mut self.record.jobs[index];
+        job.priority = line.priority;
+        if !line.cluster_queue.is_empty() && job.cluster_queue.as_deref() != Some(&line.cluster_queue) {
+            job.cluster_queue = Some(line.cluster_queue.as_str().into());
+        }
+        match line.event {
+            Event::Pending(why) => self.record.wait(at, index, &why.reason, &why.message),
+            Event::QuotaReserved { held } => self.hold(index, at, &held),
+            Event::Holding { since, held } => self.holding(index, since, &held),
+            Event::Resized { since, before, held } => {
+                self.holding(index, since, &Usage { usage: before });
+                self.resize(index, at, &held);
+            }
+            Event::Admitted => {
+                self.assumed.remove(&index);
+                self.record.admit(at, index);
+            }
+            Event::Evicted(why) => self.evict(index, at, &why),
+            Event::Released { since, outcome, reason, held } => {
+                self.holding(index, since, &held);
+                self.release(index, at, outcome, &reason);
+            }
+            Event::Finished(why) => self.finished(index, at, &why),
+            Event::Deleted => self.record.deleted(at, index),
+        }
+    }
+
+    /// The place of a Workload among the jobs.
+    fn index(&mut self, line: &WorkloadLine) -> usize {
+        if let Some(known) = self.record.by_uid.get(line.uid.as_str()) {
+            return *known;
+        }
+        let since = match &line.event {
+            Event::Holding { since, .. } | Event::Resized { since, .. } | Event::Released { since, .. } => {
+                (*since).min(line.at)
+            }
+            _ => line.at,
+        };
+        let index = self.record.jobs.len();
+        let record = &mut self.record;
+        let namespace = record.text(&line.namespace);
+        record.jobs.push(JobRecord {
+            kind: Kind::Workload,
+            namespace,
+            name: line.workload.as_str().into(),
+            local_queue: line.local_queue.as_str().into(),
+            cluster_queue: None,
+            priority: line.priority,
+            submitted: record.millis(since),
+            admitted: None,
+            finished: None,
+            success: false,
+            deleted: None,
+            managed: true,
+            holds: Vec::new(),
+            preempted: 0,
+            preempts: 0,
+            lost: 0,
+            waits_for: None,
+        });
+        record.by_uid.insert(line.uid.as_str().into(), index);
+        record.push(since, Some(index), TimelineEvent::Submitted);
+        index
+    }
+
+    /// Quota is reserved.
+    fn hold(&mut self, index: usize, at: Timestamp, held: &Usage) {
+        let from = self.record.millis(at);
+        if self.record.open(index).is_some_and(|hold| hold.from == from) {
+            return;
+        }
+        // The end of the one before is missing in the journal.
+        self.close(index, from, HoldEnd::Evicted);
+        let queue = self.record.jobs[index].cluster_queue.clone().unwrap_or_default();
+        let holdings = self.amounts(&held.usage);
+        let (admitted, evicted, to) = (None, None, None);
+        self.record.jobs[index].holds.push(Hold {
+            from,
+            admitted,
+            evicted,
+            to,
+            end: HoldEnd::Open,
+            queue,
+            holdings,
+        });
+    }
+
+    /// Quota has been reserved since a time, which may not have been told.
+    fn holding(&mut self, index: usize, since: Timestamp, held: &Usage) {
+        let from = self.record.millis(since);
+        // What was resized begins anew then, and the whole of it has the time of its first part.
+        if self.record.open(index).is_some_and(|hold| hold.from >= from) {
+            return;
+        }
+        let is_told = self.record.jobs[index].holds.iter().any(|hold| hold.from == from);
+        if !is_told {
+            self.hold(index, since, held);
+            self.assumed.insert(index);
+        }
+    }
+
+    /// Less or more is held from now on: another hold, which goes on where the one before ends.
+    fn resize(&mut self, index: usize, at: Timestamp, held: &Usage) {
+        let to = self.record.millis(at);
+        self.settle(index);
+        let holdings = self.amounts(&held.usage);
+        let Some(hold) = self.record.open(index) else { return };
+        if hold.holdings == holdings {
+            return;
+        }
+        if hold.from >= to {
+            hold.holdings = holdings;
+            return;
+        }
+        let next = Hold {
+            from: to,
+            admitted: hold.admitted.map(|admitted| admitted.max(to)),
+            holdings,
+            ..hold.clone()
+        };
+        hold.to = Some(to);
+        self.record.jobs[index].holds.push(next);
+    }
+
+    fn evict(&mut self, index: usize, at: Timestamp, why: &Why) {
+        self.settle(index);
+        let (of, finer) = why.reason.split_once('/').unwrap_or((&why.reason, &why.reason));
+        let preempted = of == reason::PREEMPTED;
+        let now = self.record.millis(at);
+        let record = &mut self.record;
+        if let Some(hold) = record.open(index) {
+            hold.end = if preempted { HoldEnd::Preempted } else { HoldEnd::Evicted };
+            hold.evicted = Some(now);
+            let ran = hold.admitted.map_or(0, |admitted| now - admitted);
+            record.jobs[index].lost += ran.max(0);
+        }
+        let message = record.text(&why.message);
+        if !preempted {
+            let reason = record.text(&why.reason);
+            return record.push(at, Some(index), TimelineEvent::Evicted { reason, message });
+        }
+        let by = record.preempted_by(index, &why.message);
+        let reason = record.text(finer);
+        record.push(at, Some(index), TimelineEvent::Preempted { by, reason, message });
+    }
+
+    fn release(&mut self, index: usize, at: Timestamp, outcome: Outcome, why: &str) {
+        self.settle(index);
+        let end = match outcome {
+            Outcome::Finished | Outcome::Failed => HoldEnd::Finished,
+            Outcome::Evicted if why.split('/').next() == Some(reason::PREEMPTED) => HoldEnd::Preempted,
+            Outcome::Evicted | Outcome::Deleted => HoldEnd::Evicted,
+        };
+        let to = self.record.millis(at);
+        if outcome == Outcome::Failed
+            && let Some(admitted) = self.record.open(index).and_then(|hold| hold.admitted)
+        {
+            self.record.jobs[index].lost += (to - admitted).max(0);
+        }
+        self.record.jobs[index].success = outcome == Outcome::Finished;
+        self.close(index, to, end);
+    }
+
+    fn finished(&mut self, index: usize, at: Timestamp, why: &Why) {
+        let now = self.record.millis(at);
+        let job = &mut self.record.jobs[index];
+        if job.finished.is_some() {
+            return;
+        }
+        let success = ![reason::FAILED, reason::FAILED_TO_START].contains(&&*why.reason);
+        (job.finished, job.success) = (Some(now), success);
+        self.record.push(at, Some(index), TimelineEvent::Finished { success });
+    }
+
+    /// What was admitted at a time that is not known is so from its reservation on.
+    fn settle(&mut self, index: usize) {
+        if !self.assumed.remove(&index) {
+            return;
+        }
+        let start = self.record.start;
+        let open = self.record.open(index).filter(|hold| hold.admitted.is_none());
+        let since = open.map(|hold| jiff::SignedDuration::from_millis(hold.from));
+        if let Some(at) = since.and_then(|since| start.checked_add(since).ok()) {
+            self.record.admit(at, index);
+        }
+    }
+
+    fn close(&mut self, index: usize, to: i64, end: HoldEnd) {
+        self.assumed.remove(&index);
+        if let Some(hold) = self.record.open(index) {
+            hold.to = Some(to.max(hold.from));
+            if hold.end == HoldEnd::Open || end == HoldEnd::Finished {
+                hold.end = end;
+            }
+        }
+    }
+
+    fn quota(&mut self, line: &QuotaLine) {
+        let nominal = self.amounts(&line.nominal).to_vec();
+        let record = &mut self.record;
+        let node = record.text(&line.cluster_queue);
+        let cohort = (!line.cohort.is_empty()).then(|| record.text(&line.cohort));
+        let before = record.quotas.iter().rev().find(|change| change.node == node);
+        if before.is_some_and(|before| before.nominal == nominal && before.cohort == cohort) {
+            return;
+        }
+        // The first that is known of a queue is taken for what it had before, too.
+        let at = if before.is_some() { record.millis(line.at) } else { 0 };
+        if before.is_some_and(|before| before.nominal != nominal) && at > 0 {
+            let quota: Vec<String> = nominal
+                .iter()
+                .map(|one| {
+                    format!("{} {} of {}", show_amount(&one.resource, one.amount), one.resource, one.flavor)
+                })
+                .collect();
+            record
+                .scenario(line.at, &format!("patch ClusterQueue {node}: nominalQuota {}", quota.join(", ")));
+        }
+        record.quotas.push(QuotaChange {
+            at: at.max(0),
+            node,
+            is_queue: true,
+            cohort,
+            nominal,
+            stopped: false,
+        });
+    }
+
+    fn amounts(&mut self, usage: &Amounts) -> Arc<[Holding]> {
+        let mut found = Vec::new();
+        for (flavor, resources) in usage {
+            for (resource, text) in resources {
+                let amount = Quantity::parse(text).map_or(0, |quantity| amount_of(resource, &quantity).get());
+                found.push(Holding {
+                    flavor: self.record.text(flavor),
+                    resource: self.record.text(resource),
+                    amount,
+                });
+            }
+        }
+        if let Some(known) = self.record.holdings.get(&found[..]) {
+            return Arc::clone(known);
+        }
+        let new: Arc<[Holding]> = found.into();
+        self.record.holdings.insert(Arc::clone(&new));
+        new
+    }
+
+    fn finish(mut self, until: Timestamp) -> Recorded {
+        for index in self.assumed.clone() {
+            self.settle(index);
+        }
+        let end = self.record.millis(until).max(0);
+        self.leave_out_what_was_before();
+        self.record.entries.sort_by_key(|entry| entry.at);
+        self.record.quotas.sort_by_key(|change| change.at);
+        Recorded { record: self.record, end, lost: self.lost }
+    }
+
+    /// Leaves out the jobs that had ended before the beginning, and what else happened before.
+    fn leave_out_what_was_before(&mut self) {
+        let is_over = |job: &JobRecord| {
+            let over = job.finished.or(job.deleted).is_some_and(|at| at < 0);
+            over && job.holds.iter().all(|hold| hold.to.is_some_and(|to| to < 0))
+        };
+        let mut places = Vec::with_capacity(self.record.jobs.len());
+        let mut kept = 0;
+        for job in &self.record.jobs {
+            places.push((!is_over(job)).then_some(kept));
+            kept += usize::from(!is_over(job));
+        }
+        self.record.jobs.retain(|job| !is_over(job));
+        let entries = std::mem::take(&mut self.record.entries);
+        self.record.entries = entries
+            .into_iter()
+            .filter_map(|mut entry| match entry.job {
+                Some(job) => {
+                    entry.job = Some(places[job]?);
+                    Some(entry)
+                }
+                None => (entry.at >= 0).then_some(entry),
+            })
+            .collect();
+        self.record.by_uid.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use super::*;
+use crate::Report;
+use serde_json::{Value, json};
+
+const START: &str = "2026-01-01T00:00:00Z";
+
+/// A line of the Workload `team/NAME`, so many seconds after the beginning.
+fn line(at: i64, name: &str, what: &Value) -> Line {
+    let mut line = json!({
+        "at": time(at).to_string(), "namespace": "team", "workload": name, "uid": format!("uid-{name}"), "localQueue": "main",
+        "clusterQueue": "cq", "priority": 7,
+    });
+    line.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+    serde_json::from_value(line).unwrap()
+}
+
+fn time(at: i64) -> Timestamp {
+    START.parse::<Timestamp>().unwrap() + jiff::SignedDuration::from_secs(at)
+}
+
+fn quota(at: i64, cpu: &str) -> Line {
+    serde_json::from_value(json!({"at": time(at).to_string(), "clusterQueue": "cq", "cohort": "all", "nominal": {"spot": {"cpu": cpu}}})).unwrap()
+}
+
+fn usage(cpu: &str) -> Value {
+    json!({"spot": {"cpu": cpu}})
+}
+
+fn recorded(lines: Vec<Line>) -> Recorded {
+    Recorded::new(lines, time(0), time(1000))
+}
+
+/// The timeline: seconds, job, word and details.
+fn told(recorded: &Recorded) -> Vec<String> {
+    let jobs = &recorded.record.jobs;
+    let of = |entry: &crate::TimelineEntry| {
+        let job = entry.job.map_or("-", |at| &*jobs[at].name);
+        format!("{} {job} {} {}", entry.at / 1000, entry.what.word(), entry.what.details())
+            .trim_end()
+            .to_owned()
+    };
+    recorded.record.entries.iter().map(of).collect()
+}
+
+fn life() -> Vec<Line> {
+    vec![
+        quota(0, "4"),
+        line(10, "low", &json!({"what": "Pending", "reason": "Pending", "message": "3 more needed"})),
+        line(20, "low", &json!({"what": "QuotaReserved", "usage": usage("2")})),
+        line(25, "low", &json!({"what": "Admitted"})),
+        line(30, "high", &json!({"what": "Pending", "reason": "Pending", "message": ""})),
+        line(
+            125,
+            "low",
+            &json!({"what": "Evicted", "reason": "Preempted/InClusterQueue", "message": "Preempted to accommodate a workload (UID: uid-high, JobUID: j) due to prioritization"}),
+        ),
+        line(
+            130,
+            "low",
+            &json!({"what": "Released", "since": time(20).to_string(), "outcome": "Evicted", "reason": "Preempted/InClusterQueue", "usage": usage("2")}),
+        ),
+        line(130, "high", &json!({"what": "QuotaReserved", "usage": usage("4")})),
+        line(130, "high", &json!({"what": "Admitted"})),
+        quota(300, "8"),
+        line(
+            430,
+            "high",
+            &json!({"what": "Released", "since": time(130).to_string(), "outcome": "Failed", "reason": "Failed", "usage": usage("4")}),
+        ),
+        line(430, "high", &json!({"what": "Finished", "reason": "Failed", "message": "no"})),
+        line(500, "low", &json!({"what": "QuotaReserved", "usage": usage("2")})),
+        line(500, "low", &json!({"what": "Admitted"})),
+        line(700, "low", &json!({"what": "Evicted", "reason": "NodeFailures", "message": "node n1"})),
+    ]
+}
+
+#[test]
+fn a_day_is_told_from_queued_to_the_end_with_reasons() {
+    let day = recorded(life());
+    let expected = [
+        "10 low submitted",
+        "10 low waiting Pending: 3 more needed",
+        "25 low admitted by cq: cpu=spot (2)",
+        "30 high submitted",
+        "30 high waiting Pending:",
+        "125 low preempted by team/high: InClusterQueue;",
+        "130 high admitted by cq: cpu=spot (4)",
+        "300 - scenario patch ClusterQueue cq: nominalQuota 8 cpu of spot",
+        "430 high failed",
+        "500 low admitted by cq: cpu=spot (2)",
+        "700 low evicted NodeFailures: node n1",
+    ];
+    assert_eq!(told(&day), expected);
+    let [low, high] = &day.record.jobs[..] else { panic!("{:?}", day.record.jobs) };
+    let holds = |job: &JobRecord| {
+        let of = |hold: &Hold| {
+            (
+                hold.from / 1000,
+                hold.admitted.map(|at| at / 1000),
+                hold.evicted.map(|at| at / 1000),
+                hold.to.map(|at| at / 1000),
+                hold.end,
+            )
+        };
+        job.holds.iter().map(of).collect::<Vec<_>>()
+    };
+    let evicted = HoldEnd::Evicted;
+    assert_eq!(
+        holds(low),
+        [
+            (20, Some(25), Some(125), Some(130), HoldEnd::Preempted),
+            (500, Some(500), Some(700), None, evicted)
+        ]
+    );
+    assert_eq!(holds(high), [(130, Some(130), None, Some(430), HoldEnd::Finished)]);
+    assert_eq!((low.preempted, high.preempts, low.lost, high.lost), (1, 1, 300_000, 300_000));
+    assert_eq!((low.priority, high.success, day.end), (7, false, 1_000_000));
+    let report = Report::new(&day.record, day.end, 0, Vec::new());
+    let queue = &report.queues[0];
+    assert_eq!((queue.cohort.as_deref(), queue.jobs, queue.running), (Some("all"), 2, 1));
+    // 110 s of 2, 300 s of 4, 500 s of 2, of 300 s of 4 and 700 s of 8.
+    assert_eq!(queue.usage[0].utilisation, Some(35.6));
+}
+
+#[test]
+fn lines_of_two_replicas_and_in_any_order_are_told_once() {
+    let one = recorded(life());
+    let mut twice = life();
+    twice.extend(life());
+    assert_eq!(told(&recorded(twice)), told(&one));
+    // Files are read one after the other.
+    let mut turned = life();
+    turned.rotate_left(6);
+    assert_eq!(told(&recorded(turned)), told(&one));
+}
+
+#[test]
+fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
+    let since = |at: i64| json!(time(at).to_string());
+    let day = recorded(vec![
+        line(-500, "gone", &json!({"what": "QuotaReserved", "usage": usage("1")})),
+        line(
+            -100,
+            "gone",
+            &json!({"what": "Released", "since": since(-500), "outcome": "Finished", "usage": usage("1")}),
+        ),
+        line(-100, "gone", &json!({"what": "Finished", "reason": "Succeeded"})),
+        line(-300, "old", &json!({"what": "QuotaReserved", "usage": usage("1")})),
+        line(-300, "old", &json!({"what": "Admitted"})),
+        line(50, "old", &json!({"what": "Holding", "since": since(-300), "usage": usage("1")})),
+        line(
+            100,
+            "old",
+            &json!({"what": "Released", "since": since(-300), "outcome": "Finished", "usage": usage("1")}),
+        ),
+        line(60, "runs", &json!({"what": "Holding", "since": since(40), "usage": usage("4")})),
+        line(
+            90,
+            "runs",
+            &json!({"what": "Resized", "since": since(40), "before": usage("4"), "usage": usage("2")}),
+        ),
+        line(
+            200,
+            "unseen",
+            &json!({"what": "Released", "since": since(150), "outcome": "Evicted", "reason": "Preempted/x", "usage": usage("3")}),
+        ),
+        line(210, "unseen", &json!({"what": "Deleted"})),
+        line(2000, "later", &json!({"what": "Pending", "reason": "Pending"})),
+        serde_json::from_value(json!({"at": time(70).to_string(), "lost": 3})).unwrap(),
+    ]);
+    let expected = [
+        "-300 old submitted",
+        "-300 old admitted by cq: cpu=spot (1)",
+        "40 runs submitted",
+        "40 runs admitted by cq: cpu=spot (4)",
+        "70 - scenario the journal lacks 3 lines before this",
+        "150 unseen submitted",
+        "150 unseen admitted by cq: cpu=spot (3)",
+        "210 unseen deleted",
+    ];
+    assert_eq!(told(&day), expected);
+    assert_eq!(day.lost, 3);
+    let of = |name: &str| {
+        let job = day.record.jobs.iter().find(|job| *job.name == *name).unwrap();
+        let hold =
+            |hold: &Hold| (hold.from / 1000, hold.to.map(|at| at / 1000), hold.holdings[0].amount / 1000);
+        job.holds.iter().map(hold).collect::<Vec<_>>()
+    };
+    assert_eq!((of("old"), of("unseen")), (vec![(-300, Some(100), 1)], vec![(150, Some(200), 3)]));
+    assert_eq!(of("runs"), [(40, Some(90), 4), (90, None, 2)]);
+}
