@@ -340,7 +340,7 @@ async fn a_report_has_marks_of_stops_quota_capacity_and_evictions() {
     let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
     go(&mut page, "report", "side by side").await;
     page.run(&open_file(&report)).await.unwrap();
-    shows(&mut page, "default/train").await;
+    shows(&mut page, "6 changes of nodes, queues and quota").await;
     let drawn = page.run(DRAWN).await.unwrap();
     all_is_marked(&drawn, "\"nominalQuota\":8");
     assert!(page.troubles().is_empty(), "{:?}", page.troubles());
