@@ -38,6 +38,24 @@ fn usage(kubeconfig: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
+/// What `kubectl kueue report` tells of a job: the events but for reasons to wait, and for which job it was preempted.
+fn told(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String) {
+    let mut command = Command::new(plugin().unwrap());
+    command.args(["report", "--since", "1h", "-o", "json"]).args(args);
+    let output =
+        command.arg(format!("--kubeconfig={}", kubeconfig.display())).env_remove("KUBECONFIG").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |line: &&Value| {
+        line["job"].as_str().is_some_and(|name| name.starts_with(&format!("used/job-{job}-")))
+    };
+    let lines: Vec<_> = report["timeline"].as_array().unwrap().iter().filter(of).collect();
+    let events = lines.iter().map(|line| line["event"].as_str().unwrap().to_owned());
+    let by = lines.iter().find_map(|line| line["by"].as_str()).unwrap_or_default().to_owned();
+    (events.filter(|event| event != "waiting").collect(), by)
+}
+
 /// Hours, hours that were evicted, and hours that are borrowed, or what is wrong.
 fn figures(output: &Output) -> Result<[f64; 3], String> {
     if !output.status.success() {
@@ -198,6 +216,13 @@ async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
     };
     wait_for("files and API to have the same", &admin, &[], as_in_files).await;
 
+    // The day is told from the API as from the files of both replicas: once.
+    for source in [&[][..], &files] {
+        let (first, by) = told(&admin, source, "first");
+        assert_eq!(first, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");
+        assert!(by.starts_with("used/job-urgent-"), "{by}");
+        assert_eq!(told(&admin, source, "urgent").0, ["submitted", "admitted", "deleted"], "{source:?}");
+    }
     let alice = plane.kubeconfig_for_service_account("used", "alice").await.unwrap();
     let why = figures(&usage(&alice, &[])).unwrap_err();
     assert!(why.contains("clusterqueues/journal"), "{why}");

@@ -36,8 +36,9 @@ fn known() -> BTreeMap<String, BTreeSet<String>> {
     for line in read("crates/engine/src/metrics/definitions.rs").lines() {
         if let Some((name, rest)) = line.split_once("= \"sluice_").and_then(|(_, rest)| rest.split_once('"'))
         {
+            let kind = if rest.trim_start().starts_with("Histogram") { "histogram" } else { "gauge" };
             let labels = rest.split('[').nth(1).unwrap_or_default();
-            put(&format!("sluice_{name}"), "gauge", labels.split('"').skip(1).step_by(2).collect());
+            put(&format!("sluice_{name}"), kind, labels.split('"').skip(1).step_by(2).collect());
         }
     }
     known

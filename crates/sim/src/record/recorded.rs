@@ -88,7 +88,9 @@ impl Reading {
             }
             Event::Admitted => {
                 self.assumed.remove(&index);
-                self.record.admit(at, index);
+                if self.record.open(index).is_some_and(|hold| hold.admitted.is_none()) {
+                    self.record.admit(at, index);
+                }
             }
             Event::Evicted(why) => self.evict(index, at, &why),
             Event::Released { since, outcome, reason, held } => {
@@ -96,6 +98,8 @@ impl Reading {
                 self.release(index, at, outcome, &reason);
             }
             Event::Finished(why) => self.finished(index, at, &why),
+            // Each replica says when it saw that.
+            Event::Deleted if self.record.jobs[index].deleted.is_some() => {}
             Event::Deleted => self.record.deleted(at, index),
         }
     }
@@ -199,6 +203,9 @@ impl Reading {
 
     fn evict(&mut self, index: usize, at: Timestamp, why: &Why) {
         self.settle(index);
+        if self.record.open(index).is_some_and(|hold| hold.evicted.is_some()) {
+            return;
+        }
         let (of, finer) = why.reason.split_once('/').unwrap_or((&why.reason, &why.reason));
         let preempted = of == reason::PREEMPTED;
         let now = self.record.millis(at);

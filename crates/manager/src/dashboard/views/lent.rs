@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-
 use crate::dashboard::rows::{QueueRow, Quota};
 use crate::dashboard::snapshot::{QueueSums, Snapshot};
 

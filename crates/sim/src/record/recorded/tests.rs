@@ -128,6 +128,20 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
     let mut twice = life();
     twice.extend(life());
     assert_eq!(told(&recorded(twice)), told(&one));
+    // What has no time of its own is seen by one a moment later than by the other.
+    let gone = |at: i64| line(at, "low", &json!({"what": "Deleted"}));
+    let ended = |at: i64| {
+        line(
+            at,
+            "low",
+            &json!({"what": "Released", "since": time(500).to_string(), "outcome": "Evicted", "reason": "NodeFailures", "usage": usage("2")}),
+        )
+    };
+    let with = |more: Vec<Line>| recorded(life().into_iter().chain(more).collect());
+    let late = line(701, "low", &json!({"what": "Evicted", "reason": "NodeFailures", "message": "node n1"}));
+    let both = with(vec![late, ended(710), gone(711), ended(712), gone(713)]);
+    assert_eq!(told(&both), told(&with(vec![ended(710), gone(711)])));
+    assert_eq!(both.record.jobs[0].holds.len(), 2);
     // Files are read one after the other.
     let mut turned = life();
     turned.rotate_left(6);
