@@ -268,10 +268,9 @@ mod tests {
                 Some("/namespaces/a/localqueues/two/pendingworkloads") => {
                     summary(json!([item("a", "second", 1)]))
                 }
-                Some(_) => failed(403, "Forbidden"),
                 None if path.ends_with("/selfsubjectreviews") => failed(404, "NotFound"),
                 None if path.contains("/namespaces/a/") => found(&json!({"items": []})),
-                None => failed(403, "Forbidden"),
+                _ => failed(403, "Forbidden"),
             }
         });
         let store = Arc::<Store>::default();

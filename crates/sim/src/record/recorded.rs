@@ -179,10 +179,10 @@ impl Reading {
     }
 
     /// Less or more is held from now on: another hold, which goes on where the one before ends.
-    fn resize(&mut self, index: usize, at: Timestamp, held: &Usage) {
+    fn resize(&mut self, index: usize, at: Timestamp, now: &Usage) {
         let to = self.record.millis(at);
         self.settle(index);
-        let holdings = self.amounts(&held.usage);
+        let holdings = self.amounts(&now.usage);
         let Some(hold) = self.record.open(index) else { return };
         if hold.holdings == holdings {
             return;

@@ -184,22 +184,22 @@ fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
         }
     }
     // From above: what each gives, of which a Cohort's own quota is the first.
-    let mut gives = vec![0_i64; all.len()];
+    let mut asked = vec![0_i64; all.len()];
     let mut rest: Vec<(i64, i64)> = vec![(0, 0); all.len()];
     let mut lent = Vec::new();
     for at in 0..all.len() {
         let member = &all[at];
         if let Some(above) = member.above {
-            // Of what is still to be given by those who still can, its part, rounded up.
+            // Of what is still to be given by those that still can, its part, rounded up.
             let (wanted, can) = rest[above];
             let part = portion(wanted, member.lends, can);
-            gives[at] = part;
+            asked[at] = part;
             rest[above] = (wanted - part, can - member.lends);
         }
         let given = match member.owner {
-            Owner::Queue(_) => gives[at],
+            Owner::Queue(_) => asked[at],
             Owner::Cohort(_) => {
-                let total = member.inside.saturating_add(gives[at]);
+                let total = member.inside.saturating_add(asked[at]);
                 let own = total.min(member.own);
                 rest[at] = (total - own, member.members);
                 own
