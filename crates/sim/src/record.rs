@@ -416,14 +416,17 @@ impl Record {
     /// Counts a preemption; which job it was for, if that is known.
     fn preempted_by(&mut self, index: usize, message: &str) -> Option<Arc<str>> {
         // The message names the preemptor by UID (docs/reference/03-conditions-events.md 3.1); people want its name.
-        let uid = message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u);
-        let preemptor = uid.and_then(|uid| self.by_uid.get(uid).copied());
-        let by = preemptor.map(|i| self.jobs[i].key()).map(|key| self.text(&key));
-        if let Some(preemptor) = preemptor {
-            self.jobs[preemptor].preempts += 1;
-        }
         self.jobs[index].preempted += 1;
-        by
+        self.preemptor(message)
+    }
+
+    /// Counts that a job preempted, if it is known which one.
+    fn preemptor(&mut self, message: &str) -> Option<Arc<str>> {
+        let uid = message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u)?;
+        let preemptor = self.by_uid.get(uid).copied()?;
+        self.jobs[preemptor].preempts += 1;
+        let key = self.jobs[preemptor].key();
+        Some(self.text(&key))
     }
 
     fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {

@@ -333,10 +333,24 @@ impl Reading {
             self.settle(index);
         }
         let end = self.record.millis(until).max(0);
+        self.name_preemptors();
         self.leave_out_what_was_before();
         self.record.entries.sort_by_key(|entry| entry.at);
         self.record.quotas.sort_by_key(|change| change.at);
         Recorded { record: self.record, end, lost: self.lost }
+    }
+
+    /// The first line of a preemptor may come after that of what it preempted.
+    fn name_preemptors(&mut self) {
+        for at in 0..self.record.entries.len() {
+            if let TimelineEvent::Preempted { by: None, message, .. } = &self.record.entries[at].what {
+                let message = Arc::clone(message);
+                let preemptor = self.record.preemptor(&message);
+                if let TimelineEvent::Preempted { by, .. } = &mut self.record.entries[at].what {
+                    *by = preemptor;
+                }
+            }
+        }
     }
 
     /// Leaves out the jobs that had ended before the beginning, and what else happened before.

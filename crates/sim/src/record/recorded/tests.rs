@@ -142,6 +142,14 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
     let both = with(vec![late, ended(710), gone(711), ended(712), gone(713)]);
     assert_eq!(told(&both), told(&with(vec![ended(710), gone(711)])));
     assert_eq!(both.record.jobs[0].holds.len(), 2);
+    // The first line of a job that never waited comes after that of what it preempted.
+    let at_once = recorded(life().into_iter().filter(|line| line.at() != time(30)).collect());
+    assert!(
+        told(&at_once).contains(&"125 low preempted by team/high: InClusterQueue;".to_owned()),
+        "{:?}",
+        told(&at_once)
+    );
+    assert_eq!(at_once.record.jobs[1].preempts, 1);
     // Files are read one after the other.
     let mut turned = life();
     turned.rotate_left(6);
