@@ -231,6 +231,9 @@ pub struct JobView {
     pub active: bool,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
     pub terminating: i32,
+    /// How many of its running pods may be deleted before it ends by its own rules: its controller counts them as failed, unless it is told to
+    /// ignore disruptions. None where that is not known of a kind.
+    pub spare_failures: Option<u32>,
     /// Whether its controller will say that it ended without anything else happening: it is neither started nor stopped any more.
     pub ending: bool,
     /// Whether its controller cannot say so, because the job has lost its start time.

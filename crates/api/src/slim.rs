@@ -21,7 +21,7 @@ pub mod workload;
 
 pub use bound_pod::{FAILURE_RECOVERY, Pod};
 pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, RuntimeClass};
-pub use job_pod::{JobPod, PodPlacement, TOPOLOGY_ANNOTATIONS};
+pub use job_pod::{DISRUPTION_TARGET, JobPod, PodPlacement, TOPOLOGY_ANNOTATIONS};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
 pub use workload::{PodSet, Workload, WorkloadSpec};

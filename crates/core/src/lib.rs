@@ -108,7 +108,7 @@ pub use reason::{
 pub use report::{
     Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,
     FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingPosition,
-    PreemptionReason, ResourceUsage, Victim,
+    PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
 pub use scheduler::Scheduler;
 pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
@@ -125,7 +125,8 @@ pub use spec::{
 pub use stats::Stats;
 pub use topology::{
     AssignedDomain, Exclusions, HOSTNAME, LargestFit, LevelFits, NodeSpec, PlacementFailure, PlacementFit,
-    RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment, TopologyRequest, TopologySpec,
+    RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, TopologyAssignment, TopologyRequest,
+    TopologySpec, UnmovedSlice,
 };
 pub use workload::{
     Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, TopologyState, WorkloadKey,

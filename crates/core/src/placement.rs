@@ -8,7 +8,7 @@ use crate::Name;
 use crate::intern::FlavorId;
 use crate::shape::Shape;
 use crate::topology::{
-    PlacedPods, Placement, PlacementFailure, PlacementRequest, PodSetToPlace, SharedAssignment,
+    PlacedPods, Placement, PlacementFailure, PlacementRequest, PodSetToPlace, SharedAssignment, SliceMoves,
 };
 use crate::view::View;
 use crate::workload::PodSetSpec;
@@ -24,6 +24,8 @@ pub(crate) struct PlacementDemand<'a> {
     pub(crate) groups: Vec<DemandedGroup>,
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
+    /// Whether slices may move.
+    pub(crate) slice_moves: SliceMoves,
 }
 
 /// Pod sets that are placed together.
@@ -101,8 +103,13 @@ pub(crate) fn place_groups(
             count: member.count,
             previous: member.previous.as_ref(),
         });
-        let request =
-            PlacementRequest { pod_sets: pod_sets.collect(), empty, assumed: &assumed, lost: demand.lost };
+        let request = PlacementRequest {
+            pod_sets: pod_sets.collect(),
+            empty,
+            assumed: &assumed,
+            lost: demand.lost,
+            slice_moves: &demand.slice_moves,
+        };
         let found = place(group.flavor, &request);
         drop(request);
         let found = found.map_err(|failure| Unplaced { group: at, failure })?;

@@ -70,8 +70,24 @@ pub enum Outcome {
     /// It held quota before the cycle and was looked at once more: the nodes that its pod sets have now, for those that have others than
     /// before, or why there are none yet (event SecondPassFailed; it is tried again). Its quota is as it was.
     SecondPass(Result<Vec<(Name, SharedAssignment)>, String>),
-    /// There are no other nodes for the pods on these unhealthy ones: it is to be evicted (docs/reference/06-algorithm.md 6.14).
-    NodesNotReplaced(Vec<Name>),
+    /// The same after a node was lost that has no replacement: slices of it moved whole.
+    SlicesMoved(SlicesMoved),
+    /// There are no other nodes for the pods on these unhealthy ones: it is to be evicted (docs/reference/06-algorithm.md 6.14). And why its
+    /// slice could not move, where slices may ([`crate::SliceMoves`]).
+    NodesNotReplaced(Vec<Name>, Option<String>),
+}
+
+/// Slices that moved because of a lost node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlicesMoved {
+    /// The nodes that the pod sets concerned have now.
+    pub nodes: Vec<(Name, SharedAssignment)>,
+    /// The lost nodes.
+    pub lost: Vec<Name>,
+    /// How many pods leave nodes that are well.
+    pub pods: i64,
+    /// The nodes that pods go to.
+    pub to: Vec<Name>,
 }
 
 /// A workload chosen to make room.

@@ -6,7 +6,7 @@
 //! that until a leaf comes or goes. A change of a node touches the leaves of that node alone.
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
-//! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace` (one placement); `world` (the
+//! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the
 //! state), `events`, `booking`, `place`, `largest_fit`, `domain_fits`, `trial`,
 //! `audit` (what is done with it).
 
@@ -32,6 +32,7 @@ mod places;
 mod replace;
 mod request;
 mod search;
+mod slice_moves;
 mod spec;
 mod taints;
 #[cfg(test)]
@@ -44,11 +45,11 @@ mod world;
 pub use domain_fits::LevelFits;
 pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;
-pub use request::{Exclusions, PlacementFailure, PlacementFit};
+pub use request::{Exclusions, PlacementFailure, PlacementFit, UnmovedSlice};
 pub(crate) use request::{PlacedPods, Placement, PlacementRequest, PodSetToPlace};
 pub use spec::{
-    AssignedDomain, HOSTNAME, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment,
-    TopologyRequest, TopologySpec,
+    AssignedDomain, HOSTNAME, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves,
+    TopologyAssignment, TopologyRequest, TopologySpec,
 };
 pub(crate) use trial::Trial;
 pub(crate) use world::Topologies;

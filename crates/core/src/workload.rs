@@ -1,7 +1,7 @@
 //! Workloads as plain data: what the core is told about each of them.
 
 use crate::spec::{Expression, Time, Toleration};
-use crate::topology::{SharedAssignment, TopologyRequest};
+use crate::topology::{SharedAssignment, SliceMoves, TopologyRequest};
 use crate::{Amount, Name};
 
 /// A workload's namespace and name.
@@ -160,6 +160,8 @@ pub struct TopologyState {
     pub unhealthy_nodes: Vec<Name>,
     /// It keeps the nodes that it has whatever happens to them: a pod that owns its Workload cannot move.
     pub pinned: bool,
+    /// Whether its slices may move where a lost node has no replacement.
+    pub slice_moves: SliceMoves,
 }
 
 /// What a workload holds: `status.admission`.

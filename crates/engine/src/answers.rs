@@ -272,7 +272,7 @@ impl Engine {
             // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
             // The same holds of the nodes. If it was not, it is made again for the Workload as it is, unless that has another admission.
-            Some(place @ Decision::Place(_)) if uncertain => {
+            Some(place @ Decision::Place(..)) if uncertain => {
                 if let Some(entry) = self.world.workloads.get_mut(&key) {
                     entry.decision.get_or_insert_with(|| place.clone());
                 }
@@ -301,7 +301,7 @@ impl Engine {
                 }
             }
             // The core finds nodes anew for the Workload as it is.
-            Some(Decision::Place(_)) | None => {}
+            Some(Decision::Place(..)) | None => {}
         }
     }
 

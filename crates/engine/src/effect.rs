@@ -124,6 +124,8 @@ pub enum Purpose {
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
+    /// Remove a pod that runs where its slice was: it is made anew where its slice is.
+    MovePod,
     /// Let a pod be scheduled: there is quota for it, or its place in the topology is known.
     UngatePod,
     /// A slice of an elastic job has fewer pods, or asks for others.

@@ -27,6 +27,7 @@ impl Engine {
             | Purpose::ReplacePart
             | Purpose::DeleteRequest
             | Purpose::DeletePod
+            | Purpose::MovePod
             | Purpose::RemovePod => ("FailedDelete", "deleting"),
             Purpose::Read => return,
             _ => ("FailedUpdate", "updating"),

@@ -49,6 +49,8 @@ pub(crate) struct Place {
     pub node: Option<Name>,
     /// Whether its phase is `Pending`.
     pub pending: bool,
+    /// Whether the pod says that it is about to be disrupted.
+    pub disrupted: bool,
     /// The domain that a write lets it into, by its values; until the answer, or a newer version, shows what became of that.
     pub target: Option<Box<[Name]>>,
 }
@@ -77,7 +79,9 @@ impl JobPod {
             elastic: pod.elastic,
             gates: pod.gates.iter().map(|gate| names.of(gate)).collect(),
             ended: pod.ended,
-            place: pod.placement.as_deref().map(|placement| Box::new(Place::new(placement, names))),
+            place: pod.placement.as_deref().map(|placement| {
+                Box::new(Place { disrupted: pod.disrupted, ..Place::new(placement, names) })
+            }),
             open: None,
             retry: Retry::default(),
         }
@@ -126,6 +130,7 @@ impl Place {
                 .collect(),
             node: Some(&*placement.node).filter(|node| !node.is_empty()).map(|node| names.of(node)),
             pending: placement.pending,
+            disrupted: false,
             target: None,
         }
     }

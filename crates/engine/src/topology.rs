@@ -19,6 +19,7 @@
 
 pub(crate) mod assigned;
 mod health;
+mod moved_slices;
 mod nodes;
 mod second_pass;
 pub(crate) mod state;

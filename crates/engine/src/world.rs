@@ -47,8 +47,8 @@ pub(crate) enum Decision {
         /// The suffix of the event.
         considered: String,
     },
-    /// To give pod sets these nodes, as the core assumes: those that waited for some, and those of which a node failed.
-    Place(Vec<(Name, SharedAssignment)>),
+    /// To give pod sets these nodes, as the core assumes: those that waited for some, and those of which a node failed. With what is told then.
+    Place(Vec<(Name, SharedAssignment)>, Vec<crate::effect::Effect>),
     /// To evict, as the core assumes.
     Evict(Eviction, Vec<crate::effect::Effect>),
 }

@@ -63,6 +63,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         suspended_condition: None,
         active: false,
         terminating: 0,
+        spare_failures: None,
         ending: false,
         end_blocked: false,
         started: false,

@@ -23,8 +23,13 @@ fn the_table_fits_the_set_and_has_parents_before_children() {
 }
 
 /// Gates that are ours: there are none of them in Kueue.
-const OURS: &[Gate] =
-    &[Gate::PreemptionLoopGuard, Gate::AdmitOnlyFreeQuota, Gate::RequeueReclaimersOnBorrowing, Gate::Hotswap];
+const OURS: &[Gate] = &[
+    Gate::PreemptionLoopGuard,
+    Gate::AdmitOnlyFreeQuota,
+    Gate::RequeueReclaimersOnBorrowing,
+    Gate::Hotswap,
+    Gate::HotswapSlices,
+];
 
 #[test]
 fn gates_are_those_of_the_reference_with_their_stages_and_defaults() {

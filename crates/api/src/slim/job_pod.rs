@@ -13,6 +13,9 @@ use crate::labels::{
     POD_SET_UNCONSTRAINED_TOPOLOGY, TOPOLOGY_SCHEDULING_GATE, WORKLOAD, WORKLOAD_SLICE_NAME,
 };
 
+/// The condition of a pod that is about to be disrupted, and not by its own fault.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
 /// The annotations of a Pod whose place in the topology is decided: its user's, or that of a start.
 pub const TOPOLOGY_ANNOTATIONS: [&str; 5] = [
     POD_SET_REQUIRED_TOPOLOGY,
@@ -37,6 +40,8 @@ pub struct JobPod {
     pub gates: Vec<String>,
     /// Whether it ended (`Succeeded` or `Failed`).
     pub ended: bool,
+    /// Whether it says that it is about to be disrupted (condition `DisruptionTarget`).
+    pub disrupted: bool,
     /// What decides its place in the topology, if it is to have one.
     pub placement: Option<Box<PodPlacement>>,
 }
@@ -83,7 +88,9 @@ impl PodPlacement {
 
 impl From<core::Pod> for JobPod {
     fn from(full: core::Pod) -> Self {
-        let phase = full.status.and_then(|status| status.phase).unwrap_or_default();
+        let status = full.status.unwrap_or_default();
+        let phase = status.phase.unwrap_or_default();
+        let mut conditions = status.conditions.iter().flatten();
         let placement = PodPlacement::of(&full.metadata, full.spec.as_ref(), &phase);
         let metadata = full.metadata;
         let gates = full.spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default();
@@ -96,6 +103,7 @@ impl From<core::Pod> for JobPod {
             elastic: names_slice || gates.iter().any(|gate| gate == ELASTIC_JOB_SCHEDULING_GATE),
             gates,
             ended: phase == "Succeeded" || phase == "Failed",
+            disrupted: conditions.any(|one| one.type_ == DISRUPTION_TARGET && one.status == "True"),
             placement: placement.map(Box::new),
             metadata: ObjectMeta {
                 name: metadata.name,

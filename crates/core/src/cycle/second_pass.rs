@@ -1,6 +1,7 @@
 //! Second passes (docs/reference/06-algorithm.md 6.15): workloads that hold quota and are evaluated once more, because their pods waited for
 //! checks before they got nodes, or because a node of theirs failed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{CycleState, Entry};
@@ -8,7 +9,7 @@ use crate::Name;
 use crate::intern::{FlavorId, WorkloadId};
 use crate::placement::{self, DemandedPodSet, PlacementDemand};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
-use crate::report::Outcome;
+use crate::report::{Outcome, SlicesMoved};
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
 use crate::topology::SharedAssignment;
@@ -54,28 +55,37 @@ impl Scheduler {
             return;
         };
         let delayed = topology.is_delayed();
-        match self.place_second(id, &topology, delayed) {
+        let lost = topology.unhealthy_in_use();
+        let outcome = match self.place_second(id, &topology, delayed) {
             Ok(nodes) => {
-                let placed = self.hold_nodes(id, *topology, nodes);
-                state.report.progress = true;
-                state.report.entries.push(self.report(entry, Outcome::SecondPass(Ok(placed))));
+                let (pods, to) = moved(&topology, &nodes);
+                let nodes = self.hold_nodes(id, *topology, nodes);
+                if pods > 0 {
+                    Outcome::SlicesMoved(SlicesMoved { nodes, lost, pods, to })
+                } else {
+                    Outcome::SecondPass(Ok(nodes))
+                }
             }
-            Err(_) if !delayed && self.config.gates.tas_failed_node_replacement_fail_fast => {
-                let lost = topology.unhealthy_in_use();
-                state.report.progress = true;
-                state.report.entries.push(self.report(entry, Outcome::NodesNotReplaced(lost)));
+            Err((_, slice)) if !delayed && self.config.gates.tas_failed_node_replacement_fail_fast => {
+                Outcome::NodesNotReplaced(lost, slice)
             }
-            Err(why) => self.second_pass_failed(entry, why, now, state),
-        }
+            Err((why, slice)) => {
+                let slice = slice.map(|slice| format!("; the slice cannot move: {slice}"));
+                return self.second_pass_failed(entry, why + &slice.unwrap_or_default(), now, state);
+            }
+        };
+        state.report.progress = true;
+        state.report.entries.push(self.report(entry, outcome));
     }
 
-    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none. What is held stays as it is.
+    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none, and why their slice cannot move, if slices
+    /// may. What is held stays as it is.
     fn place_second(
         &mut self,
         id: WorkloadId,
         topology: &TopologyReservation,
         delayed: bool,
-    ) -> Result<Vec<PodSetNodes>, String> {
+    ) -> Result<Vec<PodSetNodes>, (String, Option<String>)> {
         let shape = self.workloads.get(id).shape;
         let lost: &[Name] = &topology.state.unhealthy_nodes;
         let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
@@ -88,13 +98,15 @@ impl Scheduler {
             shape: Some(self.shapes.get(shape)),
             groups: placement::grouped(topology.pod_sets.iter().filter(concerned).map(demanded), pod_sets),
             lost,
+            slice_moves: topology.state.slice_moves.clone(),
         };
         // What it holds counts as used: only pods of lost nodes are placed anew.
         let found = placement::place(&mut view!(self, &[]), &demand, false);
         found.map_err(|unplaced| {
             let group = &demand.groups[unplaced.group];
             let flavor = self.names.flavor_name(group.flavor).clone();
-            Refusal::NoPlacement { flavor, failure: Arc::new(unplaced.failure) }.to_string()
+            let slice = unplaced.failure.slice().map(str::to_owned);
+            (Refusal::NoPlacement { flavor, failure: Arc::new(unplaced.failure) }.to_string(), slice)
         })
     }
 
@@ -147,6 +159,27 @@ impl Scheduler {
         self.second_passes.push(entry.head.workload, iteration, now);
         state.report.entries.push(self.report(entry, Outcome::SecondPass(Err(why))));
     }
+}
+
+/// How many pods leave nodes that are well, and the nodes that pods go to.
+fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>) {
+    let lost = &before.state.unhealthy_nodes;
+    let (mut pods, mut to) = (0_i64, Vec::new());
+    for new in after {
+        let old = before.pod_sets.iter().find(|old| old.pod_set == new.pod_set);
+        let Some((old, new)) = old.and_then(|old| old.assignment.as_ref()).zip(new.assignment.as_ref())
+        else {
+            continue;
+        };
+        let (had, has) = (old.by_host(), new.by_host());
+        let count = |of: &BTreeMap<&Name, i64>, host: &Name| of.get(host).copied().unwrap_or(0);
+        for (host, count_before) in had.iter().filter(|(host, _)| !lost.contains(host)) {
+            pods = pods.saturating_add(count_before.saturating_sub(count(&has, host)).max(0));
+        }
+        let gain = has.iter().filter(|(host, now)| **now > count(&had, host));
+        to.extend(gain.map(|(host, _)| Name::clone(host)));
+    }
+    (pods, to)
 }
 
 /// What is to be placed of a pod set that holds nodes, or waits for them.

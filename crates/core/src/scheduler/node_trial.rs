@@ -151,8 +151,8 @@ impl NodeTrial<'_> {
             Some((flavor, DemandedPodSet { pod_set: pods.pod_set, count: pods.count, previous: None }))
         });
         let groups = grouped(members, pod_sets);
-        let demand =
-            PlacementDemand { pod_sets, shape: Some(&**scheduler.shapes.get(shape)), groups, lost: &[] };
+        let shape = Some(&**scheduler.shapes.get(shape));
+        let demand = PlacementDemand { pod_sets, shape, groups, ..PlacementDemand::default() };
         let found = place_groups(&demand, false, |flavor, request| {
             self.nodes.place(flavor, request, &scheduler.names, &scheduler.config)
         });

@@ -33,6 +33,8 @@ pub(crate) struct Filter<'a> {
     pub(crate) lost: &'a [Name],
     /// The leaves that may be used; `None` is all.
     pub(crate) within: Option<Range<usize>>,
+    /// Leaves that may not be used, in order.
+    pub(crate) without: &'a [usize],
     /// Nodes are the lowest domains: else neither taints nor labels count.
     pub(crate) by_host: bool,
 }
@@ -114,6 +116,7 @@ impl<'a> Sieve<'a> {
         self.verdicts.len() <= 1
             && !self.labels_count
             && self.filter.within.is_none()
+            && self.filter.without.is_empty()
             && self.filter.lost.is_empty()
     }
 
@@ -148,7 +151,8 @@ impl<'a> Sieve<'a> {
     }
 
     fn by_domain(&self, layout: &Layout, leaf: usize, host: HostId) -> Option<Why> {
-        let outside = self.filter.within.as_ref().is_some_and(|within| !within.contains(&leaf));
+        let outside = self.filter.within.as_ref().is_some_and(|within| !within.contains(&leaf))
+            || self.filter.without.binary_search(&leaf).is_ok();
         (outside || self.filter.is_lost(layout, leaf, host)).then_some(Why::Domain)
     }
 

@@ -7,11 +7,13 @@ impl PlacementFailure {
     /// The failure as Kueue words it.
     pub fn message(&self) -> String {
         let topology = &*self.topology;
-        let text = match &self.fit {
+        let fit = if let PlacementFit::Unmoved(slice) = &self.fit { &slice.fit } else { &self.fit };
+        let text = match fit {
             PlacementFit::Pods { fit, wanted } => not_fit(topology, *fit, *wanted, "pod"),
             PlacementFit::Slices { fit, wanted } => not_fit(topology, *fit, *wanted, "slice"),
             PlacementFit::Layers(layers) => layers_do_not_fit(topology, layers),
             PlacementFit::Other(text) => return text.clone(),
+            PlacementFit::Unmoved(_) => return String::new(),
         };
         text + &self.excluded.message()
     }

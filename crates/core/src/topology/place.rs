@@ -90,6 +90,7 @@ pub(crate) fn place_on(
         gates: &config.gates,
         empty: request.empty,
         lost: request.lost,
+        slice_moves: request.slice_moves,
         assumed,
     };
     let outcome = place_all(&mut placer, &request.pod_sets);

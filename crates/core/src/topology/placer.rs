@@ -19,7 +19,7 @@ use crate::topology::request::{
     Exclusions, PlacedPods, PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace,
 };
 use crate::topology::search::Search;
-use crate::topology::spec::{AssignedDomain, TopologyAssignment, TopologyRequest};
+use crate::topology::spec::{AssignedDomain, SliceMoves, TopologyAssignment, TopologyRequest};
 use crate::topology::taints::TaintSets;
 use crate::topology::trees::Tree;
 
@@ -53,6 +53,8 @@ pub(crate) struct Placer<'a> {
     pub(crate) empty: bool,
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
+    /// Whether slices may move.
+    pub(crate) slice_moves: &'a SliceMoves,
     /// What was assumed, to be released at the end.
     pub(crate) assumed: Assumed,
 }
@@ -68,12 +70,14 @@ pub(crate) struct Part<'a> {
     pub(crate) count: i64,
     /// The leaves that may be used; `None` is all.
     pub(crate) within: Option<Range<usize>>,
+    /// Leaves that may not be used, in order.
+    pub(crate) without: &'a [usize],
 }
 
 impl<'a> Part<'a> {
     /// All pods of a pod set.
     pub(crate) fn all(pod_set: &'a PodSetToPlace<'a>) -> Part<'a> {
-        Part { pod_set, request: pod_set.request, count: pod_set.count, within: None }
+        Part { pod_set, request: pod_set.request, count: pod_set.count, within: None, without: &[] }
     }
 }
 
@@ -98,6 +102,7 @@ impl Placer<'_> {
             tolerations: &self.tree.tolerations,
             lost: self.lost,
             within: part.within.clone(),
+            without: part.without,
             by_host: self.tree.has_hosts(),
         });
         let mut counting = Counting {
@@ -114,7 +119,7 @@ impl Placer<'_> {
                 ask: &ask,
             },
         };
-        let shared = part.within.is_none() && self.lost.is_empty();
+        let shared = part.within.is_none() && part.without.is_empty() && self.lost.is_empty();
         let kept = if shared { self.kept.shared(&mut counting) } else { self.kept.once(&mut counting) };
         let mut search = Search { layout: self.layout, levels, ask: &ask, counts: &mut kept.counts };
         let evenly = self.gates.tas_balanced_placement && !ask.required && !ask.unconstrained;
@@ -163,7 +168,8 @@ impl Placer<'_> {
 
     /// A failure in which no nodes are counted.
     pub(crate) fn failure(&self, fit: PlacementFit) -> PlacementFailure {
-        PlacementFailure { topology: self.tree.topology.clone(), fit, excluded: Exclusions::default() }
+        let excluded = Exclusions::default();
+        PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
     }
 }
 

@@ -7,9 +7,12 @@ use std::ops::Range;
 use crate::Name;
 use crate::intern::PlaceId;
 use crate::topology::placer::{InLeaves, Part, Placer};
-use crate::topology::request::{PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace};
+use crate::topology::request::{
+    PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace, UnmovedSlice,
+};
+use crate::topology::slice_moves::{Row, filled};
 use crate::topology::spec::{
-    AssignedDomain, RequestedLevel, SliceLayer, TopologyAssignment, TopologyRequest,
+    AssignedDomain, RequestedLevel, SliceLayer, SliceMoves, TopologyAssignment, TopologyRequest,
 };
 
 /// The leaf at each place of a tree.
@@ -42,7 +45,8 @@ impl Placer<'_> {
         domains.iter().map(leaf).collect()
     }
 
-    /// Finds places for the pods of a pod set that were on lost nodes. The others stay.
+    /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the
+    /// others of a slice that lost some move with them.
     pub(crate) fn replace(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
@@ -62,16 +66,43 @@ impl Placer<'_> {
             return Ok(self.placement(&kept, pod_set.per_pod));
         };
         let count = total(lost.iter().map(|domain| domain.count));
-        let within = self.replacement_domain(pod_set.request, &kept, count);
+        let rows = || Row::all(&previous.domains, is_lost, &kept);
+        match self.replace_alone(pod_set, &kept, (node, count)) {
+            Ok(found) => {
+                self.assume(&found, pod_set.per_pod);
+                // With ranks in order, it is known which pods a slice has.
+                let ordered =
+                    if *self.slice_moves == SliceMoves::Off { None } else { filled(&rows(), &found) };
+                let leaves = ordered.unwrap_or_else(|| merged(kept, found));
+                Ok(self.placement(&leaves, pod_set.per_pod))
+            }
+            Err(failure) => match self.move_slices(pod_set, count, rows) {
+                Ok(leaves) => Ok(self.placement(&leaves, pod_set.per_pod)),
+                Err(None) => Err(failure),
+                Err(Some(why)) => {
+                    let fit = PlacementFit::Unmoved(Box::new(UnmovedSlice { fit: failure.fit, why }));
+                    Err(PlacementFailure { fit, ..failure })
+                }
+            },
+        }
+    }
+
+    /// Finds places for the pods of a lost node alone.
+    fn replace_alone(
+        &mut self,
+        pod_set: &PodSetToPlace<'_>,
+        kept: &InLeaves,
+        (node, count): (&Name, i64),
+    ) -> Result<InLeaves, PlacementFailure> {
+        let within = self.replacement_domain(pod_set.request, kept, count);
         let loose = within.as_ref().and_then(|_| loosened(pod_set.request?, count));
-        let part = Part { pod_set, request: loose.as_ref().or(pod_set.request), count, within };
-        let (found, _) = self.place(&part, None)?;
+        let request = loose.as_ref().or(pod_set.request);
+        let (found, _) = self.place(&Part { request, count, within, ..Part::all(pod_set) }, None)?;
         if found.is_empty() {
             let text = format!("cannot find replacement assignment for unhealthy node: {node}");
             return Err(self.failure(PlacementFit::Other(text)));
         }
-        self.assume(&found, pod_set.per_pod);
-        Ok(self.placement(&merged(kept, found), pod_set.per_pod))
+        Ok(found)
     }
 
     /// The leaves of the domain that the pods of a lost node have to stay in: that of the slice which they leave incomplete, or that of
@@ -121,7 +152,7 @@ impl Placer<'_> {
 }
 
 /// The innermost layer whose slices the loss of so many pods leaves incomplete, if it does so with the outermost.
-fn broken_layer(slices: &[SliceLayer], count: i64) -> Option<&SliceLayer> {
+pub(crate) fn broken_layer(slices: &[SliceLayer], count: i64) -> Option<&SliceLayer> {
     let broken = |layer: &&SliceLayer| layer.size > 0 && count % layer.size != 0;
     slices.first().filter(broken)?;
     slices.iter().rev().find(broken)

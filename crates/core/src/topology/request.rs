@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::Name;
 use crate::intern::{PlaceId, ResourceId};
-use crate::topology::spec::{SharedAssignment, TopologyRequest};
+use crate::topology::spec::{SharedAssignment, SliceMoves, TopologyRequest};
 use crate::workload::PodSetSpec;
 
 /// The pod sets that are placed together: one, or a group of two of which the smaller one is the leader with one pod.
@@ -17,6 +17,8 @@ pub(crate) struct PlacementRequest<'a> {
     pub(crate) assumed: &'a [PlacedPods],
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
+    /// Whether slices may move where there is no other node for the pods of a lost one.
+    pub(crate) slice_moves: &'a SliceMoves,
 }
 
 /// One pod set to be placed.
@@ -89,6 +91,24 @@ pub enum PlacementFit {
     Layers(Vec<(Name, i64, i64)>),
     /// Pods that are to stay where they are, or a lost node, make it impossible: the message.
     Other(String),
+    /// The pods of a lost node find no other one, and their slice could not move either, where slices may ([`SliceMoves`]).
+    Unmoved(Box<UnmovedSlice>),
+}
+
+/// Pods of a lost node for which there is no other one, and whose slice cannot move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnmovedSlice {
+    /// How many of the pods of the lost node fit.
+    pub fit: PlacementFit,
+    /// Why the slice cannot move.
+    pub why: Box<str>,
+}
+
+impl PlacementFailure {
+    /// Why the slice that lost a node could not move either, where slices may.
+    pub(crate) fn slice(&self) -> Option<&str> {
+        if let PlacementFit::Unmoved(slice) = &self.fit { Some(&slice.why) } else { None }
+    }
 }
 
 /// How many nodes were left out, by why.

@@ -1,5 +1,6 @@
 //! Topologies, nodes and what pod sets ask of them, as plain data.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::spec::Taint;
@@ -61,6 +62,19 @@ pub struct SliceLayer {
     pub size: i64,
 }
 
+/// Whether slices that lost a node may move whole, healthy pods and all, where the lost node has no replacement in their domain (ours:
+/// docs/concepts/hotswap.md).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SliceMoves {
+    /// They stay, as with Kueue, and nothing is said about it.
+    #[default]
+    Off,
+    /// They would, but for this.
+    Refused(Name),
+    /// They may.
+    Allowed,
+}
+
 /// Where the pods of one pod set are: `topologyAssignment`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologyAssignment {
@@ -75,6 +89,17 @@ impl TopologyAssignment {
     pub fn uses_any(&self, nodes: &[Name]) -> bool {
         self.levels.last().is_some_and(|level| &**level == HOSTNAME)
             && self.domains.iter().any(|domain| domain.values.last().is_some_and(|host| nodes.contains(host)))
+    }
+
+    /// How many pods each domain has, by the last of its values.
+    pub(crate) fn by_host(&self) -> BTreeMap<&Name, i64> {
+        let mut pods = BTreeMap::new();
+        for domain in &self.domains {
+            let Some(host) = domain.values.last() else { continue };
+            let count: &mut i64 = pods.entry(host).or_default();
+            *count = count.saturating_add(domain.count);
+        }
+        pods
     }
 }
 

@@ -8,6 +8,7 @@ mod groups;
 mod kept;
 mod largest_fit;
 mod levels;
+mod moving;
 mod oracle;
 mod random;
 mod slices;

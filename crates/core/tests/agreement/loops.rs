@@ -112,7 +112,10 @@ impl Run {
                             self.refused.push((victim.to_string(), *kind, why.message()));
                         }
                     }
-                    Outcome::PreemptionGated(_) | Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {}
+                    Outcome::PreemptionGated(_)
+                    | Outcome::SecondPass(_)
+                    | Outcome::SlicesMoved(_)
+                    | Outcome::NodesNotReplaced(..) => {}
                 }
             }
             for key in victims {

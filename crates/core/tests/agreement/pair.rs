@@ -56,7 +56,7 @@ fn of_core(outcome: &CoreOutcome) -> Decision {
             Detail::DeferredFit => Decision::Deferred,
             _ => Decision::Refused,
         },
-        CoreOutcome::SecondPass(_) | CoreOutcome::NodesNotReplaced(_) => {
+        CoreOutcome::SecondPass(_) | CoreOutcome::SlicesMoved(_) | CoreOutcome::NodesNotReplaced(..) => {
             unreachable!("no second pass is asked for here")
         }
     }

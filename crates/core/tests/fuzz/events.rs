@@ -348,12 +348,14 @@ fn check_report(core: &Scheduler, report: &CycleReport) {
                 let _ = why.message();
                 assert!(core.position(&entry.key).is_some(), "{} is lost", entry.key);
             }
-            Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {
+            Outcome::SecondPass(_) | Outcome::SlicesMoved(_) | Outcome::NodesNotReplaced(..) => {
                 assert!(core.position(&entry.key).is_none(), "{} holds quota and waits", entry.key);
             }
         }
     }
-    let second = |outcome: &Outcome| matches!(outcome, Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_));
+    let second = |outcome: &Outcome| {
+        matches!(outcome, Outcome::SecondPass(_) | Outcome::SlicesMoved(_) | Outcome::NodesNotReplaced(..))
+    };
     let heads = || report.entries.iter().filter(|entry| !second(&entry.outcome));
     let queues: BTreeSet<&Name> = heads().map(|entry| &entry.cluster_queue).collect();
     assert_eq!(queues.len(), heads().count(), "more than one head of a queue");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sluice_core::fixtures::{self, topology};
 use sluice_core::{
-    AssignedDomain, HOSTNAME, Name, NodeSpec, RequestedLevel, Scheduler, SharedAssignment, SliceLayer, Taint,
-    TaintEffect, TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
+    AssignedDomain, HOSTNAME, Name, NodeSpec, RequestedLevel, Scheduler, SharedAssignment, SliceLayer,
+    SliceMoves, Taint, TaintEffect, TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
 };
 
 use crate::events::Choices;
@@ -52,6 +52,11 @@ pub(super) fn state(c: &mut Choices<'_>) -> TopologyState {
         checks_ready: c.flag(),
         unhealthy_nodes: if c.byte() > 150 { c.some(2, |c| c.name("h", 6)) } else { Vec::new() },
         pinned: c.byte() > 240,
+        slice_moves: match c.byte() {
+            ..100 => SliceMoves::Off,
+            100..110 => SliceMoves::Refused(c.name("why", 2)),
+            110.. => SliceMoves::Allowed,
+        },
     }
 }
 

@@ -3,8 +3,8 @@
 pub use sluice_core::fixtures::*;
 use sluice_core::{
     Admission, AssignedDomain, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates,
-    LocalQueueSpec, Name, Outcome, Scheduler, SharedAssignment, Time, TopologyAssignment, TopologyState,
-    Unadmitted, WorkloadSpec, WorkloadState,
+    LocalQueueSpec, Name, Outcome, Scheduler, SharedAssignment, SlicesMoved, Time, TopologyAssignment,
+    TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -221,7 +221,10 @@ impl World {
         let entry = self.report.entries.iter().find(|entry| &*entry.key.name == name).expect("it was a head");
         match &entry.outcome {
             Outcome::Preempting { why, .. } | Outcome::Unadmitted(why) | Outcome::PreemptionGated(why) => why,
-            Outcome::Admitted { .. } | Outcome::SecondPass(_) | Outcome::NodesNotReplaced(_) => {
+            Outcome::Admitted { .. }
+            | Outcome::SecondPass(_)
+            | Outcome::SlicesMoved(_)
+            | Outcome::NodesNotReplaced(..) => {
                 panic!("{name} holds quota")
             }
         }
@@ -313,7 +316,14 @@ fn line(outcome: &Outcome) -> String {
         Outcome::PreemptionGated(_) => "gated".to_owned(),
         Outcome::SecondPass(Ok(nodes)) => format!("placed {}", placed(nodes)),
         Outcome::SecondPass(Err(why)) => format!("not placed: {why}"),
-        Outcome::NodesNotReplaced(nodes) => format!("not replaced: {}", nodes.join(",")),
+        Outcome::SlicesMoved(moved) => {
+            let SlicesMoved { nodes, lost, pods, to } = moved;
+            format!("{pods} moved from {} to {}: {}", lost.join(","), to.join(","), placed(nodes))
+        }
+        Outcome::NodesNotReplaced(nodes, slice) => {
+            let slice = slice.as_ref().map_or_else(String::new, |why| format!("; slice: {why}"));
+            format!("not replaced: {}{slice}", nodes.join(","))
+        }
     }
 }
 

@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
-    pub(super) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
+    pub(crate) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
         let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
         admission
             .map(|a| Name::from(a.cluster_queue.as_str()))

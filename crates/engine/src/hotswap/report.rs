@@ -24,12 +24,11 @@ const NOT_MOVED: &str = "HotswapNotPossible";
 const MOST_LISTED: usize = 8;
 
 /// The first few names of many.
-fn shown(nodes: &[String]) -> String {
-    match nodes {
-        [first @ .., _] if first.len() >= MOST_LISTED => {
-            format!("{} and {} more", nodes[..MOST_LISTED].join(", "), nodes.len() - MOST_LISTED)
-        }
-        nodes => nodes.join(", "),
+pub(crate) fn shown<T: AsRef<str>>(nodes: &[T]) -> String {
+    let first: Vec<&str> = nodes.iter().take(MOST_LISTED).map(AsRef::as_ref).collect();
+    match nodes.len().checked_sub(MOST_LISTED) {
+        Some(more @ 1..) => format!("{} and {more} more", first.join(", ")),
+        _ => first.join(", "),
     }
 }
 

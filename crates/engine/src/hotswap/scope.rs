@@ -28,6 +28,14 @@ fn provisions(world: &World, queue: &ClusterQueue) -> bool {
     })
 }
 
+/// Whether Hotswap acts for the Workloads of a queue.
+pub(crate) fn acts_for(world: &World, queue: &str) -> bool {
+    world.cluster_queues.get(queue).is_some_and(|queue| {
+        let reclaim = queue.spec.preemption.reclaim_out_of_cohort.as_ref();
+        reclaim.is_some_and(|reclaim| reclaim.enable) && !provisions(world, queue)
+    })
+}
+
 /// The flavors of a queue with the resources that they have quota of.
 fn quotas(queue: &ClusterQueue) -> impl Iterator<Item = (&str, &str)> {
     let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);

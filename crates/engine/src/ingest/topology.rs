@@ -7,8 +7,8 @@ use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2::{self, CheckState, DelayedTopologyRequestState, WorkloadStatus};
 use sluice_core::{
-    Amount, AssignedDomain, Name, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, TopologyAssignment,
-    TopologyRequest, TopologySpec, TopologyState,
+    Amount, AssignedDomain, Name, NodeSpec, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves,
+    TopologyAssignment, TopologyRequest, TopologySpec, TopologyState,
 };
 
 use super::name;
@@ -178,5 +178,6 @@ pub(crate) fn state(
         checks_ready: !checks.is_empty() && checks.iter().all(|check| check.state == CheckState::Ready),
         unhealthy_nodes: status.unhealthy_nodes.iter().map(|node| name(&node.name)).collect(),
         pinned: of_pod && config.on(Gate::SkipReassignmentForPodOwnedWorkloads),
+        slice_moves: SliceMoves::Off,
     }
 }

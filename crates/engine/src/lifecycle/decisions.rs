@@ -89,7 +89,8 @@ impl Engine {
             }
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
             Outcome::SecondPass(Ok(nodes)) => self.nodes_found(&entry.key, nodes),
-            Outcome::NodesNotReplaced(nodes) => self.nodes_not_replaced(&entry.key, &nodes),
+            Outcome::SlicesMoved(moved) => self.slices_moved(&entry.key, moved),
+            Outcome::NodesNotReplaced(nodes, slice) => self.nodes_not_replaced(&entry.key, &nodes, slice),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => {
                 let Some(known) = self.world.workloads.get(&entry.key) else { return };
@@ -131,7 +132,7 @@ impl Engine {
         self.reported(key);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         // Nodes are found again and again: those that could not be written wait for their turn.
-        let waits = matches!(entry.decision, Some(Decision::Place(_))) && entry.retry.waits(self.now);
+        let waits = matches!(entry.decision, Some(Decision::Place(..))) && entry.retry.waits(self.now);
         if entry.open.is_none() && !entry.uncertain && !waits && !self.is_starting(key) {
             self.carry_out(key);
         }
@@ -175,8 +176,8 @@ impl Engine {
                     entry.reserved_by_us = Some(now);
                 }
             }
-            Decision::Place(nodes) => {
-                if !self.write_nodes(key, nodes) {
+            Decision::Place(nodes, more) => {
+                if !self.write_nodes(key, nodes, more) {
                     self.sync_core(key);
                     self.dirty.workloads.insert(key.clone());
                     return;
@@ -215,7 +216,7 @@ impl Engine {
                 self.reservation_failed(&victim.key);
                 return;
             }
-            Some(Decision::Place(_)) | None => {}
+            Some(Decision::Place(..)) | None => {}
         }
         if entry.assumed.as_deref().is_some_and(|s| is(s, Type::Evicted)) {
             return;

@@ -176,6 +176,8 @@ impl Engine {
         match result {
             Ok(object) => {
                 known.retry.succeeded(open.purpose);
+                // A deletion is answered without an object: until its watch reports it.
+                known.leaves |= open.purpose == Purpose::MovePod && object.is_none();
                 if let Some(object @ Object::JobPod(_)) = object {
                     self.observe_object(object);
                 }

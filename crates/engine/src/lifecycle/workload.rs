@@ -51,7 +51,7 @@ impl Engine {
         let reserving = entry.uncertain
             || matches!(entry.decision, Some(Decision::Reserve { .. }))
             || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status));
-        let placing = matches!(entry.decision, Some(Decision::Place(_)))
+        let placing = matches!(entry.decision, Some(Decision::Place(..)))
             || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
         if reserving || placing && can_be_placed(&entry.object) {
             return;
@@ -72,6 +72,9 @@ impl Engine {
                 if !self.topology.knows_nodes() {
                     // No nodes are looked for before it is known which there are.
                     *topology = TopologyState { pinned: topology.pinned, ..TopologyState::default() };
+                }
+                if !topology.unhealthy_nodes.is_empty() {
+                    topology.slice_moves = self.slice_moves(key);
                 }
                 self.leave_to_others(key, admission);
                 *evicted |=

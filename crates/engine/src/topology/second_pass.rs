@@ -5,27 +5,50 @@ use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
-use sluice_core::{Name, SharedAssignment, WorkloadKey};
+use sluice_core::{Name, SharedAssignment, SlicesMoved, WorkloadKey};
 
-use crate::effect::{Level, Purpose};
+use super::moved_slices::SLICE_MOVED;
+use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
+use crate::hotswap::report::shown;
 use crate::ingest::topology as ingested;
 use crate::ingest::workload::is;
 use crate::lifecycle::transition::{self, Eviction};
 use crate::lifecycle::workload::can_be_placed;
+use crate::outbox::{About, normal};
 use crate::world::Decision;
 
 impl Engine {
     /// The core found nodes.
     pub(crate) fn nodes_found(&mut self, key: &WorkloadKey, nodes: Vec<(Name, SharedAssignment)>) {
-        self.decide(key, Decision::Place(nodes));
+        self.decide(key, Decision::Place(nodes, Vec::new()));
     }
 
-    /// The core found no others for the pods on these nodes.
-    pub(crate) fn nodes_not_replaced(&mut self, key: &WorkloadKey, nodes: &[Name]) {
+    /// The core found other nodes for whole slices that lost one.
+    pub(crate) fn slices_moved(&mut self, key: &WorkloadKey, moved: SlicesMoved) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let SlicesMoved { nodes, lost, pods, to } = moved;
+        let note = format!(
+            "No node of its domain replaces the unhealthy node(s) {}: the slice moves to {}, for which {pods} pod(s) on healthy \
+             nodes are deleted; all other pods stay",
+            lost.join(","),
+            shown(&to)
+        );
+        let more = vec![
+            normal(About::admission(key, &entry.uid()), SLICE_MOVED, &note),
+            self.log(Level::Info, "slice moves", &[("workload", key), ("note", &note)]),
+        ];
+        self.decide(key, Decision::Place(nodes, more));
+    }
+
+    /// The core found no others for the pods on these nodes, nor for their slice, where that may move: `slice` says why.
+    pub(crate) fn nodes_not_replaced(&mut self, key: &WorkloadKey, nodes: &[Name], slice: Option<String>) {
         let names = nodes.join(",");
-        let message =
+        let mut message =
             format!("Workload was evicted as there was no replacement for unhealthy node(s): {names}");
+        if let Some(why) = slice {
+            message.extend(["; the slice that lost it cannot move: ", &why]);
+        }
         self.evict_for_nodes(key, message);
     }
 
@@ -34,7 +57,7 @@ impl Engine {
         if let Some(entry) = self.world.workloads.get_mut(key)
             && entry.object.status.admission != seen.status.admission
         {
-            entry.decision.take_if(|decision| matches!(decision, Decision::Place(_)));
+            entry.decision.take_if(|decision| matches!(decision, Decision::Place(..)));
         }
     }
 
@@ -57,7 +80,12 @@ impl Engine {
     }
 
     /// Writes the nodes that the core found. Says whether that is still to be done: the Workload may have changed meanwhile.
-    pub(crate) fn write_nodes(&mut self, key: &WorkloadKey, nodes: &[(Name, SharedAssignment)]) -> bool {
+    pub(crate) fn write_nodes(
+        &mut self,
+        key: &WorkloadKey,
+        nodes: &[(Name, SharedAssignment)],
+        more: &[Effect],
+    ) -> bool {
         let Some(entry) = self.world.workloads.get(key) else { return false };
         if !can_be_placed(&entry.object) {
             return false;
@@ -78,7 +106,10 @@ impl Engine {
         next.unhealthy_nodes.clear();
         let at = self.at(&entry.object);
         let admitted = delayed && transition::admit_if_ready(&mut next, at) && is(&next, Type::Admitted);
-        let then = if admitted { self.report_admitted(key, &next, None) } else { Vec::new() };
+        let mut then = more.to_vec();
+        if admitted {
+            then.extend(self.report_admitted(key, &next, None));
+        }
         self.write_status(key, Purpose::Place, next, then);
         true
     }

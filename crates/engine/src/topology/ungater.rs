@@ -15,6 +15,7 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Name, WorkloadKey};
 use sluice_jobs::Patch;
 
+use super::moved_slices::has_slices;
 use super::ungater_domains::{Domains, ranks};
 use super::ungater_index::PlacedPods;
 use super::ungater_plan::{Placed, Ranks, Waiting, plan};
@@ -51,6 +52,16 @@ struct Gated<'a> {
     pod: &'a JobPod,
     place: &'a Place,
     rank: Option<usize>,
+}
+
+/// How the pods of a pod set are ranked, and by which labels of their index and that of their group.
+pub(super) type RankLabels<'a> = (Ranks, &'a str, Option<&'a str>);
+
+/// The rank of a pod.
+pub(super) fn rank_of(ranks: Option<RankLabels<'_>>, place: &Place) -> Option<usize> {
+    let (ranks, index, group) = ranks?;
+    let ranks = Ranks { offset: ranks.offset.saturating_add(place.offset), ..ranks };
+    ranks.of(place.number(index), group.and_then(|group| place.number(group)))
 }
 
 /// Whether pods are let go as the Workload has it: its admission is written, and will not be taken back.
@@ -94,7 +105,9 @@ impl Engine {
         let Some(workload) = self.placed_workload(first, pods) else { return };
         let writes = self.writes_on_placed(&workload, pods);
         let retries = |pod: &JobPod| pod.retry.until.filter(|until| *until > self.now);
-        let waiting = self.placed_at(first, pods).filter_map(|(_, pod)| retries(pod)).min();
+        let bound = self.may_move_slices(&workload).then_some(Stage::Bound);
+        let stages = [Some(Stage::Gated), Some(Stage::Unbound), bound];
+        let waiting = self.placed_at(first, pods, stages).filter_map(|(_, pod)| retries(pod)).min();
         if let Some(until) = waiting {
             self.wake_at(until, Alarm::Place(first.clone()));
         }
@@ -129,7 +142,8 @@ impl Engine {
         if is_usable(first) && !self.replacing(first).iter().any(is_usable) {
             return Some(first.clone());
         }
-        if !self.placed_at(first, pods).any(|(_, pod)| pod.elastic) {
+        let stages = [Some(Stage::Gated), Some(Stage::Unbound), None];
+        if !self.placed_at(first, pods, stages).any(|(_, pod)| pod.elastic) {
             return None;
         }
         let from = WorkloadKey::new(Arc::clone(&first.namespace), "");
@@ -145,8 +159,10 @@ impl Engine {
         &'a self,
         first: &'a WorkloadKey,
         pods: &'a PlacedPods,
+        stages: [Option<Stage>; 3],
     ) -> impl Iterator<Item = (PodKey, &'a JobPod)> {
-        pods.all([Stage::Gated, Stage::Unbound]).filter_map(move |name| {
+        let at = stages.into_iter().flatten().flat_map(|stage| pods.all([stage]));
+        at.filter_map(move |name| {
             let key = (Arc::clone(&first.namespace), Arc::clone(name));
             let pod = self.world.job_pods.get(&key)?;
             Some((key, pod))
@@ -161,15 +177,23 @@ impl Engine {
         let unhealthy: BTreeSet<&str> =
             status.unhealthy_nodes.iter().map(|node| node.name.as_str()).collect();
         let mut writes = Vec::new();
+        let moves = unhealthy.is_empty() && self.may_move_slices(workload);
         for (at, (set, assignment)) in sets.iter().zip(assignments).enumerate() {
             let any = |stage| pods.at(&set.name, stage).next().is_some();
-            if !any(Stage::Gated) && !any(Stage::Unbound) {
+            let moves = moves && has_slices(set, &self.config);
+            if !(any(Stage::Gated) || any(Stage::Unbound) || moves && any(Stage::Bound)) {
                 continue;
             }
             let Some(domains) = Domains::of(assignment, &unhealthy) else { continue };
             let ranks = ranks(sets, status, at);
-            self.ungate_placed(workload, (&set.name, pods), &domains, ranks, &mut writes);
+            let misplaced = if moves {
+                self.misplaced(workload, (&set.name, pods), &domains, ranks)
+            } else {
+                BTreeSet::new()
+            };
+            self.ungate_placed(workload, (&set.name, pods), &domains, (ranks, &misplaced), &mut writes);
             self.fail_placed(workload, (&set.name, pods), &domains, &mut writes);
+            self.leave_old_nodes(misplaced, &mut writes);
         }
         writes
     }
@@ -213,14 +237,10 @@ impl Engine {
         workload: &WorkloadKey,
         of: (&str, &PlacedPods),
         domains: &Domains,
-        ranks: Option<(Ranks, &str, Option<&str>)>,
+        (ranks, misplaced): (Option<RankLabels<'_>>, &BTreeSet<PodKey>),
         writes: &mut Vec<PodWrite>,
     ) {
-        let rank = |place: &Place| {
-            let (ranks, index, group) = ranks?;
-            let ranks = Ranks { offset: ranks.offset.saturating_add(place.offset), ..ranks };
-            ranks.of(place.number(index), group.and_then(|group| place.number(group)))
-        };
+        let rank = |place: &Place| rank_of(ranks, place);
         let gated = self.placed_in(workload, of, Stage::Gated);
         let gated: Vec<_> =
             gated.map(|(key, pod, place)| Gated { key, pod, place, rank: rank(place) }).collect();
@@ -229,10 +249,10 @@ impl Engine {
         }
         let placed = [Stage::Unbound, Stage::Bound].into_iter().flat_map(|stage| {
             let pods = self.placed_in(workload, of, stage);
-            pods.map(|(_, pod, place)| Placed {
+            pods.map(|(key, pod, place)| Placed {
                 domain: domains.of_pod(place),
                 rank: rank(place),
-                leaves: pod.leaves,
+                leaves: pod.leaves || misplaced.contains(&key),
             })
         });
         let placed: Vec<_> = placed.collect();

@@ -101,7 +101,7 @@ pub(super) fn plan(
 }
 
 /// The domain of each rank.
-fn domains_of_ranks(rooms: &[Room]) -> Vec<usize> {
+pub(super) fn domains_of_ranks(rooms: &[Room]) -> Vec<usize> {
     let domains = rooms.iter().enumerate();
     domains.flat_map(|(domain, room)| std::iter::repeat_n(domain, room.pods)).collect()
 }

@@ -28,6 +28,7 @@ mod kueues;
 mod memory;
 mod metrics;
 mod moved;
+mod moved_slices;
 mod parity;
 mod partly_done;
 mod parts;

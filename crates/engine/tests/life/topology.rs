@@ -116,7 +116,7 @@ pub fn taint(c: &mut Cluster, name: &str, taints: &Value) {
 }
 
 /// A bound pod that no assignment placed.
-fn add_pod(c: &mut Cluster, name: &str, node: &str, cpu: &str) -> ObjectRef {
+pub fn add_pod(c: &mut Cluster, name: &str, node: &str, cpu: &str) -> ObjectRef {
     let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
     let pod = json!({
         "metadata": {"namespace": "team-a", "name": name},

@@ -91,6 +91,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         suspended_condition: None,
         active: false,
         terminating: 0,
+        spare_failures: Some(6),
         ending: false,
         end_blocked: false,
         started: false,

@@ -203,6 +203,7 @@ fn play(purpose: Purpose, c: &mut Cluster) {
         | Purpose::DeleteChild
         | Purpose::UpdateChild
         | Purpose::ReplacePart
+        | Purpose::MovePod
         | Purpose::UngatePod
         | Purpose::ResizeSlice
         | Purpose::ReleasePod
@@ -248,6 +249,7 @@ const PURPOSES: [Purpose; Purpose::Read as usize + 1] = [
     Purpose::DeleteRequest,
     Purpose::FailPod,
     Purpose::DeletePod,
+    Purpose::MovePod,
     Purpose::UngatePod,
     Purpose::ResizeSlice,
     Purpose::ReleasePod,

@@ -148,6 +148,21 @@ fn pod_of_a(c: &Cluster, labels: &Value, annotations: &Value) -> Value {
 
 /// Two nodes of one rack, and a job on the first of them.
 fn placed() -> Cluster {
+    let required = Some("rack".to_owned());
+    placed_as(PodSetTopologyRequest { required, ..PodSetTopologyRequest::default() }, &json!({}))
+}
+
+/// The same for a job whose slices may move.
+fn placed_slice() -> Cluster {
+    let request = PodSetTopologyRequest {
+        pod_set_slice_required_topology: Some("rack".to_owned()),
+        pod_set_slice_size: Some(1),
+        ..PodSetTopologyRequest::default()
+    };
+    placed_as(request, &json!({"preemption": {"reclaimOutOfCohort": {"enable": true}}}))
+}
+
+fn placed_as(request: PodSetTopologyRequest, queue: &Value) -> Cluster {
     let mut c = empty();
     let levels = json!({"levels": [{"nodeLabel": "rack"}, {"nodeLabel": HOSTNAME}]});
     c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": levels}));
@@ -158,11 +173,9 @@ fn placed() -> Cluster {
         c.api.put(Kind::Node, json!({"metadata": {"name": name, "labels": labels}}));
         ready(&mut c, name, "True");
     }
-    c.api.cluster_queue("cq", "tas", "100", &json!({}));
+    c.api.cluster_queue("cq", "tas", "100", queue);
     c.api.local_queue("team-a", "lq", "cq");
     let mut view = job("team-a", "a", "lq", 1, "1");
-    let request =
-        PodSetTopologyRequest { required: Some("rack".to_owned()), ..PodSetTopologyRequest::default() };
     view.pod_sets[0].topology_request = Some(Box::new(request));
     c.api.add_job(view);
     c.settle();
@@ -210,6 +223,7 @@ pub fn begin(purpose: Purpose) -> Option<Cluster> {
             c
         }
         Purpose::Place | Purpose::UnhealthyNodes => placed(),
+        Purpose::MovePod => placed_slice(),
         _ => return None,
     })
 }
@@ -245,6 +259,13 @@ pub fn play(purpose: Purpose, c: &mut Cluster) {
             c.api.run_pod("p", "Failed");
         }
         Purpose::Place => c.api.delete(&ObjectRef::cluster(Kind::Node, "n1")),
+        Purpose::MovePod => {
+            placed_pod(c);
+            let pod = ObjectRef::namespaced(Kind::JobPod, "team-a", "a-0");
+            let elsewhere =
+                json!({"nodeName": "n2", "nodeSelector": {HOSTNAME: "n2"}, "schedulingGates": null});
+            c.api.edit(&pod, &json!({"spec": elsewhere}));
+        }
         Purpose::UnhealthyNodes => {
             ready(c, "n1", "Unknown");
             c.advance(60);

@@ -1,6 +1,7 @@
 //! The adapter of batch/v1 Job (docs/reference/07-integrations.md 7.1 and 7.2).
 
 mod rules;
+mod spare;
 
 use std::borrow::Cow;
 
@@ -128,6 +129,7 @@ fn observe(job: &Value) -> JobView {
     view.end_blocked = view.ending && !view.started && blocked && view.finished.is_none();
     view.stop_waits = view.stopping && !view.ending && (view.active || uncounted_successes(status) > 0);
     view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);
+    view.spare_failures = spare::failures(spec, status);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);

@@ -104,6 +104,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         suspended_condition: None,
         active: false,
         terminating: 0,
+        spare_failures: None,
         ending: false,
         end_blocked: false,
         started: false,

@@ -56,6 +56,7 @@ impl Class {
             | Purpose::ReplacePart
             | Purpose::FailPod
             | Purpose::DeletePod
+            | Purpose::MovePod
             | Purpose::UngatePod
             | Purpose::RemovePod => Self::Jobs,
             Purpose::ReserveQuota

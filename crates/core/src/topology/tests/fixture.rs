@@ -11,7 +11,7 @@ use crate::spec::{FlavorSpec, Taint, TaintEffect};
 use crate::topology::request::Placement;
 use crate::topology::{
     HOSTNAME, NodeSpec, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace, RequestedLevel,
-    SharedAssignment, SliceLayer, Topologies, TopologyAssignment, TopologyRequest, TopologySpec,
+    SharedAssignment, SliceLayer, SliceMoves, Topologies, TopologyAssignment, TopologyRequest, TopologySpec,
 };
 use crate::workload::PodSetSpec;
 use crate::{Amount, Name};
@@ -25,6 +25,7 @@ pub(super) struct World {
     pub(super) topologies: Topologies,
     pub(super) config: Config,
     pub(super) tas: FlavorId,
+    pub(super) slice_moves: SliceMoves,
 }
 
 /// What is asked for one pod set.
@@ -128,7 +129,7 @@ pub(super) fn world_of(levels: &[&str]) -> World {
     let spec = TopologySpec { name: n("default"), levels: levels.iter().map(|level| n(level)).collect() };
     topologies.set_topology(&n("default"), Some(&spec));
     topologies.set_flavor(tas, Some(&tas_flavor("tas")));
-    World { names, topologies, config: Config::default(), tas }
+    World { names, topologies, config: Config::default(), tas, slice_moves: SliceMoves::Off }
 }
 
 /// A world of blocks, racks and nodes: (block, rack, node, cpu).
@@ -175,7 +176,8 @@ impl World {
                 previous: one.previous.as_ref(),
             })
             .collect();
-        let request = PlacementRequest { pod_sets, empty, assumed, lost: &lost };
+        let slice_moves = &self.slice_moves;
+        let request = PlacementRequest { pod_sets, empty, assumed, lost: &lost, slice_moves };
         let placed = self.topologies.place(self.tas, &request, &self.names, &self.config);
         self.check();
         placed

@@ -1,0 +1,248 @@
+//! Slices that move whole because one of their nodes was lost (ours; gate HotswapSlices): whether they may, and what becomes of their pods.
+//!
+//! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound where the
+//! assignment has no place for it is deleted, and its controller makes it anew; all others stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_api::conditions::whole_seconds;
+use sluice_api::gates::Gate;
+use sluice_api::slim;
+use sluice_api::status_apply::TOPOLOGY_MANAGER;
+use sluice_core::{Name, SliceMoves, WorkloadKey};
+
+use super::ungater::{PodWrite, RankLabels, rank_of};
+use super::ungater_domains::{Domains, HOSTNAME, ranks};
+use super::ungater_index::PlacedPods;
+use super::ungater_plan::domains_of_ranks;
+use crate::config::EngineConfig;
+use crate::effect::{Effect, Event, EventType, Purpose, Write};
+use crate::engine::Engine;
+use crate::hotswap::pod::PodKey;
+use crate::hotswap::scope::acts_for;
+use crate::ingest::topology::request;
+use crate::input::{Kind, ObjectRef};
+use crate::job_pod::{JobPod, Place, Stage};
+use crate::lifecycle::slices::first_slice;
+
+/// The reason of the event on the Workload and on its pods, and of the pods' condition.
+pub(super) const SLICE_MOVED: &str = "SliceMoved";
+/// What a pod says.
+const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node, and is elsewhere now";
+
+/// How many pods a slice of the outermost layer has.
+fn slice_size(set: &slim::PodSet, config: &EngineConfig) -> Option<usize> {
+    let size = request(set, config)?.slices.first()?.size;
+    usize::try_from(size).ok().filter(|size| *size > 0)
+}
+
+/// Whether the pods of a pod set are in slices.
+pub(super) fn has_slices(set: &slim::PodSet, config: &EngineConfig) -> bool {
+    slice_size(set, config).is_some()
+}
+
+impl Engine {
+    /// Whether slices of a Workload move: Hotswap acts for its queue.
+    pub(super) fn may_move_slices(&self, key: &WorkloadKey) -> bool {
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        self.config.on(Gate::Hotswap)
+            && self.config.on(Gate::HotswapSlices)
+            && entry.object.spec.pod_sets.iter().any(|set| has_slices(set, &self.config))
+            && self.queue_for(key, entry).is_some_and(|queue| acts_for(&self.world, &queue))
+    }
+
+    /// Whether the slices of a Workload that lost a node may move, as far as its pods and its job are concerned.
+    pub(crate) fn slice_moves(&self, key: &WorkloadKey) -> SliceMoves {
+        if !self.may_move_slices(key) {
+            return SliceMoves::Off;
+        }
+        if !self.listed.contains(&Kind::JobPod) {
+            return SliceMoves::Refused("its pods were not seen yet".into());
+        }
+        let entry = &self.world.workloads[key];
+        let (sets, status) = (&entry.object.spec.pod_sets, &entry.object.status);
+        let home = WorkloadKey::new(Name::clone(&key.namespace), first_slice(&key.name, entry));
+        let Some(pods) = self.world.placed.get(&home) else { return SliceMoves::Allowed };
+        let lost: BTreeSet<&str> = status.unhealthy_nodes.iter().map(|node| node.name.as_str()).collect();
+        let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+        for (at, (set, assignment)) in sets.iter().zip(assignments).enumerate() {
+            let Some(size) = slice_size(set, &self.config) else { continue };
+            let Some(domains) = Domains::of(assignment, &lost).filter(Domains::are_nodes) else { continue };
+            if !domains.rooms.iter().any(|room| room.closed) {
+                continue;
+            }
+            let moved = self.may_lose((key, &set.name, pods), &domains, ranks(sets, status, at), size);
+            if let Err(why) = moved {
+                return SliceMoves::Refused(why.into());
+            }
+        }
+        SliceMoves::Allowed
+    }
+
+    /// Whether the pods of the slices on closed domains may be deleted and made anew.
+    fn may_lose(
+        &self,
+        (key, set, pods): (&WorkloadKey, &str, &PlacedPods),
+        domains: &Domains,
+        ranks: Option<RankLabels<'_>>,
+        size: usize,
+    ) -> Result<(), String> {
+        let of_rank = domains_of_ranks(&domains.rooms);
+        let closed = |rank: &usize| domains.rooms.get(of_rank[*rank]).is_some_and(|room| room.closed);
+        let broken: BTreeSet<usize> = (0..of_rank.len()).filter(closed).map(|rank| rank / size).collect();
+        let wanted = broken.len().saturating_mul(size);
+        let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();
+        let placed = [Stage::Unbound, Stage::Bound];
+        let placed = placed.into_iter().flat_map(|stage| self.placed_in(key, (set, pods), stage));
+        for (_, pod, place) in placed.filter(|(_, pod, _)| !pod.leaves) {
+            if pod.elastic {
+                return Err("its job is elastic".to_owned());
+            }
+            let rank = rank_of(ranks, place);
+            let there = rank.and_then(|rank| of_rank.get(rank).copied());
+            if ranks.is_some() && (there.is_none() || there != domains.of_pod(place)) {
+                return Err("its pods are not where their ranks belong".to_owned());
+            }
+            // Without ranks, any pod may be of the slice.
+            if rank.is_none_or(|rank| broken.contains(&(rank / size))) {
+                *of_controller.entry(pod.controller.as_ref()).or_default() += 1;
+            }
+        }
+        let known: usize = of_controller.values().sum();
+        // Those that are not there have failed, or will.
+        let missing = wanted.saturating_sub(known);
+        for (controller, count) in of_controller {
+            self.spares(controller, count.min(wanted).saturating_add(missing))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a controller of pods makes so many of them anew without ending.
+    fn spares(&self, controller: Option<&Name>, count: usize) -> Result<(), String> {
+        let Some(uid) = controller else { return Err("nothing makes its pods anew".to_owned()) };
+        let job = self.world.job_by_uid.get(uid).and_then(|key| self.world.jobs.get(key));
+        let Some(view) = job.map(|job| &job.view) else {
+            return Err("the controller of its pods is not known".to_owned());
+        };
+        let (kind, name) = (view.job.kind.kind(), &*view.job.name);
+        let Some(spare) = view.spare_failures else {
+            return Err(format!("it is not known what {kind} {name:?} does about deleted pods"));
+        };
+        if usize::try_from(spare).is_ok_and(|spare| spare < count) {
+            return Err(format!(
+                "{kind} {name:?} would fail: its backoffLimit allows {spare} more pod(s) to fail, and {count} would be deleted \
+                 (a podFailurePolicy that ignores DisruptionTarget does not count them)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The bound pods of a pod set for which its assignment has no place where they are.
+    pub(super) fn misplaced(
+        &self,
+        workload: &WorkloadKey,
+        of: (&str, &PlacedPods),
+        domains: &Domains,
+        ranks: Option<RankLabels<'_>>,
+    ) -> BTreeSet<PodKey> {
+        let mut misplaced = BTreeSet::new();
+        if !domains.are_nodes() {
+            return misplaced;
+        }
+        let placed = [Stage::Unbound, Stage::Bound].into_iter().flat_map(|stage| {
+            let pods = self.placed_in(workload, of, stage).filter(|(_, pod, _)| !pod.leaves);
+            pods.map(move |(key, pod, place)| (key, pod, place, domains.of_pod(place), stage))
+        });
+        let placed: Vec<_> = placed.collect();
+        let mut surplus: Vec<usize> = vec![0; domains.rooms.len()];
+        for domain in placed.iter().filter_map(|(.., domain, _)| *domain) {
+            surplus[domain] += 1;
+        }
+        for (surplus, room) in surplus.iter_mut().zip(&domains.rooms) {
+            *surplus = surplus.saturating_sub(room.pods);
+        }
+        let of_rank = domains_of_ranks(&domains.rooms);
+        for (key, pod, place, domain, stage) in placed {
+            if stage != Stage::Bound || pod.elastic || pod.controller.is_none() || !self.is_well(place) {
+                continue;
+            }
+            let goes = match domain {
+                // It was let go to a node that its pod set has no more.
+                None => place.selects(HOSTNAME).is_some(),
+                Some(domain) => {
+                    let rank = rank_of(ranks, place).and_then(|rank| of_rank.get(rank));
+                    let goes = surplus[domain] > 0 && rank != Some(&domain);
+                    surplus[domain] -= usize::from(goes);
+                    goes
+                }
+            };
+            if goes {
+                misplaced.insert(key);
+            }
+        }
+        misplaced
+    }
+
+    /// Whether the node of a pod is ready: what is on others ends without help.
+    fn is_well(&self, place: &Place) -> bool {
+        let node = place.node.as_ref().and_then(|node| self.world.nodes.get(node));
+        node.is_some_and(|node| node.ready == Some(true))
+    }
+
+    /// Deletes misplaced pods. Each of them says before that it is disrupted, so that its job need not count it as failed.
+    pub(super) fn leave_old_nodes(&self, misplaced: BTreeSet<PodKey>, writes: &mut Vec<PodWrite>) {
+        for key in misplaced {
+            let Some(pod) = self.world.job_pods.get(&key) else { continue };
+            if pod.open.is_some() || pod.retry.waits(self.now) {
+                continue;
+            }
+            let (write, then) = if pod.place.as_ref().is_some_and(|place| place.disrupted) {
+                let uid = Some(Arc::from(&*pod.uid));
+                (
+                    Write::Delete { uid, grace_period_seconds: None, foreground: false },
+                    vec![slice_moved(&key, pod)],
+                )
+            } else {
+                let body = self.disrupted_status(&key, pod);
+                (
+                    Write::Apply { subresource: Some("status"), field_manager: TOPOLOGY_MANAGER, body },
+                    Vec::new(),
+                )
+            };
+            writes.push(PodWrite { pod: key, purpose: Purpose::MovePod, write, then, target: None });
+        }
+    }
+
+    fn disrupted_status(&self, (namespace, name): &PodKey, pod: &JobPod) -> Value {
+        json!({
+            "apiVersion": Kind::JobPod.api_version(),
+            "kind": Kind::JobPod.as_str(),
+            "metadata": {
+                "name": &**name, "namespace": &**namespace, "uid": &*pod.uid, "resourceVersion": &*pod.version,
+            },
+            "status": {"conditions": [{
+                "type": slim::DISRUPTION_TARGET,
+                "status": "True",
+                "reason": SLICE_MOVED,
+                "message": MESSAGE,
+                "lastTransitionTime": whole_seconds(self.now),
+            }]},
+        })
+    }
+}
+
+/// The event about such a pod.
+fn slice_moved((namespace, name): &PodKey, pod: &JobPod) -> Effect {
+    Effect::Event(Event {
+        object: ObjectRef::namespaced(Kind::JobPod, Arc::clone(namespace), Arc::clone(name)),
+        uid: Arc::from(&*pod.uid),
+        type_: EventType::Normal,
+        reason: SLICE_MOVED.to_owned(),
+        action: SLICE_MOVED.to_owned(),
+        note: MESSAGE.to_owned(),
+        reporter: TOPOLOGY_MANAGER,
+        attempt: None,
+    })
+}
