@@ -11,3 +11,4 @@ mod page;
 mod recovery;
 mod slices;
 mod untouched;
+mod whole_slices;

@@ -8,24 +8,35 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::jobset::JobSet;
-use sluice_testkit::nodes;
 use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::{ControlPlane, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
 
 use crate::bed::bed;
 use crate::flavors::POOL;
 
-const RACK: &str = "test-rack";
+pub const RACK: &str = "test-rack";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const GATE: &str = "kueue.x-k8s.io/topology";
 const REQUIRED: &str = "kueue.x-k8s.io/podset-required-topology";
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// A place with racks of so many nodes of 4 processors each, which no other pod can use, and a queue with enough quota for all of them.
 /// The nodes of rack `a` are called `<place>-a-0` and so on.
 async fn racks(name: &'static str, racks: &[(&str, u32)]) -> Place<'static> {
-    let place = Place::bare(bed().await.plane, name).await.unwrap();
+    let preemption = json!({"withinClusterQueue": "LowerPriority"});
+    racks_on(bed().await.plane, name, racks, &preemption).await
+}
+
+/// The same on a plane, with a queue that preempts so.
+pub async fn racks_on(
+    plane: &'static ControlPlane,
+    name: &'static str,
+    racks: &[(&str, u32)],
+    preemption: &Value,
+) -> Place<'static> {
+    let place = Place::bare(plane, name).await.unwrap();
     for (rack, nodes) in racks {
         add(&place, rack, *nodes).await;
     }
@@ -38,7 +49,7 @@ async fn racks(name: &'static str, racks: &[(&str, u32)]) -> Place<'static> {
     create(&flavors, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
     let spec = json!({
         "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "preemption": preemption,
         "resourceGroups": [quota(name, 1_000)],
     });
     create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
@@ -79,7 +90,7 @@ async fn add(place: &Place<'_>, rack: &str, nodes: u32) {
     pool.taint(POOL, &place.name, "NoSchedule").make(&place.client).await.unwrap();
 }
 
-fn hosts(place: &Place<'_>) -> Api<Node> {
+pub fn hosts(place: &Place<'_>) -> Api<Node> {
     Api::all(place.client.clone())
 }
 
@@ -107,7 +118,7 @@ async fn whereabouts(place: &Place<'_>, job: &str) -> anyhow::Result<BTreeMap<St
 }
 
 /// Waits until the pods of a Job run on these nodes, in the order of their indices.
-async fn wait_for_nodes(place: &Place<'_>, job: &str, wanted: &[&str]) {
+pub async fn wait_for_nodes(place: &Place<'_>, job: &str, wanted: &[&str]) {
     eventually(&format!("the pods of {}/{job} to be on {wanted:?}", place.name), DEADLINE, || async {
         let on = whereabouts(place, job).await?;
         Ok(progress(on.values().eq(wanted), format!("{on:?}")))
@@ -253,9 +264,8 @@ async fn urgent_work_takes_the_nodes_of_one_that_matters_less_although_quota_is_
     place.wait_for_counts([1, 2, 2]).await.unwrap();
 }
 
-#[tokio::test]
-async fn the_jobs_of_a_jobset_have_racks_of_their_own() {
-    let place = Box::pin(racks("tas-slices", &[("a", 2), ("b", 2), ("c", 1)])).await;
+/// Makes a JobSet of two Jobs of two pods, each of them a slice that takes a rack of two nodes.
+pub async fn make_sliced_jobset(place: &Place<'_>) {
     let annotations = json!({
         "kueue.x-k8s.io/podset-slice-required-topology": RACK,
         "kueue.x-k8s.io/podset-slice-size": "2",
@@ -274,6 +284,12 @@ async fn the_jobs_of_a_jobset_have_racks_of_their_own() {
     .unwrap();
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     jobsets.create(&PostParams::default(), &jobset).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_jobs_of_a_jobset_have_racks_of_their_own() {
+    let place = Box::pin(racks("tas-slices", &[("a", 2), ("b", 2), ("c", 1)])).await;
+    make_sliced_jobset(&place).await;
     wait_for_nodes(&place, "train-workers-0", &["a-0", "a-1"]).await;
     wait_for_nodes(&place, "train-workers-1", &["b-0", "b-1"]).await;
 }
