@@ -70,12 +70,10 @@ pub struct DeclaredSuspend {
     pub suspended: Value,
     /// The value that lets it run, a boolean, a string, or `null` for no value; `false` by default.
     pub running: Value,
-    /// Whether no field suspends it: its pods wait for admission in its place, each held by a scheduling gate. Its pod templates are marked.
+    /// Whether no field suspends it: its pods, of which it is the controller itself, wait for admission in its place, each held by a scheduling
+    /// gate. Its pod templates are marked.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gates_pods: bool,
-    /// With `gatesPods`: the label of a pod with the object's name. Without one, the object itself is the controller of its pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_label: Option<String>,
 }
 
 impl Default for DeclaredSuspend {
@@ -85,7 +83,6 @@ impl Default for DeclaredSuspend {
             suspended: Value::Bool(true),
             running: Value::Bool(false),
             gates_pods: false,
-            pod_label: None,
         }
     }
 }
@@ -236,12 +233,8 @@ fn suspend(mut reader: Reader<'_>) -> DeclaredSuspend {
             reader.error(field, "means nothing with gatesPods: no field suspends it");
         }
     }
-    if !gates_pods && reader.has("podLabel") {
-        reader.error("podLabel", "means nothing without gatesPods");
-    }
     DeclaredSuspend {
         gates_pods,
-        pod_label: reader.string("podLabel"),
         path: reader.string("path").unwrap_or(default.path),
         suspended,
         running: reader.value("running").cloned().unwrap_or(running),
@@ -365,9 +358,6 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
 
 /// Of a kind whose pods wait in its place, pods say what others are asked for, and templates carry marks.
 fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
-    if let Some(why) = kind.suspend.pod_label.as_deref().and_then(qualified_name_error) {
-        place.error("suspend.podLabel", why);
-    }
     if kind.ready.is_some() {
         place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
     }
@@ -376,6 +366,13 @@ fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
     }
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = |name: &str| format!("podSets[{index}].{name}");
+        if pod_set.reclaimable.is_some() {
+            // What is gone may come again, without a second question of quota.
+            place.error(
+                &field("reclaimable"),
+                "means nothing with suspend.gatesPods: its pods say what has ended",
+            );
+        }
         for (name, path) in pod_set.inject.paths() {
             let of_marks = matches!(name, "labels" | "annotations");
             if path.is_some() && !of_marks {

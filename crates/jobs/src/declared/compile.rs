@@ -59,7 +59,6 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         plural: &declaration.plural,
         ends: declaration.finished.is_some(),
         suspends_pods: declaration.suspend.gates_pods,
-        pod_label: declaration.suspend.pod_label.as_deref(),
         pod_index: declaration
             .pod_sets
             .first()

@@ -99,9 +99,7 @@ impl Declared {
             index -= if here { 0 } else { count };
             here
         })?;
-        let mut labels: Vec<_> =
-            integration.pod_index.map(|label| (label, index.to_string())).into_iter().collect();
-        labels.extend(integration.pod_label.map(|label| (label, name.to_owned())));
+        let labels = integration.pod_index.map(|label| (label, index.to_string())).into_iter().collect();
         let mut template = group.template.clone().into_owned();
         for (field, map) in ["labels", "annotations"].iter().zip(self.marked_maps(group)) {
             if let Some(there) = object.pointer(&map) {

@@ -6,8 +6,8 @@ use crate::object;
 
 /// The default of `backoffLimit`.
 const BACKOFF_LIMIT: i64 = 6;
-/// The exit codes of containers that are told to end, and do not take care of it.
-const TOLD_TO_END: [i64; 2] = [137, 143];
+/// The exit codes of containers that are told to end: by the signal, or by a program that gives up for it.
+const TOLD_TO_END: [i64; 4] = [1, 130, 137, 143];
 /// The condition of a pod that is deleted by no fault of its own.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
@@ -104,6 +104,7 @@ mod tests {
             (vec![rule("Ignore", disrupted())], u32::MAX),
             (vec![rule("FailJob", codes("In", &[42])), rule("Ignore", disrupted())], u32::MAX),
             (vec![rule("FailJob", codes("In", &[143])), rule("Ignore", disrupted())], 0),
+            (vec![rule("FailJob", codes("In", &[1])), rule("Ignore", disrupted())], 0),
             (vec![rule("FailJob", codes("NotIn", &[42])), rule("Ignore", disrupted())], 0),
             (vec![rule("Count", codes("NotIn", &[42])), rule("Ignore", disrupted())], 6),
             (vec![rule("Ignore", codes("In", &[143]))], 6),

@@ -32,11 +32,6 @@ impl Parent {
         let kind = JobKind::named(framework).filter(|kind| kind.gathers_pods())?;
         let owner =
             metadata["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)?;
-        if let Some(label) = kind.integration().pod_label {
-            // Something that is no job stands between the object and its pods.
-            let name = metadata["labels"][label].as_str().filter(|name| !name.is_empty())?;
-            return Some(Self { kind, name: Arc::from(name), group: None, uid: None });
-        }
         let owner_kind = JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)?;
         let name = owner["name"].as_str()?;
         if let Some(label) = kind.integration().group_label {

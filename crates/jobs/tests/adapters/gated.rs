@@ -5,7 +5,7 @@ use sluice_api::config::Configuration;
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_jobs::pods::{Member, Parent};
-use sluice_jobs::webhook::{Context, Gatherer, Operation, PodSelectors, mutate_plain_pod};
+use sluice_jobs::webhook::{Operation, PodSelectors, mutate_plain_pod};
 use sluice_jobs::{Patch, declare, made_pod, observe, start, stop};
 
 use crate::serving::World;
@@ -127,36 +127,6 @@ fn a_pod_is_gated_in_the_place_of_its_controller() {
 }
 
 #[test]
-fn pods_that_something_else_controls_tell_their_object_by_a_label() {
-    const GROUP: &str = "label.gated.example.com";
-    let mut by_label = declaration(GROUP);
-    by_label["suspend"]["podLabel"] = json!("crew-name");
-    let (world, kind) = (World::default(), declared(&by_label).unwrap());
-    let made = world.written(kind, Operation::Create, &crew(GROUP, 2));
-    let mut pod = made_pod(kind, &made, 1).unwrap();
-    assert_eq!(pod["metadata"]["labels"]["crew-name"], "a");
-    pod["metadata"]["ownerReferences"][0] = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a-x", "uid": "u9", "controller": true});
-    let parent = Parent::of(&pod["metadata"]).unwrap();
-    assert_eq!((parent.kind, &*parent.name, parent.uid.as_deref()), (kind, "a", None));
-    // Its UID, on which the name of the Workload depends, is that of the object which was seen.
-    let group = |gatherer: Option<Gatherer<'_>>| {
-        let selectors = PodSelectors { implied: true, ..PodSelectors::default() };
-        let pod = world.with(|context| {
-            let context = Context { gatherer, ..*context };
-            apply_new(&pod, &mutate_plain_pod(&pod, &context, &selectors))
-        });
-        assert_eq!(pod["spec"]["schedulingGates"][0]["name"], "kueue.x-k8s.io/admission");
-        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-name"].as_str().map(str::to_owned)
-    };
-    let seen = Gatherer { uid: "u1", queue_name: Some("lq"), priority_class: None };
-    let named = sluice_api::names::workload_name("Crew", GROUP, "a", "u1", None, 253);
-    assert_eq!(group(Some(seen)), Some(named));
-    assert_eq!(group(None), None, "it waits until its object is seen");
-    pod["metadata"]["labels"]["crew-name"] = json!("");
-    assert_eq!(Parent::of(&pod["metadata"]), None);
-}
-
-#[test]
 fn marks_go_where_the_declaration_has_labels_and_annotations() {
     const GROUP: &str = "inject.gated.example.com";
     let declaration = json!({
@@ -240,7 +210,11 @@ fn what_means_nothing_for_pods_that_are_gated_is_refused() {
     for (pointer, value, why) in [
         ("/suspend/path", json!("spec.suspend"), "suspend.path: means nothing with gatesPods"),
         ("/suspend/running", Value::Null, "suspend.running: means nothing with gatesPods"),
-        ("/suspend/podLabel", json!("not a label"), "suspend.podLabel"),
+        (
+            "/podSets/0/reclaimable",
+            json!("1"),
+            "podSets[0].reclaimable: means nothing with suspend.gatesPods",
+        ),
         ("/ready", json!("true"), "ready: means nothing with suspend.gatesPods"),
         ("/states", json!({"running": {"running": 1}}), "states: means nothing with suspend.gatesPods"),
         (
@@ -261,9 +235,6 @@ fn what_means_nothing_for_pods_that_are_gated_is_refused() {
     made["podSets"] = json!([{"name": "a", "templateExpression": "{}"}]);
     let told = declared(&made).unwrap_err();
     assert!(told.contains("podSets[0].inject.labels: required for the marks"), "{told}");
-    let mut not_gated = declaration("wrong.gated.example.com");
-    not_gated["suspend"] = json!({"podLabel": "x"});
-    assert!(declared(&not_gated).unwrap_err().contains("suspend.podLabel: means nothing without gatesPods"));
 }
 
 /// A pod that is being made has no version yet.

@@ -23,8 +23,6 @@ pub struct DeclaredNames<'a> {
     pub ends: bool,
     /// Whether its pods wait for admission in its place.
     pub suspends_pods: bool,
-    /// The label of its pods with its name, where they tell by that and not by their controller.
-    pub pod_label: Option<&'a str>,
     /// The label of its pods with their number, where they wait in its place.
     pub pod_index: Option<&'a str>,
 }
@@ -32,7 +30,7 @@ pub struct DeclaredNames<'a> {
 impl DeclaredNames<'_> {
     /// The facts of the kind, its names kept for as long as the process runs.
     pub(super) fn integration(&self) -> Integration {
-        let Self { group, version, kind, plural, ends, suspends_pods, pod_label, pod_index } = self;
+        let Self { group, version, kind, plural, ends, suspends_pods, pod_index } = self;
         let kept = |name: &str| -> &'static str { String::from(name).leak() };
         let framework = kept(&format!("{group}/{}", kind.to_ascii_lowercase()));
         Integration {
@@ -49,7 +47,6 @@ impl DeclaredNames<'_> {
             follows_changes: true,
             ends: *ends,
             suspends_pods: *suspends_pods,
-            pod_label: pod_label.map(kept),
             pod_index: pod_index.map(kept),
             declared: true,
             ..PLAIN
