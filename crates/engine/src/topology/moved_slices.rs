@@ -30,7 +30,7 @@ use crate::lifecycle::slices::first_slice;
 /// The reason of the event on the Workload and on its pods, and of the pods' condition.
 pub(super) const SLICE_MOVED: &str = "SliceMoved";
 /// What a pod says.
-const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node, and is elsewhere now";
+pub(super) const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node, and is elsewhere now";
 
 /// How many pods a slice of the outermost layer has.
 fn slice_size(set: &slim::PodSet, config: &EngineConfig) -> Option<usize> {
@@ -182,7 +182,21 @@ impl Engine {
                 misplaced.insert(key);
             }
         }
-        misplaced
+        self.spared(misplaced)
+    }
+
+    /// Those of them that their Jobs survive: one that would fail keeps its pods where they are.
+    fn spared(&self, misplaced: BTreeSet<PodKey>) -> BTreeSet<PodKey> {
+        let controller = |key: &PodKey| self.world.job_pods.get(key).and_then(|pod| pod.controller.as_ref());
+        let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();
+        for key in &misplaced {
+            *of_controller.entry(controller(key)).or_default() += 1;
+        }
+        let survives = |key: &PodKey| {
+            let controller = controller(key);
+            self.spares(controller, of_controller.get(&controller).copied().unwrap_or(0)).is_ok()
+        };
+        misplaced.iter().filter(|key| survives(key)).cloned().collect()
     }
 
     /// Whether the node of a pod is ready: what is on others ends without help.

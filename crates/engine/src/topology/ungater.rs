@@ -192,7 +192,7 @@ impl Engine {
                 BTreeSet::new()
             };
             self.ungate_placed(workload, (&set.name, pods), &domains, (ranks, &misplaced), &mut writes);
-            self.fail_placed(workload, (&set.name, pods), &domains, &mut writes);
+            self.fail_placed(workload, (&set.name, pods), (&domains, moves), &mut writes);
             self.leave_old_nodes(misplaced, &mut writes);
         }
         writes

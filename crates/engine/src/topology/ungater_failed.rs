@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
+use sluice_api::slim;
 use sluice_api::status_apply::{TERMINATED_BY_KUEUE, TOPOLOGY_MANAGER};
 use sluice_core::WorkloadKey;
 
+use super::moved_slices::{MESSAGE as DISRUPTED, SLICE_MOVED};
 use super::ungater::PodWrite;
 use super::ungater_domains::Domains;
 use super::ungater_index::PlacedPods;
@@ -23,12 +25,13 @@ const REASON: &str = "UnschedulableOnAssignedNode";
 const MESSAGE: &str = "Pod terminated by Kueue NodeController due to node taint";
 
 impl Engine {
-    /// Declares those of a pod set failed. A domain that is not one node has other nodes.
+    /// Declares those of a pod set failed. A domain that is not one node has other nodes. Where slices `move`, they say that they are disrupted:
+    /// that is what a Job was asked about before its slice moved.
     pub(super) fn fail_placed(
         &self,
         workload: &WorkloadKey,
         of: (&str, &PlacedPods),
-        domains: &Domains,
+        (domains, moves): (&Domains, bool),
         writes: &mut Vec<PodWrite>,
     ) {
         if !domains.are_nodes() {
@@ -43,7 +46,7 @@ impl Engine {
             let write = Write::Apply {
                 subresource: Some("status"),
                 field_manager: TOPOLOGY_MANAGER,
-                body: self.failed_status(&key, pod),
+                body: self.failed_status(&key, pod, moves),
             };
             let then = vec![terminated(&key, pod)];
             writes.push(PodWrite { pod: key, purpose: Purpose::FailPod, write, then, target: None });
@@ -51,20 +54,25 @@ impl Engine {
     }
 
     /// The applied status. It is for the pod as it was seen: it may have got a node since.
-    fn failed_status(&self, (namespace, name): &PodKey, pod: &JobPod) -> Value {
+    fn failed_status(&self, (namespace, name): &PodKey, pod: &JobPod, moves: bool) -> Value {
+        let condition = |type_: &str, reason: &str, message: &str| {
+            json!({
+                "type": type_,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": whole_seconds(self.now),
+            })
+        };
+        let mut conditions = vec![condition(TERMINATED_BY_KUEUE, REASON, MESSAGE)];
+        conditions.extend(moves.then(|| condition(slim::DISRUPTION_TARGET, SLICE_MOVED, DISRUPTED)));
         json!({
             "apiVersion": Kind::JobPod.api_version(),
             "kind": Kind::JobPod.as_str(),
             "metadata": {
                 "name": &**name, "namespace": &**namespace, "uid": &*pod.uid, "resourceVersion": &*pod.version,
             },
-            "status": {"phase": "Failed", "conditions": [{
-                "type": TERMINATED_BY_KUEUE,
-                "status": "True",
-                "reason": REASON,
-                "message": MESSAGE,
-                "lastTransitionTime": whole_seconds(self.now),
-            }]},
+            "status": {"phase": "Failed", "conditions": conditions},
         })
     }
 }

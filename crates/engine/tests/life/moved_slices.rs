@@ -294,6 +294,43 @@ fn what_retries_says_why_each_time_and_moves_once_there_is_room() {
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
 }
 
+/// The first slice has other nodes assigned than those on which its pods run.
+fn assigned_elsewhere(c: &mut Cluster) {
+    let key = workload(c, "a");
+    c.api.edit_status(&key, |status| {
+        let sets = &mut status["admission"]["podSetAssignments"];
+        sets[0]["topologyAssignment"]["slices"] = json!([{
+            "domainCount": 4, "podCounts": {"universal": 1},
+            "valuesPerLevel": [{"individual": {"roots": AFTER}}],
+        }]);
+    });
+}
+
+#[test]
+fn pods_of_a_job_that_would_fail_by_it_stay_where_they_are() {
+    for (spare, stay) in [(Some(1), true), (Some(2), false)] {
+        let mut c = started(&[], &hotswap(), |view| view.spare_failures = spare);
+        assigned_elsewhere(&mut c);
+        c.settle();
+        c.advance(1);
+        assert_eq!(pods(&c).contains(&"p0 a0".to_owned()), stay, "{spare:?}: {:?}", pods(&c));
+    }
+}
+
+#[test]
+fn a_pod_that_did_not_get_to_its_node_says_that_it_is_disrupted_when_it_is_failed() {
+    let mut c = bed();
+    put(&mut c, "late", 1, Some("a1"));
+    c.api.edit(&pod_ref("late"), &json!({"spec": {"nodeName": null}}));
+    c.api.edit_status(&pod_ref("late"), |status| status["phase"] = json!("Pending"));
+    assigned_elsewhere(&mut c);
+    c.settle();
+    let late = c.api.json(&pod_ref("late")).unwrap();
+    assert_eq!(late["status"]["phase"], "Failed");
+    let mut conditions = late["status"]["conditions"].as_array().unwrap().iter();
+    assert!(conditions.any(|condition| condition["type"] == "DisruptionTarget"), "{late}");
+}
+
 #[test]
 fn a_pod_that_nothing_placed_and_one_on_a_node_that_is_not_well_are_let_be() {
     let mut c = bed();
@@ -301,14 +338,7 @@ fn a_pod_that_nothing_placed_and_one_on_a_node_that_is_not_well_are_let_be() {
     c.api.edit(&pod_ref("own"), &json!({"spec": {"nodeSelector": null}}));
     let foreign = c.api.json(&pod_ref("own")).unwrap()["metadata"]["uid"].clone();
     c.settle();
-    let key = workload(&c, "a");
-    c.api.edit_status(&key, |status| {
-        let sets = &mut status["admission"]["podSetAssignments"];
-        sets[0]["topologyAssignment"]["slices"] = json!([{
-            "domainCount": 4, "podCounts": {"universal": 1},
-            "valuesPerLevel": [{"individual": {"roots": ["c0", "c1", "b0", "b1"]}}],
-        }]);
-    });
+    assigned_elsewhere(&mut c);
     let ready = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": c.now.to_string()}]);
     c.api.edit_status(&node_ref("a1"), |status| status["conditions"] = ready);
     c.settle();
