@@ -311,7 +311,7 @@ impl Dashboard {
         let snapshot = taken(&self.store)?;
         let none = || Refusal::NoObject("clusterqueues", GROUP, name.to_owned());
         let (queue, _) = snapshot.cluster_queues.get_key_value(name).ok_or_else(none)?;
-        let order = self.source.order(name).await.map(keys);
+        let order = self.source.order(name).await.and_then(keys);
         self.tomorrow.starts(viewer, &snapshot, (queue.clone(), None), order).await
     }
 
@@ -322,7 +322,7 @@ impl Dashboard {
         let row = snapshot.workloads.get(&key).filter(|row| row.state == super::rows::State::Pending);
         let none = || Refusal::NoObject("workloads", GROUP, name.to_owned());
         let queue = row.and_then(|row| snapshot.queue_of(row)).ok_or_else(none)?.clone();
-        let order = self.source.order(&queue).await.map(keys);
+        let order = self.source.order(&queue).await.and_then(keys);
         self.tomorrow.starts(viewer, &snapshot, (queue, Some(key)), order).await
     }
 
@@ -346,9 +346,10 @@ impl Dashboard {
     }
 }
 
-/// Without the places.
-fn keys(order: Vec<(usize, WorkloadKey)>) -> Vec<WorkloadKey> {
-    order.into_iter().map(|(_, key)| key).collect()
+/// Without the places; nothing if some are missing, as it is the order of all then no more.
+fn keys(order: Vec<(usize, WorkloadKey)>) -> Option<Vec<WorkloadKey>> {
+    let is_whole = order.iter().enumerate().all(|(at, (place, _))| at == *place);
+    is_whole.then(|| order.into_iter().map(|(_, key)| key).collect())
 }
 
 /// The state now, once everything is known.

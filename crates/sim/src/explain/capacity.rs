@@ -16,6 +16,15 @@ use super::view::View;
 use crate::json::text;
 use crate::record::show_amount;
 
+/// Where nodes are looked up, and what is said of them.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub view: &'a View<'a>,
+    pub hotswap: &'a Hotswap,
+    /// Whether nodes are named that are not the Workload's own: for those who may see all namespaces. Others are told how many.
+    pub names_nodes: bool,
+}
+
 /// What the nodes of a flavor lack of a resource.
 pub(super) struct Lack {
     pub resource: String,
@@ -27,7 +36,7 @@ pub(super) struct Lack {
 
 /// That the healthy nodes of a flavor have no room for pods of a pod set, of which there are so many that ask for so much in all.
 pub(super) fn short(
-    (view, hotswap): (&View<'_>, &Hotswap),
+    around: Around<'_>,
     workload: &Value,
     (set, count, requests): (&str, i64, &[(Name, Amount)]),
     (flavor, lacks): (&str, &[Lack]),
@@ -60,16 +69,12 @@ pub(super) fn short(
         Since::Waits(at) => format!("it waits since {at}"),
         Since::Unknown => "it has not waited long enough for its status to say since when".to_owned(),
     });
-    finding.details.extend(nodes_of(view, hotswap, flavor));
-    with_helps(finding, view, flavor)
+    finding.details.extend(nodes_of(around, flavor));
+    with_helps(finding, around.view, flavor)
 }
 
 /// The same of a Workload that lost nodes and keeps its place, since nothing else is free: `lost` are its nodes that failed.
-pub(super) fn not_moved(
-    (view, hotswap): (&View<'_>, &Hotswap),
-    workload: &Value,
-    job: Option<&Value>,
-) -> Option<Finding> {
+pub(super) fn not_moved(around: Around<'_>, workload: &Value, job: Option<&Value>) -> Option<Finding> {
     let lost = workload["status"]["unhealthyNodes"].as_array().into_iter().flatten();
     let lost: Vec<&str> = lost.map(|node| text(&node["name"])).collect();
     let mut flavors: Vec<&str> = Vec::new();
@@ -77,13 +82,13 @@ pub(super) fn not_moved(
     for flavor in
         sets.filter_map(|set| set["flavors"].as_object()).flat_map(serde_json::Map::values).map(text)
     {
-        let has_nodes = labels_of(view, flavor).is_some_and(|labels| !labels.is_empty());
+        let has_nodes = labels_of(around.view, flavor).is_some_and(|labels| !labels.is_empty());
         if has_nodes && !flavors.contains(&flavor) {
             flavors.push(flavor);
         }
     }
     let first = *flavors.first()?;
-    let all = view.of_kind(Kind::Pod);
+    let all = around.view.of_kind(Kind::Pod);
     let on_lost = |pod: &Value| lost.contains(&text(&pod["spec"]["nodeName"])) && is_own(pod, workload, job);
     let there = all.iter().filter(|(_, pod)| on_lost(pod)).count();
     let who = match there {
@@ -96,16 +101,16 @@ pub(super) fn not_moved(
     );
     let mut finding = Finding::new(Code::CapacityShort, said);
     for name in lost.iter().take(MOST_LISTED) {
-        let node = view.cluster(Kind::Node, name);
+        let node = around.view.cluster(Kind::Node, name);
         let ready = node.and_then(|node| condition(node, "Ready")).filter(|ready| ready["status"] != "True");
         let line =
             |ready: &Value| format!("{name} is not ready since {}", text(&ready["lastTransitionTime"]));
         finding.details.extend(ready.map(line));
     }
     for flavor in &flavors {
-        finding.details.extend(nodes_of(view, hotswap, flavor));
+        finding.details.extend(nodes_of(around, flavor));
     }
-    Some(with_helps(finding, view, first))
+    Some(with_helps(finding, around.view, first))
 }
 
 fn with_helps(finding: Finding, view: &View<'_>, flavor: &str) -> Finding {
@@ -139,7 +144,8 @@ fn labels_of(view: &View<'_>, flavor: &str) -> Option<BTreeMap<String, String>> 
 }
 
 /// How many nodes a flavor has, as far as they were read, and which of them are not well.
-fn nodes_of(view: &View<'_>, hotswap: &Hotswap, flavor: &str) -> Vec<String> {
+fn nodes_of(around: Around<'_>, flavor: &str) -> Vec<String> {
+    let Around { view, hotswap, names_nodes } = around;
     let Some(wanted) = labels_of(view, flavor).filter(|labels| !labels.is_empty()) else { return Vec::new() };
     let nodes = view.of_kind(Kind::Node);
     let own = nodes.iter().filter(|(_, node)| {
@@ -155,7 +161,8 @@ fn nodes_of(view: &View<'_>, hotswap: &Hotswap, flavor: &str) -> Vec<String> {
         let more = names.len().saturating_sub(MOST_LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let first = names.iter().take(MOST_LISTED).copied().collect::<Vec<_>>().join(", ");
-        (!names.is_empty()).then(|| format!("{} {what}: {first}{more}", names.len()))
+        let which = if names_nodes { format!(": {first}{more}") } else { String::new() };
+        (!names.is_empty()).then(|| format!("{} {what}{which}", names.len()))
     };
     let is_ready = |node: &Value| condition(node, "Ready").is_some_and(|c| c["status"] == "True");
     let mut parts = vec![format!("flavor {flavor} has {} node(s)", own.len())];

@@ -4,6 +4,7 @@ use serde_json::Value;
 use sluice_core::{Detail, Reason, Unadmitted};
 use sluice_engine::{Account, Kind};
 
+use super::capacity::Around;
 use super::checks;
 use super::finding::{Code, Finding, Help, condition, holds};
 use super::refusals;
@@ -24,7 +25,7 @@ impl Question<'_> {
         let mut found = Vec::new();
         let Some(decision) = &account.decision else { return found };
         found.extend(self.preempting(view, workload, decision));
-        let around = (view, &self.options.configuration.hotswap);
+        let around = self.around(view);
         match &decision.detail {
             Detail::Flavors { pod_sets, .. } => {
                 found.extend(refusals::findings(around, workload, (account, decision), pod_sets));
@@ -54,6 +55,11 @@ impl Question<'_> {
             )),
         }
         found
+    }
+
+    /// Where nodes are looked up for the one who asks.
+    pub(super) fn around<'b>(&'b self, view: &'b View<'b>) -> Around<'b> {
+        Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.all_namespaces }
     }
 
     /// Whose pods are waited for before anything else is admitted.

@@ -140,11 +140,7 @@ impl Question<'_> {
             if why.no_room {
                 let read = self.manifests.subject.as_ref().and_then(|subject| subject.job.as_ref());
                 let job = read.or_else(|| view.get(&job));
-                explained.findings.extend(capacity::not_moved(
-                    (view, &self.options.configuration.hotswap),
-                    workload,
-                    job,
-                ));
+                explained.findings.extend(capacity::not_moved(self.around(view), workload, job));
             }
         }
         let waits = condition(workload, "QuotaReserved").filter(|_| state == State::Waiting);

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use sluice_api::config::Hotswap;
 use sluice_core::{Amount, PodSetRefusal, Refusal, Unadmitted};
 use sluice_engine::{Account, Kind};
 use sluice_selector::Operator;
 
 use super::MOST_LISTED;
-use super::capacity::{self, Lack};
+use super::capacity::{self, Around, Lack};
 use super::decided::pod_set;
 use super::finding::{Code, Finding, Help};
 use super::queues::shown;
@@ -33,7 +32,7 @@ struct Gathered {
 
 /// What stands in the way of each pod set.
 pub(super) fn findings(
-    (view, hotswap): (&View<'_>, &Hotswap),
+    around: Around<'_>,
     workload: &Value,
     (account, decision): (&Account, &Unadmitted),
     pod_sets: &[PodSetRefusal],
@@ -43,9 +42,9 @@ pub(super) fn findings(
     for set in pod_sets {
         let mut gathered = Gathered::default();
         for refusal in &set.refusals {
-            gathered.take(view, workload, (&set.name, refusal), &fits);
+            gathered.take(around.view, workload, (&set.name, refusal), &fits);
         }
-        found.extend(gathered.told((view, hotswap), workload, &set.name, decision));
+        found.extend(gathered.told(around, workload, &set.name, decision));
     }
     found
 }
@@ -117,7 +116,7 @@ impl Gathered {
 
     fn told(
         mut self,
-        (view, hotswap): (&View<'_>, &Hotswap),
+        around: Around<'_>,
         workload: &Value,
         set: &str,
         decision: &Unadmitted,
@@ -126,12 +125,7 @@ impl Gathered {
         let requests = requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
         for (flavor, lacks) in &self.capacity {
             let count = count(pod_set(workload, set));
-            self.found.push(capacity::short(
-                (view, hotswap),
-                workload,
-                (set, count, requests),
-                (flavor, lacks),
-            ));
+            self.found.push(capacity::short(around, workload, (set, count, requests), (flavor, lacks)));
         }
         let mut listed = |code: Code, text: String, mut lines: Vec<String>| {
             if !lines.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
-use sluice_engine::ObjectRef;
+use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
 use super::finding::{Code, Finding, Help, holds};
@@ -141,6 +141,12 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let is_there = |pod: &&Value| {
         is_own(pod, workload, subject.job.as_ref()) && pod["status"]["phase"] != "Failed" && !leaves(pod)
     };
+    // Pods of a declared kind may be known by nothing that is seen here.
+    let is_declared = JobKind::ALL.into_iter().all(|kind| Kind::Job(kind) != job.kind);
+    let any = subject.pods.iter().any(|pod| is_own(pod, workload, subject.job.as_ref()));
+    if is_declared && !any {
+        return None;
+    }
     let there = i64::try_from(subject.pods.iter().filter(is_there).count()).unwrap_or(i64::MAX);
     let wanted = admitted(workload);
     if there >= wanted {

@@ -91,8 +91,9 @@ impl Tomorrow {
         if let Some(known) = self.starts.get(&asked, snapshot.revision) {
             return Ok(shown(&known, &queue, viewer));
         }
-        let order = order.unwrap_or_else(|| waiting(snapshot, &queue));
-        let count = order.len();
+        let known_here = waiting(snapshot, &queue);
+        let count = known_here.len().max(order.as_ref().map_or(0, Vec::len));
+        let order = order.unwrap_or(known_here);
         let wanted: Vec<WorkloadKey> = match &asked.1 {
             Some(one) => vec![one.clone()],
             None => order.into_iter().take(FIRST).collect(),

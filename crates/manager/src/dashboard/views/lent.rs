@@ -194,7 +194,7 @@ fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
             let (wanted, can) = rest[above];
             let part = portion(wanted, member.lends, can);
             asked[at] = part;
-            rest[above] = (wanted - part, can - member.lends);
+            rest[above] = (wanted - part, can.saturating_sub(member.lends));
         }
         let given = match member.owner {
             Owner::Queue(_) => asked[at],
