@@ -39,7 +39,8 @@ async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) 
     let pod = json!({"spec": {"containers": [{"name": "node", "image": "example.com/none"}]}});
     // The Job that trains must be there once.
     let trains = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
-    let job = json!({"name": "node", "replicas": 2, "template": {"metadata": trains, "spec": {"template": pod}}});
+    let job =
+        json!({"name": "node", "replicas": 2, "template": {"metadata": trains, "spec": {"template": pod}}});
     let probe = json!({
         "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "probe"},
         "spec": {"template": {"spec": {"replicatedJobs": [job]}}},

@@ -36,27 +36,27 @@ pub async fn racks_on(
     racks: &[(&str, u32)],
     preemption: &Value,
 ) -> Place<'static> {
-    let place = Place::bare(plane, name).await.unwrap();
+    let team = Place::bare(plane, name).await.unwrap();
     for (rack, nodes) in racks {
-        add(&place, rack, *nodes).await;
+        add(&team, rack, *nodes).await;
     }
     let levels = json!([{"nodeLabel": RACK}, {"nodeLabel": HOSTNAME}]);
-    let topologies = place.global("Topology", "topologies");
+    let topologies = team.global("Topology", "topologies");
     create(&topologies, json!({"metadata": {"name": name}, "spec": {"levels": levels}})).await.unwrap();
     let tolerations = json!([{"key": POOL, "operator": "Exists"}]);
     let spec = json!({"nodeLabels": {POOL: name}, "tolerations": tolerations, "topologyName": name});
-    let flavors = place.global("ResourceFlavor", "resourceflavors");
+    let flavors = team.global("ResourceFlavor", "resourceflavors");
     create(&flavors, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
     let spec = json!({
         "namespaceSelector": {},
         "preemption": preemption,
         "resourceGroups": [quota(name, 1_000)],
     });
-    create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
-    place.local_queue("lq", name).await.unwrap();
+    create(&team.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+    team.local_queue("lq", name).await.unwrap();
     // Nodes, pods and jobs come by watches of their own: the jobs of a test come once all nodes are seen.
-    take_all(&place, racks.iter().map(|(_, nodes)| nodes).sum()).await;
-    place
+    take_all(&team, racks.iter().map(|(_, nodes)| nodes).sum()).await;
+    team
 }
 
 /// Lets a Workload without pods take whole nodes, and go again.

@@ -308,7 +308,9 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
     let seen = json!(["pods", ["list", "watch"]]);
     // Of elastic Jobs, and of pods with a place in a topology: their gate is taken off, and some of the latter are failed.
     let (ungated, failed) = (json!(["pods", ["patch"]]), json!(["pods/status", ["patch"]]));
-    assert_eq!(json!(rights(&[])), json!([seen, ungated, failed]));
+    // Pods of a slice that moves are removed.
+    let removed = json!(["pods", ["delete"]]);
+    assert_eq!(json!(rights(&[])), json!([seen, ungated, failed, removed]));
     let set = |gate: usize, name: &str, on: bool| {
         let gate = format!("controllerManager.featureGates[{gate}]");
         [format!("{gate}.name={name}"), format!("{gate}.enabled={on}")]
@@ -317,10 +319,10 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
         let all: Vec<&str> = gates.iter().flatten().map(String::as_str).collect();
         json!(rights(&all))
     };
-    let removed = json!(["pods", ["delete"]]);
     let recovery = |on| set(0, "FailureRecoveryPolicy", on);
-    assert_eq!(with(&[recovery(true)]), json!([seen, ungated, failed, removed, failed]));
-    assert_eq!(with(&[recovery(false)]), json!([seen, ungated, failed]));
+    assert_eq!(with(&[recovery(true)]), json!([seen, ungated, failed, removed, removed, failed]));
+    assert_eq!(with(&[recovery(false)]), json!([seen, ungated, failed, removed]));
+    assert_eq!(with(&[set(0, "HotswapSlices", false)]), json!([seen, ungated, failed]));
     let topology = set(1, "TopologyAwareScheduling", false);
     assert_eq!(with(&[recovery(false), topology.clone()]), json!([seen, ungated]));
     let elastic = set(2, "ElasticJobsViaWorkloadSlices", false);

@@ -113,14 +113,15 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
         }
     }
 
-    // The manager records events, and reports a series by the API that lets the text change. It reads none.
+    // The manager records events, and reports a series by the API that lets the text change. It reads those about one Workload, to explain it.
     let manager = format!("system:serviceaccount:{}:{}", chart::NAMESPACE, chart::SERVICE_ACCOUNT);
     for (group, verb, allowed) in [
         ("events.k8s.io", "create", true),
         ("events.k8s.io", "patch", true),
         ("", "patch", true),
         ("", "create", false),
-        ("", "list", false),
+        ("", "list", true),
+        ("", "watch", false),
         ("events.k8s.io", "delete", false),
     ] {
         let events =
