@@ -186,17 +186,17 @@ impl Engine {
     }
 
     /// Those of them that their Jobs survive: one that would fail keeps its pods where they are.
-    fn spared(&self, misplaced: BTreeSet<PodKey>) -> BTreeSet<PodKey> {
+    fn spared(&self, mut misplaced: BTreeSet<PodKey>) -> BTreeSet<PodKey> {
         let controller = |key: &PodKey| self.world.job_pods.get(key).and_then(|pod| pod.controller.as_ref());
         let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();
         for key in &misplaced {
             *of_controller.entry(controller(key)).or_default() += 1;
         }
-        let survives = |key: &PodKey| {
+        misplaced.retain(|key| {
             let controller = controller(key);
             self.spares(controller, of_controller.get(&controller).copied().unwrap_or(0)).is_ok()
-        };
-        misplaced.iter().filter(|key| survives(key)).cloned().collect()
+        });
+        misplaced
     }
 
     /// Whether the node of a pod is ready: what is on others ends without help.
