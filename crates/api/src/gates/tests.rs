@@ -110,7 +110,8 @@ fn a_gate_that_is_on_by_default_goes_off_with_its_parents() {
     assert!(!gates.enabled(Gate::TASFailedNodeReplacement));
     assert!(!gates.enabled(Gate::TASFailedNodeReplacementFailFast));
     assert!(!gates.enabled(Gate::TASReplaceNodeOnPodTermination));
-    assert_eq!(warnings.len(), 3);
+    assert!(!gates.enabled(Gate::HotswapSlices));
+    assert_eq!(warnings.len(), 4);
 }
 
 #[test]

@@ -452,7 +452,7 @@ fn s11_2_11_one_that_is_to_be_tried_is_tried_though_its_new_class_has_failed() {
 }
 
 #[test]
-fn s11_2_10f_without_fungibility_what_finds_no_victim_is_inadmissible_and_the_next_has_its_turn() {
+fn s11_2_10_without_fungibility_what_finds_no_victim_is_inadmissible_and_the_next_has_its_turn() {
     let mut w = World::gated(|gates| gates.flavor_fungibility = false);
     w.cq(cq("a").quota(q(4)).within(LowerPriority));
     w.running(job("r", "a").gpu(2).priority(9), "default");

@@ -21,7 +21,7 @@ use crate::record::show_amount;
 pub(super) struct Around<'a> {
     pub view: &'a View<'a>,
     pub hotswap: &'a Hotswap,
-    /// Whether nodes are named that are not the Workload's own: for those who may see all namespaces. Others are told how many.
+    /// Whether nodes are named that are not the Workload's own: in questions about all namespaces, which take a right. Else it is told how many.
     pub names_nodes: bool,
 }
 

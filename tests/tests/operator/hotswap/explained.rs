@@ -18,7 +18,8 @@ async fn work_that_waits_for_healthy_nodes_says_so_and_runs_when_they_are_back()
         "* the healthy nodes of flavor page-explained have no room for 4 of the 8 pod(s) of pod set slice",
         "    google.com/tpu: 32 needed, 16 free, 16 more needed",
         "    it waits since ",
-        "    flavor page-explained has 16 node(s); 4 about to go: ",
+        // Their names are for questions about all namespaces.
+        "    flavor page-explained has 16 node(s); 4 about to go\n",
         "repair the nodes of flavor page-explained",
     ];
     eventually("explain to say what is short", DEADLINE, || async {
