@@ -100,9 +100,15 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     assert_eq!(before[0]["spec"]["parameters"]["maxRunDurationSeconds"], "600");
     let owner = &before[0]["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Workload"), &json!(true)));
+    // Events come after all else: one that is not written yet is lost in a crash.
+    let asked = format!("dws-prov: {}", autoscaler::QUOTA_EXCEEDED);
+    eventually("the user to be told which quota", DEADLINE, || async {
+        let described = run(&plane, &["describe", "job", "waiting-job"]).await;
+        Ok(progress(described.contains(&asked), described))
+    })
+    .await
+    .unwrap();
     let manager = manager.restart(&plane).await.unwrap();
-    let described = run(&plane, &["describe", "job", "waiting-job"]).await;
-    assert!(described.contains(&format!("dws-prov: {}", autoscaler::QUOTA_EXCEEDED)), "{described}");
     let after = requests(&plane).await;
     let uid = |all: &[Value]| all.iter().map(|r| r["metadata"]["uid"].clone()).collect::<Vec<_>>();
     assert_eq!(uid(&before), uid(&after));
