@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::process::Command;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,10 +17,10 @@ use serde_json::{Value, json};
 use sluice_testkit::plugin;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
-use tokio::task::JoinHandle;
 
 use crate::bed::bed;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::passes::Passes;
 
 const GROUP: &str = "declared.sluice.dev";
 /// Pods of an errand, each of one processor.
@@ -70,31 +69,8 @@ fn errands(client: &Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 /// What runs errands: pods of those that are going, none of the others.
-struct Controller(JoinHandle<()>);
-
-impl Controller {
-    fn start(place: &Place<'_>) -> Self {
-        let (client, namespace) = (place.client.clone(), place.name.clone());
-        Self(tokio::spawn(async move {
-            loop {
-                // What fails is tried again.
-                if let Err(error) = pass(&client, &namespace).await {
-                    eprintln!("errands: {error}");
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        }))
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
-    let (all, pods) = (errands(client, namespace), Api::<Pod>::namespaced(client.clone(), namespace));
+async fn pass(client: Client, namespace: String) -> kube::Result<()> {
+    let (all, pods) = (errands(&client, &namespace), Api::<Pod>::namespaced(client.clone(), &namespace));
     for errand in all.list(&ListParams::default()).await? {
         let name = errand.metadata.name.clone().unwrap();
         let own = pods.list(&ListParams::default().labels(&format!("{OF}={name}"))).await?.items;
@@ -217,7 +193,7 @@ async fn the_plugin_knows_it(place: &Place<'_>, workload: &str) {
 async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     const NAME: &str = "declared";
     let place = two_flavors(NAME, [0, 0]).await;
-    let _controller = Controller::start(&place);
+    let _controller = Passes::start(&place, pass);
     let [old, new] = flavors(NAME);
     let made = make(&place, "first").await;
     assert_eq!(made.data["spec"]["state"], "Paused", "the webhook holds what names a queue");

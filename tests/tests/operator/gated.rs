@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::path::Path;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,9 +17,9 @@ use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
-use tokio::task::JoinHandle;
 
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::passes::Passes;
 use crate::pods::{wait_for_workload, workload};
 
 /// Pods of a CloneSet, each of one processor.
@@ -46,37 +45,14 @@ fn sets(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind, "clonesets"))
 }
 
-/// The stand-in.
-struct Controller(JoinHandle<()>);
-
-impl Controller {
-    fn start(place: &Place<'_>) -> Self {
-        let (client, namespace) = (place.client.clone(), place.name.clone());
-        Self(tokio::spawn(async move {
-            loop {
-                // What fails is tried again.
-                if let Err(error) = pass(&client, &namespace).await {
-                    eprintln!("clonesets: {error}");
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        }))
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-async fn pass(client: &Client, namespace: &str) -> kube::Result<()> {
-    let (all, pods) = (sets(client, namespace), Api::<Pod>::namespaced(client.clone(), namespace));
+/// The stand-in.
+async fn pass(client: Client, namespace: String) -> kube::Result<()> {
+    let (all, pods) = (sets(&client, &namespace), Api::<Pod>::namespaced(client.clone(), &namespace));
     for set in all.list(&ListParams::default()).await? {
         let name = set.metadata.name.clone().unwrap();
         let own = pods.list(&ListParams::default().labels(&format!("app={name}"))).await?.items;
@@ -170,7 +146,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
 async fn pods_of_a_declared_kind_that_nothing_suspends_wait_in_its_place() {
     const NAME: &str = "gated";
     let place = two_flavors(NAME, [0, 0]).await;
-    let _controller = Controller::start(&place);
+    let _controller = Passes::start(&place, pass);
     let [old, new] = flavors(NAME);
     let made = make(&place, "first").await;
     let annotations = &made.data["spec"]["template"]["metadata"]["annotations"];

@@ -28,6 +28,7 @@ mod manager;
 mod manager_flags;
 mod metrics;
 mod moves;
+mod passes;
 mod plugin;
 mod pods;
 mod provisioning;
