@@ -16,6 +16,8 @@ SOAK_SEED    ?= $(shell date +%s)
 SOAK_SCALE   ?= 4
 SOAK_USERS   ?= 1
 SOAK_PAUSES  ?= 1
+# The seed of the property tests: one for all runs, so that a failure is the change's; `make properties` looks for new cases.
+export PROPTEST_RNG_SEED ?= 0
 # How long `make fresh` plays.
 FRESH_SECONDS ?= 3600
 # How long `make fuzz` runs each target.
@@ -29,7 +31,7 @@ MDBOOK_VERSION := 0.5.4
 MDBOOK  := $(TARGET)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh dev control-plane fuzz day soak
+.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh properties dev control-plane fuzz day soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +49,7 @@ check: ## Check what needs no control plane, in minutes: format, rules of the ho
 test: control-plane ## Run all tests, including those on a real control plane; the ten slowest are named at the end
 	SLUICE_ALL_STORIES=1 SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) test
 
-soak: day fresh exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
+soak: day fresh properties exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
 
 day: control-plane ## Play a long and bad day, and prove from etcd's history that nothing was lost or bypassed (SOAK_JOBS, SOAK_MINUTES, SOAK_SEED, SOAK_SCALE, SOAK_USERS, SOAK_PAUSES)
 	GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/debug/sluice SOAK_JOBS=$(SOAK_JOBS) SOAK_MINUTES=$(SOAK_MINUTES) SOAK_SEED=$(SOAK_SEED) SOAK_SCALE=$(SOAK_SCALE) SOAK_USERS=$(SOAK_USERS) SOAK_PAUSES=$(SOAK_PAUSES) \
@@ -55,6 +57,9 @@ day: control-plane ## Play a long and bad day, and prove from etcd's history tha
 
 fresh: ## Play worlds with fresh seeds on bad days for FRESH_SECONDS
 	FRESH_SECONDS=$(FRESH_SECONDS) cargo test --release --locked --package sluice-sim --test faults fresh -- --nocapture
+
+properties: dev ## Play the property tests with a fresh seed, and more of them (PROPTEST_RNG_SEED=… plays it again)
+	PROPTEST_RNG_SEED=$(SOAK_SEED) $(XTASK) test --quick
 
 lint: control-plane ## Check format, lints, rules of the house and generated files
 	cargo fmt --all --check

@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::ControlPlane;
-use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads;
 
 /// How long one thing may take to come about, on a machine that does other things besides: reports are written one at a time while the API server
@@ -297,9 +297,26 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
         "workloads" => "Workload",
         other => anyhow::bail!("no kind is known for {other}"),
     });
-    let object = serde_json::from_value(object).context("reading an object")?;
-    api.create(&PostParams::default(), &object).await.with_context(|| format!("making one of {kind}"))?;
-    Ok(())
+    let object: DynamicObject = serde_json::from_value(object).context("reading an object")?;
+    let params = PostParams::default();
+    answered(&format!("making one of {kind}"), || api.create(&params, &object)).await
+}
+
+/// Repeats a write as a user does while a webhook does not answer: after the manager was killed, the API server still sends a first request on
+/// its connection to the dead one. Such a write was not carried out.
+pub async fn answered<T, F>(what: &str, write: impl Fn() -> F) -> Result<()>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let written = eventually(what, DEADLINE, || async {
+        Ok(match write().await {
+            Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
+                Progress::NotYet(status.message)
+            }
+            other => Progress::Done(other.map(drop)),
+        })
+    });
+    written.await?.with_context(|| what.to_owned())
 }
 
 /// Changes an object of one of Kueue's kinds.

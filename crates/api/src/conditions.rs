@@ -147,7 +147,7 @@ pub mod reason {
     pub const SUCCEEDED: &str = "Succeeded";
     /// `Finished`: the job failed.
     pub const FAILED: &str = "Failed";
-    /// `Finished`: a prebuilt workload does not describe its job.
+    /// `Finished`: a prebuilt workload does not describe its job. `Evicted`: its job runs with more than it holds quota for.
     pub const OUT_OF_SYNC: &str = "OutOfSync";
     /// `Finished`: another slice of the elastic job took over from it.
     pub const WORKLOAD_SLICE_REPLACED: &str = "WorkloadSliceReplaced";

@@ -109,8 +109,8 @@ pub struct JobPodSet {
     pub containers_hash: u64,
     /// A stable hash of what a pod asks for ([`crate::names::requests_hash`]).
     pub requests_hash: u64,
-    /// The hash of the containers of these pods in the part that plays the pod set, where its controller makes them otherwise there.
-    pub part_hash: Option<u64>,
+    /// The same two hashes of these pods in the part that plays the pod set, where its controller makes them otherwise there.
+    pub part_hash: Option<[u64; 2]>,
     /// What admission may change in the template, as it is now.
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
@@ -138,6 +138,19 @@ pub struct Wrapped {
     pub name: String,
     /// Whether the API server makes the rest of its name.
     pub generates_name: bool,
+    /// What it asks for by the adapter of its own kind, one by one of its pod sets; none where that does not know.
+    pub sizes: Option<Vec<WrappedPods>>,
+}
+
+/// The pods of one pod set of a wrapped object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrappedPods {
+    /// The name of the pod set, as the object's own kind has it.
+    pub name: String,
+    /// How many pods.
+    pub count: i32,
+    /// A stable hash of what each asks for ([`crate::names::requests_hash`]).
+    pub requests_hash: u64,
 }
 
 /// `alpha.jobset.sigs.k8s.io/exclusive-topology`: each replica has a group of nodes to itself.
@@ -227,6 +240,8 @@ pub struct JobView {
     pub stop_waits: bool,
     /// What its own controller says of being suspended, and since when: the condition `Suspended`, where it is kept for every start and stop.
     pub suspended_condition: Option<(bool, Timestamp)>,
+    /// `status.observedGeneration`, of a kind whose controllers write that.
+    pub observed_generation: Option<i64>,
     /// Whether pods of it run, or are to.
     pub active: bool,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
@@ -246,6 +261,8 @@ pub struct JobView {
     pub pods_ready: bool,
     /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
     pub reclaimable: Vec<(String, i32)>,
+    /// Pods per pod set that run, where its controller says so and may let pods run again that ended well; empty else.
+    pub running: Vec<(String, i32)>,
     /// The pod sets, in the job's order; at most 18. Of an object whose groups of pods are jobs, those of one group.
     pub pod_sets: Vec<JobPodSet>,
     /// How many groups of pods an object has, if each of them is a job; at most [`MAX_GROUPS`].

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::slice;
 
-use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo};
+use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo, Wrapped};
 use crate::labels;
 
 /// What controllers add to the templates of the jobs that they make, and of those that they look after.
@@ -57,9 +57,9 @@ impl JobView {
         }
         let own = |theirs: &JobPodSet| {
             self.pod_set(&theirs.name).is_some_and(|set| {
-                let hash = set.part_hash.unwrap_or(set.containers_hash);
+                let hashes = set.part_hash.unwrap_or([set.containers_hash, set.requests_hash]);
                 let as_many = if held_back { theirs.holds_pods_back() } else { theirs.count <= set.count };
-                as_many && theirs.containers_hash == hash
+                as_many && [theirs.containers_hash, theirs.requests_hash] == hashes
             })
         };
         let exceeds = part.invalid.is_some() || !part.pod_sets.iter().all(own);
@@ -77,12 +77,70 @@ impl JobView {
 
     /// The same of an object of any kind.
     pub fn wraps_object(&self, kind: JobKind, name: &str) -> bool {
+        self.wrapped_as(kind, name).next().is_some()
+    }
+
+    /// What an object of this kind and name may be of those that this job wraps.
+    fn wrapped_as<'a>(&'a self, kind: JobKind, name: &'a str) -> impl Iterator<Item = &'a Wrapped> {
         let wrapped = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
-        wrapped.into_iter().any(|object| {
+        wrapped.filter(move |object| {
             let named =
                 if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
             named && kind.is_named_by(&object.api_version, &object.kind)
         })
+    }
+
+    /// What another job, an object that this one wraps, has beyond what was declared of it: more pods, or such as ask for something else. Nothing
+    /// if it is none of these. The text names the component.
+    pub fn exceeded_by_wrapped(&self, child: &Self) -> Option<String> {
+        let mut first = None;
+        for object in self.wrapped_as(child.job.kind, &child.job.name) {
+            // It may be any of those whose names begin as its own does.
+            let beyond = self.beyond(object, child)?;
+            let (index, kind) = (object.index, &object.kind);
+            first.get_or_insert_with(|| {
+                format!("spec.components[{index}]: {kind} {:?} {beyond}", &*child.job.name)
+            });
+        }
+        first
+    }
+
+    fn beyond(&self, object: &Wrapped, child: &Self) -> Option<String> {
+        if let Some(why) = child.invalid.as_ref().filter(|_| child.pod_sets.is_empty()) {
+            return child.template.is_none().then(|| format!("cannot be read: {why}"));
+        }
+        let declared = |set: &JobPodSet| -> (i64, bool) {
+            let Some(sizes) = &object.sizes else { return self.declared_alike(object, set) };
+            let size = sizes.iter().find(|size| size.name == set.name);
+            size.map_or((0, true), |size| (size.count.into(), size.requests_hash == set.requests_hash))
+        };
+        // Of an object whose pods are in groups the pod sets are those of one of these.
+        let groups = child.groups.map_or(1, i64::from);
+        child.pod_sets.iter().filter(|set| set.count > 0 && groups > 0).find_map(|set| {
+            let of_group = if object.sizes.is_some() { set.count.into() } else { child.alike(set) };
+            let pods = of_group.saturating_mul(groups);
+            let (name, (most, same)) = (&set.name, declared(set));
+            if pods > most {
+                Some(format!("has {pods} pods of {name:?}, and {most} were declared"))
+            } else if same {
+                None
+            } else {
+                Some(format!("has pods of {name:?} that ask for something else than was declared"))
+            }
+        })
+    }
+
+    /// How many pods of a wrapped object were declared that ask for the same as those of a pod set.
+    fn declared_alike(&self, object: &Wrapped, set: &JobPodSet) -> (i64, bool) {
+        let own = |own: &&JobPodSet| own.wrapped.as_ref().is_some_and(|own| own.index == object.index);
+        let sets = self.pod_sets.iter().filter(own).filter(|own| own.requests_hash == set.requests_hash);
+        (sets.map(|own| i64::from(own.count)).sum(), true)
+    }
+
+    /// How many pods ask for the same as those of a pod set.
+    fn alike(&self, set: &JobPodSet) -> i64 {
+        let sets = self.pod_sets.iter().filter(|own| own.requests_hash == set.requests_hash);
+        sets.map(|own| i64::from(own.count)).sum()
     }
 
     /// Whether the template of this job, which a controller made of a pod set, lacks anything that admission adds.

@@ -62,6 +62,32 @@ fn slices_hold_at_most_as_many_domains_as_the_schema_allows() {
     }
 }
 
+#[test]
+fn an_empty_assignment_has_no_slices_and_one_domain_has_one() {
+    for by_prefix in [true, false] {
+        let encoded =
+            |domains| topology::encode(&rows(&["kubernetes.io/hostname"], domains), by_prefix).unwrap();
+        assert!(encoded(Vec::new()).slices.is_empty());
+        assert_eq!(encoded(vec![(vec!["pool-a-1".to_owned()], 3)]).slices.len(), 1);
+    }
+}
+
+#[test]
+fn any_legal_form_is_read() {
+    let text = r#"{"levels": ["block", "host"], "slices": [
+        {"domainCount": 2, "podCounts": {"individual": [2, 2]},
+         "valuesPerLevel": [{"universal": "b1"}, {"individual": {"roots": ["x-1", "x-2"]}}]},
+        {"domainCount": 1, "podCounts": {"universal": 3}, "valuesPerLevel": [
+            {"individual": {"prefix": "b", "roots": ["1"]}},
+            {"individual": {"prefix": "x", "suffix": "-3", "roots": [""]}}]},
+        {"domainCount": 1, "podCounts": {"individual": [1]},
+         "valuesPerLevel": [{"individual": {"suffix": "2", "roots": ["b"]}}, {"universal": "x-1"}]}]}"#;
+    let read = topology::decode(&serde_json::from_str(text).unwrap()).unwrap();
+    let domains = [("b1", "x-1", 2), ("b1", "x-2", 2), ("b1", "x-3", 3), ("b2", "x-1", 1)];
+    let domains = domains.map(|(block, host, pods)| (vec![block.to_owned(), host.to_owned()], pods));
+    assert_eq!(read, rows(&["block", "host"], domains.into()));
+}
+
 fn domain_values() -> impl Strategy<Value = (usize, Vec<(Vec<String>, i32)>)> {
     (1_usize..4).prop_flat_map(|levels| {
         let value = prop_oneof!["[ab]-[ab]-[0-9]{1,2}", "[a-c]{0,3}", "[äöa]{0,3}", Just("same".to_owned())];

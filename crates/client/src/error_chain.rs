@@ -37,7 +37,8 @@ pub fn complaint(program: &str, error: &(dyn Error + 'static)) -> String {
 
 /// What one error says by itself, and its cause. The status that the API server answered is the last cause.
 fn said<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
-    let Some(kube::Error::Api(status)) = error.downcast_ref() else {
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
+    let Some(kube::Error::Api(status)) = error.downcast_ref().or_else(boxed) else {
         return (error.to_string(), error.source());
     };
     let text = [&status.message, &status.reason].into_iter().find(|text| !text.is_empty()).cloned();
@@ -63,6 +64,16 @@ mod tests {
         );
         assert_eq!(answered("", "NotFound"), "reading the queue: NotFound");
         assert_eq!(answered("", ""), "reading the queue: the API server answered 404");
+    }
+
+    #[test]
+    fn an_answer_in_a_box_is_its_message_too() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("reading a list")]
+        struct Reading(#[source] Box<kube::Error>);
+        let status = Status::failure("pods is forbidden", "Forbidden").with_code(403);
+        let error = Reading(Box::new(kube::Error::Api(status.boxed())));
+        assert_eq!(Chain(&error).to_string(), "reading a list: pods is forbidden");
     }
 
     #[test]

@@ -25,6 +25,14 @@ pub enum ClientError {
         /// Its name.
         name: String,
     },
+    /// A namespace has a name that none can have: it would be another path of the API.
+    #[error("namespace {name:?}: {why}")]
+    Namespace {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Neither the kubeconfig nor a flag says which cluster is meant.
     #[error(
         "the kubeconfig has no current context: name one with --context, or the API server with --server"

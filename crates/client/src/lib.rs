@@ -6,6 +6,7 @@
 //! * an error prints with all its causes, each once.
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod error_chain;
 pub mod kubeconfig;
 pub mod lease;

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 /// Objects in one answer.
 const PAGE: usize = 500;
+/// The annotation in which kubectl keeps what was applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Why objects could not be listed.
 #[derive(Debug, thiserror::Error)]
@@ -45,40 +47,18 @@ pub async fn objects(
             }
         };
         pages.answered(&page);
-        all.extend(items(page).into_iter().map(without_managed_fields).filter_map(&keep));
+        all.extend(items(page).into_iter().map(without_clutter).filter_map(&keep));
     }
     Ok(all)
 }
 
-/// The first objects of a collection, at most so many, without the managed fields, and whether there are more; none if the cluster does not have
-/// the kind.
-///
-/// # Errors
-/// When the API server refuses or does not answer.
-pub async fn first(
-    client: &Client,
-    collection: &str,
-    query: &str,
-    most: usize,
-) -> Result<(Vec<Value>, bool), ListError> {
-    let mut pages = Pages::new(collection, query, most);
-    let Some(uri) = pages.uri() else { return Ok((Vec::new(), false)) };
-    let request = http::Request::get(uri).body(Vec::new())?;
-    let page: Value = match client.request(request).await {
-        Ok(page) => page,
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok((Vec::new(), false)),
-        Err(source) => {
-            return Err(ListError::Read { path: collection.to_owned(), source: Box::new(source) });
-        }
-    };
-    pages.answered(&page);
-    let found = items(page).into_iter().map(without_managed_fields).collect();
-    Ok((found, pages.uri().is_some()))
-}
-
-fn without_managed_fields(mut object: Value) -> Value {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+/// An object without its managed fields and without its own text as kubectl keeps it: nothing is made of them.
+pub(crate) fn without_clutter(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(LAST_APPLIED);
+        }
     }
     object
 }
@@ -106,8 +86,17 @@ impl Pages {
 
     /// Takes what the API server answered, which says whether there is more.
     pub fn answered(&mut self, answer: &Value) {
-        let token = answer["metadata"]["continue"].as_str().filter(|token| !token.is_empty());
-        self.token = token.map(str::to_owned);
+        self.go_on(answer["metadata"]["continue"].as_str().map(str::to_owned));
+    }
+
+    /// Goes on at the token of an answer; none, or an empty one, is that of the last page.
+    pub(crate) fn go_on(&mut self, token: Option<String>) {
+        self.token = token.filter(|token| !token.is_empty());
+    }
+
+    /// Goes on in pages of at most `size` objects.
+    pub(crate) fn resize(&mut self, collection: &str, query: &str, size: usize) {
+        self.first = Self::new(collection, query, size).first;
     }
 }
 

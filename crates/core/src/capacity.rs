@@ -14,10 +14,10 @@ use crate::workload::WorkloadKey;
 use crate::workloads::Workloads;
 use crate::{Amount, Name};
 
-/// The limits, and what is used of them.
+/// The limits, and the workloads that lost their nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capacity {
-    pub(crate) rows: BTreeMap<FrId, PhysicalCapacity>,
+    pub(crate) limits: BTreeMap<FrId, i128>,
     /// In the order in which they go.
     pub(crate) displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
 }
@@ -34,48 +34,39 @@ pub struct Displaced {
 /// What a displaced workload needs.
 pub(crate) type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
 
-/// One limited pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PhysicalCapacity {
-    pub(crate) limit: i128,
-    pub(crate) used: i128,
-}
-
 impl Capacity {
-    /// Counts what a workload holds.
-    pub(crate) fn add(&mut self, pair: FrId, amount: i128) {
-        if let Some(row) = self.rows.get_mut(&pair) {
-            row.used += amount;
-        }
-    }
-
     /// The pairs that are limited or claimed.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = FrId> + '_ {
         let claimed = self.displaced.iter().flat_map(|(_, claim)| claim).map(|(pair, _)| *pair);
-        self.rows.keys().copied().chain(claimed)
+        self.limits.keys().copied().chain(claimed)
     }
 
     /// Whether any pair has a limit.
     #[inline]
     pub(crate) fn limits_any(&self) -> bool {
-        !self.rows.is_empty()
+        !self.limits.is_empty()
     }
 
     /// Whether a pair has a limit.
     pub(crate) fn limits(&self, pair: FrId) -> bool {
-        self.rows.contains_key(&pair)
+        self.limits.contains_key(&pair)
     }
 
     /// What is left of a pair for a workload; `None` where there is no limit.
     pub(crate) fn left(
         &self,
+        used: &BTreeMap<FrId, i128>,
         pair: FrId,
         head: WorkloadId,
         workloads: &Workloads,
         queues: &[ClusterQueue],
     ) -> Option<i128> {
-        let row = self.rows.get(&pair)?;
-        Some(row.limit - row.used - self.kept_for_displaced(pair, head, workloads, queues))
+        let limit = self.limits.get(&pair)?;
+        Some(
+            limit
+                - used.get(&pair).copied().unwrap_or(0)
+                - self.kept_for_displaced(pair, head, workloads, queues),
+        )
     }
 
     /// What displaced workloads that go before `head` are kept of a pair: all that they need while they wait, and what they do not
@@ -101,7 +92,7 @@ impl Capacity {
             }
             let room = claim.iter().all(|(pair, amount)| {
                 let before = kept.get(pair).copied().unwrap_or(0);
-                self.rows.get(pair).is_none_or(|row| before + amount <= row.limit)
+                self.limits.get(pair).is_none_or(|limit| before + amount <= *limit)
             });
             if room {
                 for (pair, amount) in claim {

@@ -51,6 +51,8 @@ pub struct Gates {
     pub tas_multi_layer_topology: bool,
     /// `TASRespectNodeAffinityPreferred`: preferred node affinity decides between domains.
     pub tas_respect_node_affinity_preferred: bool,
+    /// `TASKeepWholeDomains` (ours): of domains that are alike the one that leaves larger ones whole is taken.
+    pub tas_keep_whole_domains: bool,
     /// `TASHandleOverlappingFlavors`: what a node's pods use counts for all flavors that the node belongs to.
     pub tas_handle_overlapping_flavors: bool,
     /// `ElasticJobsViaWorkloadSlicesWithTAS`: a slice of an elastic job keeps the places of the one that it replaces.
@@ -88,6 +90,7 @@ impl Default for Gates {
             tas_balanced_placement: false,
             tas_multi_layer_topology: true,
             tas_respect_node_affinity_preferred: false,
+            tas_keep_whole_domains: false,
             tas_handle_overlapping_flavors: true,
             elastic_jobs_via_workload_slices_with_tas: false,
             quota_check_strategy: true,

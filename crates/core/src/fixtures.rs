@@ -245,6 +245,7 @@ pub fn pods(name: &str) -> PodSetSpec {
         requests: Vec::new(),
         node_selector: Vec::new(),
         affinity: Vec::new(),
+        preferred_affinity: Vec::new(),
         tolerations: Vec::new(),
         group: None,
         topology: None,

@@ -76,6 +76,11 @@ impl Node {
         self.slots.binary_search_by_key(&pair, |&(pair, _)| pair).ok().map(|at| self.slots[at].1)
     }
 
+    /// Whether the node itself has quota of a (flavor, resource).
+    pub(crate) fn has_quota(&self, pair: FrId) -> bool {
+        self.limits.contains_key(&pair)
+    }
+
     /// All slots, by pair.
     pub(crate) fn slots(&self) -> &[(FrId, SlotId)] {
         &self.slots

@@ -12,9 +12,11 @@
 //!
 //! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out;
 //! 2. names and tables: `intern`, `tables`, `changed`;
-//! 3. the world, what is configured and what is booked: `quota`, `usage`, `forest`, `tree`, `queue`, `workloads` and what belongs to them;
-//! 4. the search, functions over a `view` of the world: `flavor_assigner`, `preemption`, `partial_admission`;
-//! 5. `scheduler`: the world as one struct, and a module for each way in which it is changed or read from outside;
+//! 3. the `world`, what is configured (`quota`, `forest`, `queue`, `workloads`, `topology` and what belongs to them), and the `books`, what is
+//!    booked (`usage` of quota, of nodes and of physical capacity), with a journal;
+//! 4. the search, functions over a `view` of both, which reads the world and gives the books back as they were: `flavor_assigner`, `preemption`,
+//!    `partial_admission`, `placement`;
+//! 5. `scheduler`: world, books and the `agenda` of what is to be tried, and a module for each way in which they are changed or read from outside;
 //! 6. `cycle`: which search is made for whom, and what follows.
 //!
 //! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
@@ -59,9 +61,12 @@
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod admission_fair_sharing;
+mod agenda;
+mod books;
 mod cache;
 mod capacity;
 mod changed;
+mod changes;
 mod cluster_queue;
 mod config;
 mod cycle;
@@ -94,11 +99,11 @@ mod spec;
 mod stats;
 mod tables;
 mod topology;
-mod tree;
 mod usage;
 mod view;
 mod workload;
 mod workloads;
+mod world;
 
 pub use capacity::Displaced;
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
@@ -129,8 +134,8 @@ pub use topology::{
     TopologySpec, UnmovedSlice,
 };
 pub use workload::{
-    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, ReplacedSlice, TopologyState, WorkloadKey,
-    WorkloadSpec, WorkloadState,
+    Admission, AffinityTerm, PodSetAssignment, PodSetSpec, PreferredTerm, ReplacedSlice, TopologyState,
+    WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 /// A name, shared instead of copied.

@@ -5,7 +5,7 @@ use sluice_selector::{Requirement, Term, any_term_holds, labels_hold};
 use crate::Name;
 use crate::reason::Refusal;
 use crate::spec::{Expression, FlavorSpec, Selector, Taint, TaintEffect, Toleration};
-use crate::workload::{AffinityTerm, PodSetSpec};
+use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
 /// Why the pod set may not use the flavor, if so.
 pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option<Refusal> {
@@ -69,14 +69,21 @@ pub(crate) fn selects_node(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> boo
 
 /// Whether a node with this name and these labels is as the pod set's required node affinity wants it, if it has one.
 pub(crate) fn affinity_holds(pod_set: &PodSetSpec, name: Option<&str>, labels: &[(Name, Name)]) -> bool {
-    let holds = |term: &AffinityTerm| {
-        let term = Term {
-            labels: term.expressions.iter().map(requirement),
-            fields: term.fields.iter().map(requirement),
-        };
-        term.holds(name, |key| label(labels, key))
+    any_term_holds(&pod_set.affinity, |term| term_holds(term, name, labels))
+}
+
+/// What a node with this name and these labels is worth by preferred node affinity: the weights of the terms that hold.
+pub(crate) fn affinity_score(terms: &[PreferredTerm], name: Option<&str>, labels: &[(Name, Name)]) -> i64 {
+    let holds = |one: &&PreferredTerm| term_holds(&one.term, name, labels);
+    terms.iter().filter(holds).fold(0, |score, one| score.saturating_add(i64::from(one.weight)))
+}
+
+fn term_holds(term: &AffinityTerm, name: Option<&str>, labels: &[(Name, Name)]) -> bool {
+    let term = Term {
+        labels: term.expressions.iter().map(requirement),
+        fields: term.fields.iter().map(requirement),
     };
-    any_term_holds(&pod_set.affinity, holds)
+    term.holds(name, |key| label(labels, key))
 }
 
 fn requirement(one: &Expression) -> Requirement<'_, impl Iterator<Item = &str>> {

@@ -79,10 +79,10 @@ pub(crate) fn place(
     demand: &PlacementDemand<'_>,
     empty: bool,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {
-    let View { topology, names, config, stats, .. } = view;
+    let View { world, nodes, stats, .. } = view;
     place_groups(demand, empty, |flavor, request| {
         stats.placements += 1;
-        topology.place(flavor, request, names, config)
+        world.topology.place(nodes, flavor, request, &world.names, &world.config)
     })
 }
 

@@ -11,6 +11,10 @@ pub struct Stats {
     pub preemption_searches: u64,
     /// Placements of pods onto nodes, those for a preemption included.
     pub placements: u64,
+    /// Searches for the nodes of a placement: what is known from before is not searched for again.
+    pub placement_searches: u64,
+    /// Lowest domains that were counted for placements.
+    pub counted_domains: u64,
     /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
 }

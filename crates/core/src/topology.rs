@@ -7,7 +7,7 @@
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
 //! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the
-//! state), `events`, `booking`, `place`, `largest_fit`, `domain_fits`, `trial`,
+//! state), `booking` (what is used of it), `events`, `place`, `largest_fit`, `domain_fits`, `trial`,
 //! `audit` (what is done with it).
 
 mod ask;
@@ -42,6 +42,7 @@ mod trees;
 mod trial;
 mod world;
 
+pub(crate) use booking::NodeUsage;
 pub use domain_fits::LevelFits;
 pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;

@@ -9,8 +9,6 @@ use crate::quota::Quota;
 pub(crate) struct Usage {
     /// What is used now.
     values: Vec<i128>,
-    /// The same with the victims of the running cycle gone; only the trees in `overlaid` are current.
-    after: Vec<i128>,
     journal: Vec<(SlotId, i128)>,
     trying: usize,
 }
@@ -34,7 +32,6 @@ impl Usage {
     /// Makes room for `slots` slots.
     pub(crate) fn grow(&mut self, slots: usize) {
         self.values.resize(slots, 0);
-        self.after.resize(slots, 0);
     }
 
     /// What a slot uses.
@@ -121,16 +118,11 @@ impl Usage {
         self.trying == 0 && self.journal.is_empty()
     }
 
-    /// Copies the usage of some slots to the view in which this cycle's victims are gone.
-    pub(crate) fn overlay(&mut self, slots: impl Iterator<Item = SlotId>) {
+    /// Takes what some slots use from elsewhere.
+    pub(crate) fn copy_slots(&mut self, from: &Usage, slots: impl Iterator<Item = SlotId>) {
+        self.values.resize(from.values.len(), 0);
         for slot in slots {
-            self.after[slot.at()] = self.values[slot.at()];
+            self.values[slot.at()] = from.values[slot.at()];
         }
-    }
-
-    /// Exchanges the two views: what follows sees the victims of this cycle gone (or, called again, back).
-    pub(crate) fn swap_views(&mut self) {
-        debug_assert!(self.trying == 0, "views are exchanged only between attempts");
-        std::mem::swap(&mut self.values, &mut self.after);
     }
 }

@@ -2,39 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use crate::Name;
-use crate::capacity::Capacity;
 use crate::cluster_queue::ClusterQueue;
-use crate::config::Config;
-use crate::fair_sharing::Lendable;
-use crate::forest::Forest;
-use crate::intern::{FrId, Names, NodeId, QueueId, SlotId, WorkloadId};
+use crate::intern::{FrId, NodeId, QueueId, SlotId, WorkloadId};
 use crate::quota::{Quota, clamp};
 use crate::reason::Refusal;
 use crate::report::PreemptionReason;
-use crate::shape::Shapes;
-use crate::spec::{CheckSpec, FlavorSpec, Time};
+use crate::spec::Time;
 use crate::stats::Stats;
-use crate::topology::{Topologies, TopologyMark};
+use crate::topology::{NodeUsage, TopologyMark};
 use crate::usage::{Mark, Usage};
-use crate::workloads::{Workload, Workloads};
+use crate::workloads::Workload;
+use crate::world::World;
 
 /// The world as a search sees it. Nothing is copied.
 pub(crate) struct View<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) names: &'a Names,
-    pub(crate) forest: &'a Forest,
+    pub(crate) world: &'a World,
+    /// Usage of quota, which is as before once the search has ended.
     pub(crate) usage: &'a mut Usage,
-    /// Nodes, and what is used of them.
-    pub(crate) topology: &'a mut Topologies,
-    /// By [`crate::intern::FlavorId`].
-    pub(crate) flavors: &'a [Option<FlavorSpec>],
-    pub(crate) shapes: &'a Shapes,
-    pub(crate) checks: &'a BTreeMap<Name, CheckSpec>,
-    pub(crate) capacity: &'a Capacity,
-    pub(crate) queues: &'a [ClusterQueue],
-    pub(crate) workloads: &'a Workloads,
-    pub(crate) lendable: &'a Lendable,
+    /// Usage of nodes, likewise.
+    pub(crate) nodes: &'a mut NodeUsage,
+    /// What is used of pairs whose physical capacity is limited.
+    pub(crate) capacity_used: &'a BTreeMap<FrId, i128>,
     /// Fair usage of each LocalQueue, if admission fair sharing orders any queue; otherwise empty.
     pub(crate) local_usage: &'a [f64],
     /// The running cycle: workloads chosen as victims or admitted in it are no candidates.
@@ -45,32 +33,6 @@ pub(crate) struct View<'a> {
     /// What was searched for this head and this usage already.
     pub(crate) simulated: Vec<SimulatedPreemption>,
 }
-
-/// What a search sees of a scheduler; a macro, so that the borrow checker sees which fields it takes.
-macro_rules! view {
-    ($self:ident, $local_usage:expr) => {
-        $crate::view::View {
-            config: &$self.config,
-            names: &$self.names,
-            forest: &$self.tree.forest,
-            usage: &mut $self.tree.usage,
-            topology: &mut $self.topology,
-            flavors: &$self.flavors,
-            shapes: &$self.shapes,
-            checks: &$self.checks,
-            lendable: &$self.tree.lendable,
-            capacity: &$self.capacity,
-            queues: &$self.queues,
-            workloads: &$self.workloads,
-            local_usage: $local_usage,
-            cycle: $self.cycle,
-            stats: &mut $self.stats,
-            replaced: None,
-            simulated: Vec::new(),
-        }
-    };
-}
-pub(crate) use view;
 
 /// The workload that is searched for.
 #[derive(Debug, Clone)]
@@ -109,7 +71,7 @@ pub(crate) struct SimulatedPreemption {
 #[must_use]
 pub(crate) struct ViewMark {
     usage: Mark,
-    topology: TopologyMark,
+    nodes: TopologyMark,
 }
 
 /// Whether all quantities fit now.
@@ -118,27 +80,40 @@ pub(crate) fn fit(quota: &Quota, usage: &Usage, quantities: &[FlavorResourceQuan
     quantities.iter().all(|quantity| quantity.amount <= available(quantity.slot))
 }
 
+impl<'a> View<'a> {
+    /// A search in the `cycle` on this usage. `local_usage`: see [`View::local_usage`].
+    pub(crate) fn new(
+        world: &'a World,
+        (usage, nodes, capacity_used): (&'a mut Usage, &'a mut NodeUsage, &'a BTreeMap<FrId, i128>),
+        (cycle, stats): (u64, &'a mut Stats),
+        local_usage: &'a [f64],
+    ) -> Self {
+        let simulated = Vec::new();
+        Self { world, usage, nodes, capacity_used, local_usage, cycle, stats, replaced: None, simulated }
+    }
+}
+
 impl View<'_> {
     /// Starts to try something with quota and nodes; ends with [`View::rollback`].
     pub(crate) fn mark(&mut self) -> ViewMark {
-        ViewMark { usage: self.usage.mark(), topology: self.topology.mark() }
+        ViewMark { usage: self.usage.mark(), nodes: self.nodes.mark() }
     }
 
     /// Takes back everything since the mark.
     pub(crate) fn rollback(&mut self, mark: &ViewMark) {
         self.usage.rollback(&mark.usage);
-        self.topology.rollback(&mark.topology);
+        self.nodes.rollback(&mark.nodes);
     }
 
     /// The queue of a node index.
     pub(crate) fn queue(&self, id: QueueId) -> &ClusterQueue {
-        &self.queues[id.at()]
+        &self.world.queues[id.at()]
     }
 
     /// A queue takes part: it is active, and not below a cycle of Cohorts.
     pub(crate) fn is_active(&self, id: QueueId) -> bool {
         let queue = self.queue(id);
-        queue.is_active() && !self.forest.node(queue.node).in_cycle
+        queue.is_active() && !self.world.forest.node(queue.node).in_cycle
     }
 
     /// Admission fair sharing orders this queue.
@@ -149,36 +124,36 @@ impl View<'_> {
 
     /// A workload.
     pub(crate) fn workload(&self, id: WorkloadId) -> &Workload {
-        self.workloads.get(id)
+        self.world.workloads.get(id)
     }
 
     /// Takes a workload's usage away.
     pub(crate) fn remove(&mut self, id: WorkloadId) {
-        for &(_, slot, amount) in self.workloads.usage_of(id) {
-            self.usage.remove(&self.forest.quota, slot, amount);
+        for &(_, slot, amount) in self.world.workloads.usage_of(id) {
+            self.usage.remove(&self.world.forest.quota, slot, amount);
         }
-        for pods in self.workloads.pods_of(id) {
-            self.topology.remove(pods);
+        for pods in self.world.workloads.pods_of(id) {
+            self.nodes.remove(pods);
         }
     }
 
     /// Gives a workload its usage back.
     pub(crate) fn restore(&mut self, id: WorkloadId) {
-        for &(_, slot, amount) in self.workloads.usage_of(id) {
-            self.usage.add(&self.forest.quota, slot, amount);
+        for &(_, slot, amount) in self.world.workloads.usage_of(id) {
+            self.usage.add(&self.world.forest.quota, slot, amount);
         }
-        for pods in self.workloads.pods_of(id) {
-            self.topology.add(pods);
+        for pods in self.world.workloads.pods_of(id) {
+            self.nodes.add(pods);
         }
     }
 
     /// Whether all quantities fit now; without borrowing, if that is not allowed.
     pub(crate) fn fits(&self, quantities: &[FlavorResourceQuantity], allow_borrowing: bool) -> bool {
         let borrows = |quantity: &FlavorResourceQuantity| {
-            self.forest.quota.borrowing_with(self.usage, quantity.slot, quantity.amount)
+            self.world.forest.quota.borrowing_with(self.usage, quantity.slot, quantity.amount)
         };
         (allow_borrowing || !quantities.iter().any(borrows))
-            && fit(&self.forest.quota, self.usage, quantities)
+            && fit(&self.world.forest.quota, self.usage, quantities)
     }
 
     /// What physical capacity has against a head that needs `wanted` of a pair, with `freed` given back by its victims.
@@ -189,17 +164,23 @@ impl View<'_> {
         wanted: i128,
         freed: i128,
     ) -> Option<Refusal> {
-        if !self.capacity.limits_any() {
+        if !self.world.capacity.limits_any() {
             return None;
         }
-        let left = self.capacity.left(pair, head, self.workloads, self.queues)? + freed;
+        let left = self.world.capacity.left(
+            self.capacity_used,
+            pair,
+            head,
+            &self.world.workloads,
+            &self.world.queues,
+        )? + freed;
         if wanted <= left {
             return None;
         }
-        let (flavor, resource) = self.names.flavor_and_resource(pair);
+        let (flavor, resource) = self.world.names.flavor_and_resource(pair);
         Some(Refusal::InsufficientCapacity {
-            flavor: self.names.flavor_name(flavor).clone(),
-            resource: self.names.resource_name(resource).clone(),
+            flavor: self.world.names.flavor_name(flavor).clone(),
+            resource: self.world.names.resource_name(resource).clone(),
             needed: clamp(wanted),
             free: clamp(left.max(0)),
             missing: clamp(wanted - left.max(0)),
@@ -208,7 +189,7 @@ impl View<'_> {
 
     /// What a workload gives back of a pair when it goes.
     pub(crate) fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
-        self.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
+        self.world.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
     /// Why the first of the quantities that exceeds physical capacity does so once these workloads are gone.
@@ -219,7 +200,7 @@ impl View<'_> {
         gone: &[WorkloadId],
     ) -> Option<Refusal> {
         quantities.iter().find_map(|quantity| {
-            if !self.capacity.limits(quantity.pair) {
+            if !self.world.capacity.limits(quantity.pair) {
                 return None;
             }
             let freed = gone.iter().map(|&id| self.usage_of_pair(id, quantity.pair)).sum();

@@ -86,6 +86,8 @@ pub struct PodSetSpec {
     pub node_selector: Vec<(Name, Name)>,
     /// Required node affinity: the terms, one of which must hold.
     pub affinity: Vec<AffinityTerm>,
+    /// Preferred node affinity: the terms, each with its weight (gate TASRespectNodeAffinityPreferred).
+    pub preferred_affinity: Vec<PreferredTerm>,
     /// Tolerations of the pod template.
     pub tolerations: Vec<Toleration>,
     /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
@@ -97,6 +99,15 @@ pub struct PodSetSpec {
     pub node_requests: Option<Vec<(Name, Amount)>>,
     /// A hash of whatever else of the pod template matters to scheduling.
     pub shape: u64,
+}
+
+/// One term of a preferred node affinity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PreferredTerm {
+    /// What a node is worth more for which the term holds: 1 to 100, but that is not checked everywhere.
+    pub weight: i32,
+    /// What is preferred.
+    pub term: AffinityTerm,
 }
 
 /// One term of a required node affinity: all expressions must hold.

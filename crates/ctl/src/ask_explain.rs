@@ -10,9 +10,9 @@ use kube::Api;
 use kube::client::UpgradeConnectionError;
 
 use crate::ask::{self, Reply};
-use crate::cluster::selector;
+use crate::cluster::{object, selector};
 use crate::complete;
-use crate::connection::{ClusterArgs, Person};
+use crate::connection::{ClusterArgs, Person, checked};
 use crate::explain::Output;
 use crate::leader;
 use crate::print::print;
@@ -69,14 +69,13 @@ impl AskExplainArgs {
         if word.is_empty() || !word.chars().all(plain) {
             bail!("{word:?} is not a name of a kind");
         }
-        if name.is_empty() || !name.chars().all(plain) {
-            bail!("{name:?} is not a name of an object");
-        }
+        object("", name)?;
         Ok((word, name))
     }
 
     /// What the manager is asked for.
     fn path(&self, namespace: &str) -> anyhow::Result<String> {
+        let namespace = checked(namespace)?;
         let (word, name) = self.target()?;
         let output = self.output.word();
         let all = self.all_namespaces;
@@ -235,8 +234,20 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_before_anybody_is_asked() {
-        for line in ["explain no_de a", "explain job", "explain job/a b", "explain job a/../b"] {
+        for line in [
+            "explain no_de a",
+            "explain job",
+            "explain job/a b",
+            "explain job a/../b",
+            "explain job ..",
+            "explain job a,metadata.namespace=x",
+            "explain job %2e",
+        ] {
             assert!(args(&format!("kubectl-kueue {line}")).path("ns").is_err(), "{line}");
+        }
+        let good = args("kubectl-kueue explain job a");
+        for namespace in ["", "..", "a/../b", "a,metadata.namespace=x", "%2e", "a.b", "a?x"] {
+            assert!(good.path(namespace).is_err(), "{namespace}");
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kube::Client;
 use serde_json::Value;
+use sluice_api::names::dns1123_subdomain_error;
 use sluice_client::list::{self, Pages};
 use sluice_sim::Kind;
 
@@ -18,6 +19,17 @@ pub const FIELD_MANAGER: &str = "kubectl-kueue";
 /// Where objects of a kind are: in a namespace, or all of them.
 pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
     kind.collection(kind.version(), namespace)
+}
+
+/// Where an object is, in the collection of its kind.
+///
+/// # Errors
+/// When no object can have this name: it would be another path, or another query.
+pub fn object(collection: &str, name: &str) -> anyhow::Result<String> {
+    if let Some(why) = dns1123_subdomain_error(name) {
+        bail!("{name:?} is not a name of an object: {why}");
+    }
+    Ok(format!("{collection}/{name}"))
 }
 
 /// `clusterqueue.kueue.x-k8s.io/NAME`, as kubectl names what it touched.
@@ -107,6 +119,16 @@ mod tests {
         assert_eq!(collection(Kind::ClusterQueue, Some("a")), "/apis/kueue.x-k8s.io/v1beta2/clusterqueues");
         assert_eq!(shown(Kind::ClusterQueue, "x"), "clusterqueue.kueue.x-k8s.io/x");
         assert_eq!(shown(Kind::Pod, "x"), "pod/x");
+    }
+
+    #[test]
+    fn a_name_is_no_path_and_no_query() {
+        assert_eq!(object("/c", "a.b-1").unwrap(), "/c/a.b-1");
+        for wrong in
+            ["", ".", "..", "a/../b", "a,metadata.namespace=x", "%2e", "%2e%2e", "a?b", "a#b", "A", "a b"]
+        {
+            assert!(object("/c", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

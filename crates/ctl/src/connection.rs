@@ -9,6 +9,7 @@ use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use kube::{Client, Config};
+use sluice_api::names::dns1123_label_error;
 use sluice_client::kubeconfig::{ClientError, client};
 
 use crate::complete;
@@ -80,6 +81,17 @@ pub struct Person {
     pub namespace: String,
 }
 
+/// A namespace, if it is one.
+///
+/// # Errors
+/// When no namespace can have this name.
+pub fn checked(namespace: &str) -> Result<&str, ClientError> {
+    match dns1123_label_error(namespace) {
+        None => Ok(namespace),
+        Some(why) => Err(ClientError::Namespace { name: namespace.to_owned(), why }),
+    }
+}
+
 impl ClusterArgs {
     /// Connects as kubectl does: by `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`, else the in-cluster account, with
     /// the flags on top.
@@ -88,7 +100,8 @@ impl ClusterArgs {
     /// When the kubeconfig cannot be read, has no such context, cluster or user, or names files that are not usable.
     pub async fn connect(&self) -> Result<Person, ClientError> {
         let config = self.config().await?;
-        Ok(Person { namespace: config.default_namespace.clone(), client: client(&config)? })
+        let namespace = checked(&config.default_namespace)?.to_owned();
+        Ok(Person { namespace, client: client(&config)? })
     }
 
     /// The same flags for kubectl.

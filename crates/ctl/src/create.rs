@@ -119,7 +119,7 @@ async fn make(
 
 /// Fails unless there is such a ClusterQueue.
 async fn known(client: &kube::Client, queue: &str) -> anyhow::Result<()> {
-    let uri = format!("{}/{queue}", collection(Kind::ClusterQueue, None));
+    let uri = crate::cluster::object(&collection(Kind::ClusterQueue, None), queue)?;
     let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
     let advice = "the ClusterQueue cannot be read (--ignore-unknown-cq creates the LocalQueue all the same)";
     ask(client, request).await.map(drop).context(advice)

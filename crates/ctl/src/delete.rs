@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use sluice_sim::Kind;
 
-use crate::cluster::{ask, collection, list};
+use crate::cluster::{ask, collection, list, object};
 use crate::complete;
 use crate::connection::ClusterArgs;
 use crate::kubectl::{PassArgs, full_name, kubectl};
@@ -101,9 +101,8 @@ impl DeleteWorkloadArgs {
         } else {
             let mut found = Vec::new();
             for name in &self.names {
-                let request = http::Request::get(format!("{place}/{name}"))
-                    .body(Vec::new())
-                    .context("making a request")?;
+                let request =
+                    http::Request::get(object(&place, name)?).body(Vec::new()).context("making a request")?;
                 found.push(ask(&person.client, request).await?);
             }
             found

@@ -91,6 +91,7 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
         kind,
         name: &name,
         all_namespaces: args.all_namespaces,
+        names_nodes: true,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,

@@ -5,8 +5,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use sluice_client::lease;
 
+use crate::cluster::object;
+use crate::connection::checked;
+
 /// The pod of the manager that leads.
 pub async fn pod(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
+    object(checked(namespace)?, name)?;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found =
         leases.get_opt(name).await.with_context(|| format!("reading the lease {namespace}/{name}"))?;

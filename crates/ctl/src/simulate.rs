@@ -241,7 +241,7 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
         let client = &cluster.connect().await?.client;
         let live =
             live::read(Extent::All, &options.configuration.job_kinds(), |place, query, keep| async move {
-                list::objects(client, &place, query, |object| keep(object)).await
+                list::objects(client, &place, query, |object| keep(object)).await.map(live::Listed::from)
             })
             .await?;
         loaded.manifests.observed = live.observed;

@@ -156,7 +156,7 @@ impl Change<'_> {
     async fn apply(self, cluster: &ClusterArgs, done: &str) -> anyhow::Result<u8> {
         let format = self.write.format(self.kind)?;
         let person = cluster.connect().await?;
-        let place = format!("{}/{}", collection(self.kind, Some(&person.namespace)), self.name);
+        let place = crate::cluster::object(&collection(self.kind, Some(&person.namespace)), self.name)?;
         let object = if self.write.dry_run == DryRun::Client {
             let request = http::Request::get(place).body(Vec::new()).context("making a request")?;
             let mut object = ask(&person.client, request).await?;

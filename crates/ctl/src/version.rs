@@ -6,12 +6,13 @@ use kube::Api;
 use kube::api::ListParams;
 use sluice_client::version::{COMMIT, VERSION, platform};
 
-use crate::connection::ClusterArgs;
+use crate::connection::{ClusterArgs, checked};
 use crate::print::print;
 
 /// Prints the version of this program and the images of the managers.
 pub async fn print_both(cluster: &ClusterArgs, namespace: &str) -> anyhow::Result<u8> {
     print(&format!("client: {VERSION} ({COMMIT}, {})\n", platform()))?;
+    checked(namespace)?;
     let person = cluster.connect().await?;
     let deployments: Api<Deployment> = Api::namespaced(person.client, namespace);
     let managers = ListParams::default().labels("control-plane=controller-manager");

@@ -1,5 +1,7 @@
 //! What the engine knows of one workload, taken out of it: for the explanations that other programs show.
 
+use std::ops::Bound;
+
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
@@ -120,6 +122,13 @@ impl Accounting {
 }
 
 impl Engine {
+    /// The names of the next `most` nodes behind one, in their order.
+    pub fn node_names(&self, behind: Option<&Name>, most: usize) -> Vec<Name> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.world.nodes.range::<Name, _>((from, Bound::Unbounded));
+        all.map(|(name, _)| Name::clone(name)).take(most).collect()
+    }
+
     /// The account of a Workload, or of a job's Workload, with at most `most` of those ahead of it: see [`Accounting`].
     pub fn account(&self, kind: Option<Kind>, namespace: &str, name: &str, most: usize) -> Option<Account> {
         let mut accounting = Accounting::new(kind, namespace, name);

@@ -39,6 +39,9 @@ impl Engine {
             }
             return self.job_pod_answered(id, &open, result);
         }
+        if open.purpose == Purpose::EndPods {
+            return self.looked_for_pods(id, &open, result);
+        }
         if open.purpose == Purpose::ReleaseFinished {
             self.released_finished();
         }
@@ -113,6 +116,11 @@ impl Engine {
             && self.is_current(&open, &object)
         {
             self.observe_object(object);
+        }
+        if open.purpose == Purpose::StartJob
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+        {
+            entry.only_suspends = false;
         }
         if open.purpose == Purpose::ReserveQuota
             && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
@@ -200,6 +208,11 @@ impl Engine {
         let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
         if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
+            // What belongs to a stop may be too much for the object, such as one more annotation: that lets no job run on.
+            let refused = open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_));
+            if refused && !entry.view.suspended && !entry.view.stopping && !entry.only_suspends {
+                (entry.only_suspends, entry.retry.until) = (true, None);
+            }
         }
         let usual = match error {
             WriteError::Conflict(_) => true,
@@ -230,6 +243,11 @@ impl Engine {
         match error {
             WriteError::NotFound(_) if creates(open) => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
+            WriteError::Refused(why) if open.purpose == Purpose::StartJob => {
+                if let Some(key) = job_key(&open.object) {
+                    self.start_refused(&key, why);
+                }
+            }
             WriteError::Unstartable(why) => {
                 if let Some(key) = job_key(&open.object) {
                     self.unstartable(&key, why);

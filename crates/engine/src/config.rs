@@ -417,6 +417,7 @@ impl EngineConfig {
                 tas_balanced_placement: self.on(Gate::TASBalancedPlacement),
                 tas_multi_layer_topology: self.on(Gate::TASMultiLayerTopology),
                 tas_respect_node_affinity_preferred: self.on(Gate::TASRespectNodeAffinityPreferred),
+                tas_keep_whole_domains: self.on(Gate::TASKeepWholeDomains),
                 tas_handle_overlapping_flavors: self.on(Gate::TASHandleOverlappingFlavors),
                 tas_recompute_assignment_within_scheduling_cycle: self
                     .on(Gate::TASRecomputeAssignmentWithinSchedulingCycle),

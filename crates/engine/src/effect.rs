@@ -98,6 +98,8 @@ pub enum Purpose {
     SuspendJob,
     /// Have a job's own controller say that it has seen the stop.
     AskController,
+    /// Have the pods of a stopped job go that its own controller lets run on.
+    EndPods,
     /// Remove a job whose retention is over.
     DeleteJob,
     /// Remove a job that another job's controller made for a former admission: it makes it anew.
@@ -201,12 +203,29 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
+    /// Looks for the pods of a stopped job; each has one of these UIDs as its owner, or a pod that has. The answer is `Ok(None)` without pods, and
+    /// `WriteError::PodsLeft` with some.
+    EndPods {
+        /// The job's UID, and those of jobs that it controls.
+        of: Vec<Arc<str>>,
+        /// What to do about those that are not being deleted.
+        then: EndPods,
+    },
     /// PATCH of the object itself, valid for the version that was seen.
     Patch(Patch),
     /// Requests on one pod that is queued, in order; the answer is that of the last.
     Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.
     Read,
+}
+
+/// What is done about pods of a stopped job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EndPods {
+    /// PATCH of the job with `application/merge-patch+json`: an event for its controller.
+    Touch(serde_json::Value),
+    /// DELETE of each, with the grace that it asks for.
+    Delete,
 }
 
 /// One request on a pod.

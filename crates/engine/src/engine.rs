@@ -85,6 +85,10 @@ pub struct Work {
     pub rebuilt_nodes: u64,
     /// Flavor assignments.
     pub evaluations: u64,
+    /// Searches for the nodes of placements.
+    pub placement_searches: u64,
+    /// Lowest domains of topologies that were counted for those.
+    pub counted_domains: u64,
     /// Nodes and Workloads that searches for room for displaced work have looked at.
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
@@ -423,7 +427,13 @@ impl Engine {
     /// Counters of the work done.
     pub fn work(&self) -> Work {
         let core = self.scheduler.stats();
-        Work { rebuilt_nodes: core.rebuilt_nodes, evaluations: core.evaluations, ..self.work }
+        Work {
+            rebuilt_nodes: core.rebuilt_nodes,
+            evaluations: core.evaluations,
+            placement_searches: core.placement_searches,
+            counted_domains: core.counted_domains,
+            ..self.work
+        }
     }
 
     /// Marks everything: after the first sync, and when leadership begins.

@@ -17,8 +17,10 @@ pub(crate) mod displaced;
 pub(crate) mod free_capacity;
 pub(crate) mod health;
 pub(crate) mod matching;
+pub(crate) mod moves;
 pub(crate) mod needs;
 pub(crate) mod nodes_to_avoid;
+pub(crate) mod planned;
 pub(crate) mod pod;
 pub(crate) mod pods;
 pub(crate) mod quota;
@@ -36,6 +38,7 @@ use sluice_api::gates::Gate;
 use sluice_core::WorkloadKey;
 
 use crate::engine::{Alarm, Engine};
+use crate::hotswap::planned::Planned;
 
 /// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
 /// but for what limits and moves depend on.
@@ -57,21 +60,27 @@ impl Engine {
     /// A cycle begins: what the last one had no time for goes on.
     pub(crate) fn hotswap_goes_on(&mut self) {
         self.hotswap.steps = 0;
+        self.hotswap.planned.begin_cycle();
+        if self.hotswap.planned.is_pending() {
+            return;
+        }
         if std::mem::take(&mut self.hotswap.resumes) && !self.hotswap.stale {
             self.hotswap.stale = true;
             self.hotswap.resuming = true;
         }
     }
 
-    /// Whether a look is to go on in the next cycle.
+    /// Whether a look, or what it planned, is to go on in the next cycle.
     pub(crate) fn hotswap_resumes(&self) -> bool {
-        self.hotswap.resumes
+        self.hotswap.resumes || self.hotswap.planned.is_pending()
     }
 
     /// A Workload came, changed or went.
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
         if self.takes_groups_anew(key) {
             self.hotswap_stale();
+        } else if self.hotswap.planned.expects(key) {
+            // There is a look when all moves are made.
         } else if self.hotswap.concerned.contains(key) {
             self.hotswap_again();
         } else if self.hotswap.degraded {
@@ -119,20 +128,24 @@ impl Engine {
         json!({
             "flavors": state.flavors.iter().map(|flavor| &**flavor).collect::<Vec<_>>(),
             "looks": state.evaluations,
-            "goesOn": state.resumes,
+            "goesOn": self.hotswap_resumes(),
             "lastLook": state.evaluated_at.map(|at| at.to_string()),
             "degraded": state.degraded,
             "concerned": state.concerned.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     }
 
-    /// Looks at nodes and displaced work if something changed; says whether it did.
+    /// Looks at nodes and displaced work if something changed, or goes on with what was planned; says whether it did.
     pub(crate) fn hotswap(&mut self) -> bool {
-        if !self.hotswap.stale || !self.decides() {
+        if !self.decides() {
             return false;
+        }
+        if !self.hotswap.stale {
+            return self.go_on_moving();
         }
         let goes_on = std::mem::take(&mut self.hotswap.resuming);
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
+        self.hotswap.planned = Planned::default();
         self.hotswap.stale = false;
         self.hotswap.due = false;
         self.hotswap.evaluated_at = Some(self.now);

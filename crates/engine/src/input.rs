@@ -325,6 +325,14 @@ pub enum WriteError {
     /// The patch could not be made: what is to be injected contradicts the job's own template.
     #[error("cannot be started: {0}")]
     Unstartable(String),
+    /// Of a look for the pods of a stopped job: there are some. The job was touched, or they were deleted.
+    #[error("the stopped job has {going_on} pods, and {leaving} that are being deleted")]
+    PodsLeft {
+        /// How many were not being deleted before.
+        going_on: u32,
+        /// How many were.
+        leaving: u32,
+    },
     /// Not sent: the engine took it back before.
     #[error("not sent: the write was withdrawn")]
     Withdrawn,

@@ -48,6 +48,7 @@ mod status;
 mod templates;
 mod topologies;
 mod topology;
+mod unheeded;
 mod version;
 mod world;
 
@@ -57,7 +58,8 @@ pub use changes::Change;
 pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
-    Effect, EffectId, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write, WriteRequest,
+    Effect, EffectId, EndPods, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write,
+    WriteRequest,
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};

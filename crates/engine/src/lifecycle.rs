@@ -1,13 +1,14 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
 //! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
-//!   that it made; [`matching`]: which Workload is its own, and [`mismatched`] if it does not describe it; [`infos`]: what a start injects and a stop
-//!   restores; [`priority`]: where its priority comes from.
+//!   that it made; [`matching`]: which Workload is its own, and [`mismatched`] if it does not describe it; [`unreadable`] if it cannot be read;
+//!   [`infos`]: what a start injects and a stop restores; [`priority`]: where its priority comes from.
 //! * [`slices`]: the Workloads of a job that changes its size while it runs; [`ungate`]: its pods, which wait for one of them.
-//! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`];
+//! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`], [`exceeding`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
-//! * [`stopped`]: how a run ends; [`finished`]: what remains of it; [`active`]: when its pods are gone, so that its quota is free;
-//!   [`answered`]: whether the job's controller has seen that it was stopped.
+//! * [`stopped`]: how a run ends; [`left`]: what becomes of it without its queue; [`finished`]: what remains of it; [`clean_up`]: what parts of a
+//!   deleted job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller
+//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey.
 //! * [`requeue`]: what lets it be queued again; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
@@ -16,14 +17,17 @@ pub(crate) mod ancestor;
 pub(crate) mod answered;
 pub(crate) mod body;
 pub(crate) mod children;
+pub(crate) mod clean_up;
 pub(crate) mod create;
 pub(crate) mod deactivated;
 pub(crate) mod decisions;
 pub(crate) mod eviction;
+pub(crate) mod exceeding;
 pub(crate) mod finished;
 pub(crate) mod hold;
 pub(crate) mod infos;
 pub(crate) mod job;
+pub(crate) mod left;
 pub(crate) mod matching;
 pub(crate) mod mismatched;
 pub(crate) mod pending;
@@ -39,5 +43,7 @@ pub(crate) mod stopped;
 pub(crate) mod transition;
 pub(crate) mod unadmitted;
 pub(crate) mod ungate;
+pub(crate) mod unheeded;
+pub(crate) mod unreadable;
 pub(crate) mod workload;
 pub(crate) mod write;

@@ -275,7 +275,7 @@ impl Engine {
         }
         self.mark_parent(&key, Some(&view));
         let uid = Arc::clone(&view.job.uid);
-        let before = self.world.jobs.get(&key).map(|entry| (entry.seen, entry.view.suspended));
+        let before = self.world.jobs.get(&key).map(|entry| (entry.seen, &*entry.view));
         let seen = SeenByController::next(before, &view, self.now);
         if key.kind.gathers_pods() {
             self.world.put_parent(&key, Arc::new(view));
@@ -426,6 +426,7 @@ impl Engine {
         let uid = &entry.view.job.uid;
         self.dirty.workloads.extend(self.world.owned(uid));
         self.dirty.jobs.extend(self.world.children.get(uid).into_iter().flatten().cloned());
+        self.mark_cleaned_up(&entry.view);
     }
 
     /// Leaves an object out until it changes.

@@ -140,9 +140,10 @@ impl Engine {
     }
 
     /// The pods of a job that cannot be read, or whose template is gone, are not known any more: the Workload that it had goes, so that no quota is
-    /// held for what cannot start. What a job that is made of pods is for, its Workload says.
+    /// held for what cannot start. What a job that is made of pods alone is for, its Workload says.
     pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &JobView) {
-        if view.template.is_some() || !self.world.pod_jobs.contains_key(key) {
+        let of_pods_alone = self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none());
+        if view.template.is_some() || !of_pods_alone {
             self.remove_former_workloads(key, view);
         }
     }
@@ -173,6 +174,7 @@ impl Engine {
         if let Some(part) = played {
             next.pods_ready = part.pods_ready;
             next.reclaimable.clone_from(&part.reclaimable);
+            next.running.clone_from(&part.running);
         }
         if let Some(entry) = self.world.jobs.get_mut(key) {
             entry.view = Arc::new(next);

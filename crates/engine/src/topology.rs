@@ -1,7 +1,7 @@
 //! Topology-aware scheduling (docs/reference/06-algorithm.md 6.11–6.15; gate TopologyAwareScheduling): what the core needs of nodes, and what
 //! follows from its placements. The placement itself is in the core.
 //!
-//! * [`nodes`]: nodes, and what other pods take of them, kept in [`state`].
+//! * [`nodes`]: nodes, and what other pods take of them, kept in [`state`]; [`seats`]: which pods are where they were assigned, kept in [`seating`].
 //! * [`health`]: nodes that fail under a Workload, found by [`assigned`].
 //! * [`second_pass`]: nodes that come after the reservation.
 //!
@@ -21,6 +21,8 @@ pub(crate) mod assigned;
 mod health;
 mod moved_slices;
 mod nodes;
+mod seating;
+mod seats;
 mod second_pass;
 pub(crate) mod state;
 pub(crate) mod ungater;

@@ -28,6 +28,7 @@ use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
+use crate::unheeded::Unheeded;
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -131,6 +132,7 @@ impl WorkloadEntry {
 
 /// A job and what is under way with it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub(crate) struct JobEntry {
     /// As it was seen last.
     pub view: Arc<JobView>,
@@ -140,10 +142,14 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
-    /// How often it ran, or was to run, by other pods than were admitted; few jobs ever do.
+    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran; few jobs ever do.
     pub other_pods: Option<Box<Retry>>,
+    /// That it was stopped, while nothing shows that its controller obeys; few jobs ever need it.
+    pub unheeded: Option<Box<Unheeded>>,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
+    /// A stop with everything that belongs to it was refused, so that it is suspended and nothing else, until it is started.
+    pub only_suspends: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
     /// What the pending checks said when that was last reported.
@@ -355,7 +361,9 @@ impl World {
                 uncertain: false,
                 retry: Retry::default(),
                 other_pods: None,
+                unheeded: None,
                 stop_failed: false,
+                only_suspends: false,
                 reported: None,
                 reported_checks: String::new(),
                 named: false,

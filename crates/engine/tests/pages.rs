@@ -173,3 +173,22 @@ fn one_queue_of_very_many_is_no_longer_page() {
     let (_, _, largest) = scrape(&mut engine, |_, _| {});
     assert!(largest <= PAGE + 40 + 1_000 / 32, "{largest} looks for a page");
 }
+
+#[test]
+fn names_of_nodes_are_given_page_by_page() {
+    let mut engine = Engine::new(EngineConfig::default());
+    let names: Vec<String> = (0..25).map(|number| format!("node-{number:02}")).collect();
+    for name in &names {
+        let node = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
+        engine.apply(big::now(), Input::Applied(Object::Node(Box::new(node))));
+    }
+    let (mut all, mut last) = (Vec::new(), None);
+    loop {
+        let page = engine.node_names(last.as_ref(), 10);
+        assert!(page.len() <= 10);
+        let Some(end) = page.last().cloned() else { break };
+        last = Some(end);
+        all.extend(page.iter().map(ToString::to_string));
+    }
+    assert_eq!(all, names);
+}

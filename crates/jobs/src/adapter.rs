@@ -188,6 +188,11 @@ pub(crate) trait Adapter: Sync {
         None
     }
 
+    /// Whether its Workload has its pod templates as they are: nothing is added to their containers.
+    fn copies_templates(&self) -> bool {
+        false
+    }
+
     /// Where labels and annotations of the pods of a group are, for the marks of pods that wait in its place: JSON pointers.
     fn marked(&self, group: &PodGroup<'_>) -> [String; 2] {
         ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer))

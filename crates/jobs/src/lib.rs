@@ -17,22 +17,40 @@ mod adapter;
 mod affinity;
 mod appwrapper;
 mod declared;
+mod deployment;
 mod external;
+mod jaxjob;
 mod job;
 mod jobset;
+mod leaderworkerset;
+mod mpijob;
 mod object;
+mod paddlejob;
 mod patch;
 pub mod pods;
+mod pytorchjob;
 mod ray;
+mod raycluster;
+mod rayjob;
+mod rayservice;
 mod registry;
 mod replica_specs;
 mod review;
 mod scheduling;
 mod serving;
 mod spark;
+mod statefulset;
+#[cfg(test)]
+mod testing;
+mod tfjob;
 mod topology;
 mod trainjob;
 pub mod webhook;
+mod xgboostjob;
+
+// Tests name what is public as others do.
+#[cfg(test)]
+extern crate self as sluice_jobs;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -180,6 +198,11 @@ pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
 /// The merge patch that lowers a job's number of pods, where its user can do that.
 pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
     registry::of(kind).with_pods(pods)
+}
+
+/// Whether a Workload has the pod templates of its job as they are, so that both can be cut in the same way.
+pub fn copies_templates(kind: JobKind) -> bool {
+    registry::of(kind).copies_templates()
 }
 
 /// Whether workload slices can be made of jobs of the kind (annotation `elastic-job`).

@@ -32,9 +32,11 @@ pub(crate) fn suspend(view: &JobView) -> Step {
 mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
+    use sluice_api::job::{JobPodSet, PodScheduling, PodSetInfo};
 
     use super::*;
     use crate::adapter::State;
+    use crate::testing::apply;
 
     /// The job in the folder of a kind's adapter.
     #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
@@ -78,6 +80,67 @@ mod tests {
                 assert!(!ended.active);
                 assert_eq!(ended.finished.unwrap().success, success);
             }
+        }
+    }
+
+    /// What a pod set says of nodes, and what a start adds to it.
+    fn original(set: &JobPodSet) -> PodSetInfo {
+        PodSetInfo { name: set.name.clone(), count: set.count, scheduling: set.scheduling.clone() }
+    }
+
+    fn on_pool(set: &JobPodSet) -> PodSetInfo {
+        let node_selector = [("pool".to_owned(), "a".to_owned())].into();
+        PodSetInfo {
+            scheduling: PodScheduling { node_selector, ..PodScheduling::default() },
+            ..original(set)
+        }
+    }
+
+    #[test]
+    fn the_example_of_every_kind_is_started_on_its_nodes_and_stopped_as_it_was() {
+        let runtime = json!({"spec": {"template": {"spec": example(JobKind::JOB_SET)["spec"]}}});
+        for kind in JobKind::ALL.into_iter().filter(|kind| !kind.integration().of_pods) {
+            let whole = |object: &Value| of(kind).with_template(object, &runtime);
+            let mut object = example(kind);
+            object["metadata"]["resourceVersion"] = json!("1");
+            if !kind.integration().suspends_pods {
+                let suspended = nested(of(kind).suspend_path(), of(kind).suspended_value());
+                object = apply(&object, &Patch::Merge(suspended)).unwrap();
+            }
+            let object = whole(&object);
+            let view = of(kind).observe(&object);
+            assert!(
+                view.invalid.is_none() && view.suspended && !view.pod_sets.is_empty(),
+                "{kind:?}: {view:?}"
+            );
+            let (adds, before): (Vec<_>, Vec<_>) =
+                view.pod_sets.iter().map(|set| (on_pool(set), original(set))).unzip();
+            let mut started = object.clone();
+            if let Some(step) = of(kind).prepare(&view, &adds).unwrap() {
+                started = whole(&apply(&started, &step.patch).unwrap());
+            }
+            let patch = of(kind).start(&of(kind).observe(&started), &adds).unwrap();
+            started = whole(&apply(&started, &patch).unwrap());
+            if kind.integration().suspends_pods {
+                assert_eq!(started, object, "{kind:?}: its pods are started");
+                continue;
+            }
+            assert!(!of(kind).is_suspended(&started), "{kind:?}");
+            // Where a template object says what pods there are, what was added is beside its name.
+            let added = json!({"pool": "a"});
+            assert!(started["spec"].to_string().contains(&added.to_string()), "{kind:?}: {started}");
+            for group in of(kind).pod_groups(&started).into_iter().filter(|_| kind.templates().is_empty()) {
+                assert_eq!(group.template["spec"]["nodeSelector"], added, "{kind:?}");
+            }
+            for _ in 0..2 {
+                for step in of(kind).stop(&of(kind).observe(&started), &before) {
+                    let version = started["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+                    started = whole(&apply(&started, &step.pinned(&version).patch).unwrap());
+                }
+            }
+            let stopped = of(kind).observe(&started);
+            assert!(of(kind).is_suspended(&started), "{kind:?}");
+            assert_eq!(stopped.pod_sets, view.pod_sets, "{kind:?}");
         }
     }
 

@@ -51,6 +51,12 @@ impl Context<'_> {
         selector_matches(self.managed_jobs_namespace_selector, self.namespace_labels)
     }
 
+    /// Whether an object is managed: it names a queue, or all jobs of its namespace are. What a managed object controls is managed with that.
+    pub(crate) fn is_managed(&self, meta: &Meta) -> bool {
+        let by_default = || self.manage_jobs_without_queue_name && self.namespace_is_managed();
+        !self.managed_owner && (meta.queue_name().is_some() || by_default())
+    }
+
     /// Whether a changed object is held against the rules, of a kind of which only managed ones are: those that are managed by now, and those that
     /// were (gate `ValidateRayAndSparkJobUpdates`), so that none leaves its queue while it runs.
     pub(crate) fn judges_managed(&self, old: &Meta, new: &Meta) -> bool {

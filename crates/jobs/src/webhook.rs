@@ -6,6 +6,7 @@ mod additions;
 mod plain_pod;
 mod pod;
 mod pod_marks;
+mod room;
 mod topology;
 mod validate;
 

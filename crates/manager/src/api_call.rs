@@ -56,6 +56,7 @@ pub struct Call {
 
 const WHOLE: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +163,13 @@ impl Call {
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.accept = METADATA;
+        self
+    }
+
+    /// The same for a list.
+    #[must_use]
+    pub fn list_of_metadata(mut self) -> Self {
+        self.accept = METADATA_LIST;
         self
     }
 

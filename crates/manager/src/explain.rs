@@ -1,10 +1,15 @@
 //! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
 //!
 //! The engine is asked for one account, page by page. The world in which remedies are tried is read from
-//! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: one
-//! explanation at a time, each for a limited time. What was not tried in time is left out, and the answer says so.
+//! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: some
+//! explanations at a time, each for a limited time and in limited memory. One of a large cohort reserves its
+//! memory and waits for the one of another large cohort, not for small ones, nor they for it. What was not read or not tried is left out, and the
+//! answer says so.
 
-use std::collections::BTreeMap;
+mod reads;
+mod slots;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,25 +20,34 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
+use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
 use sluice_client::error_chain::Chain;
-use sluice_client::list;
-use sluice_engine::{Account, Accounting, Engine};
-use sluice_sim::explain::{Explained, MOST_LISTED, Patience, Question, Subject};
-use sluice_sim::live::{self, Extent, Keep, Live};
+use sluice_engine::{Account, Accounting, Engine, Name};
+use sluice_sim::explain::{self, ExplainError, Explained, MOST_LISTED, Patience, Question, Subject};
+use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
-use sluice_sim::{Kind, Manifests, Options, queue_of};
-use tokio::sync::Semaphore;
+use sluice_sim::{Kind, Manifest, Manifests, Options, queue_of};
 use tracing::warn;
 
+use self::reads::{MOST_BYTES, Reads, SMALL_BYTES};
+use self::slots::{Slot, Slots, Turn, Users};
 use crate::engine_thread::{Handle, PAGE};
+use crate::memory::{Memory, Reservation};
 use crate::traces::{Sampling, TraceId};
 
 /// Waiting for the explanation of another, and for the engine.
 const TURN: Duration = Duration::from_secs(10);
-/// Reading the world.
-const READING: Duration = Duration::from_secs(20);
-/// Trying remedies and futures.
+/// Trying remedies and futures; and while another waits for its turn. Reading is cut to the same while another waits.
 const TRYING: Duration = Duration::from_secs(20);
+const SHARED: Duration = Duration::from_secs(5);
+/// Explanations of small cohorts at a time, and those of one namespace; those of large ones.
+const SMALL_AT_ONCE: usize = 3;
+const SMALL_OF_ONE: usize = 2;
+const LARGE_AT_ONCE: usize = 1;
+/// The objects that are read take so many bytes of memory as documents, and trying with them as many times more.
+const PER_BYTE_READ: usize = 3;
+/// Names of nodes that the engine gives at a time.
+const NODES_OF_PAGE: usize = 2_000;
 /// What is being tried when time is over may take this much longer.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -45,6 +59,12 @@ pub struct Asked {
     pub output: Format,
     /// Whether names of other namespaces are shown.
     pub all: bool,
+    /// Whether nodes are named, which takes the right to list them.
+    #[serde(skip)]
+    pub nodes: bool,
+    /// Who asks: of one user, one explanation is made at a time. Empty where users are not told apart.
+    #[serde(skip)]
+    pub user: String,
     /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
     /// A merge patch of the job: what it would do is said instead of why the job waits.
@@ -93,13 +113,49 @@ pub struct Explainer {
     engine: Handle<Engine>,
     client: Client,
     configuration: Configuration,
-    turn: Arc<Semaphore>,
+    memory: Memory,
+    users: Arc<Users>,
+    small: Arc<Slots>,
+    large: Arc<Slots>,
+    /// How long one waits for a slot.
+    turn: Duration,
+}
+
+/// Whether an explanation has had its time: less, while others wait.
+fn is_over(tried: Duration, others_wait: bool) -> bool {
+    tried > if others_wait { SHARED } else { TRYING }
+}
+
+/// What an explanation holds until it is made.
+struct Taken {
+    slot: Slot,
+    /// Of one of a large cohort.
+    _memory: Option<Reservation>,
+    turn: Turn,
+}
+
+/// What was read for an explanation.
+struct Read {
+    subject: Subject,
+    live: Live,
+    held: Taken,
+}
+
+/// What is asked for, and what the engine says of it.
+struct Asking<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    kind: Option<Kind>,
+    account: Option<&'a Account>,
 }
 
 impl Explainer {
     /// For an engine, and the cluster that it queues in.
     pub fn new(engine: Handle<Engine>, client: Client, configuration: Configuration) -> Self {
-        Self { engine, client, configuration, turn: Arc::new(Semaphore::new(1)) }
+        let (small, large) = (Slots::new(SMALL_AT_ONCE, SMALL_OF_ONE), Slots::new(LARGE_AT_ONCE, 1));
+        let memory = Memory::beside(SMALL_AT_ONCE * SMALL_BYTES * PER_BYTE_READ);
+        let (users, turn) = (Arc::default(), TURN);
+        Self { engine, client, configuration, memory, users, small, large, turn }
     }
 
     /// The engine that it asks.
@@ -107,60 +163,53 @@ impl Explainer {
         self.engine.clone()
     }
 
+    /// What it takes of the process's memory, and what is left for others.
+    pub fn memory(&self) -> Memory {
+        self.memory.clone()
+    }
+
     /// Explains a Workload or job.
     pub fn answer(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
+            // What is asked for goes into paths and selectors.
+            if dns1123_label_error(&namespace).or_else(|| dns1123_subdomain_error(&name)).is_some() {
+                return Err(not_found(&namespace, &name));
+            }
             let kind = match asked.kind.as_deref() {
                 None => None,
                 Some(word) => Some(
                     explained(word).ok_or_else(|| Refused(StatusCode::BAD_REQUEST, not_explained(word)))?,
                 ),
             };
-            let turn = tokio::time::timeout(TURN, Arc::clone(&self.turn).acquire_owned()).await;
-            let Ok(Ok(turn)) = turn else {
-                let why = "another explanation is being made: try again".to_owned();
-                return Err(Refused(StatusCode::TOO_MANY_REQUESTS, why));
-            };
-            let open = (false, Accounting::new(kind, &namespace, &name));
-            let any_replica = asked.any_replica;
-            let asking = self.engine.pages(open, move |(decides, accounting), engine: &mut Engine| {
-                *decides = engine.decides();
-                let knows = *decides || (any_replica && engine.is_synced());
-                !knows || engine.account_page(accounting, PAGE)
-            });
-            let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
-                return Err(unavailable("the engine does not answer"));
-            };
-            if !decides && !asked.any_replica {
-                return Err(unavailable("this replica does not lead: ask the one that does"));
-            }
-            let account = accounting.into_account(MOST_LISTED);
-            let subject = self.subject(&namespace, &name, kind, account.as_ref()).await?;
+            let turn = self.users.enter(&asked.user);
+            let turn = turn.ok_or_else(|| busy("another explanation is being made for you: wait for it"))?;
+            let slot = self.small.take(&namespace, self.turn).await;
+            let slot = slot.ok_or_else(|| busy("other explanations are being made: try again"))?;
+            let (decides, mut account) = self.account(kind, &namespace, &name, asked.any_replica).await?;
+            let held = Taken { slot, _memory: None, turn };
+            let asking = Asking { namespace: &namespace, name: &name, kind, account: account.as_ref() };
+            let Read { mut subject, mut live, held } = self.read(&asking, held).await?;
             if account.is_none() && subject.job.is_none() {
                 return Err(not_found(&namespace, &name));
             }
+            if !asked.nodes {
+                let nodes = self.nodes().await?;
+                let is_node = |name: &str| nodes.contains(name);
+                subject.hide_nodes(&is_node);
+                hide_nodes(&mut live, &namespace, &is_node);
+                if let Some(account) = &mut account {
+                    explain::hide_nodes_of(account, &is_node);
+                }
+            }
             let trace = account.as_ref().and_then(|account| self.trace(account));
-            let named = || subject.job.as_ref().map(|job| queue_of(job).to_owned()).unwrap_or_default();
-            let local_queue = account.as_ref().map_or_else(named, |account| account.local_queue.clone());
-            // Most questions are about quota: nodes are read where the Workload's own state says that room on them is short.
-            let room = live::asks_for_room(subject.workload.as_ref(), account.as_ref());
-            let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room };
-            let live = self.read(extent).await?;
-            let work = Work {
-                configuration: self.configuration.clone(),
-                live,
-                decides,
-                account,
-                subject,
-                namespace,
-                name,
-                asked,
-                trace,
-            };
-            // The thread keeps its turn until it is done, also when no caller waits for it any more.
+            let configuration = self.configuration.clone();
+            let slots = Arc::clone(held.slot.slots());
+            let work =
+                Work { configuration, live, decides, account, subject, namespace, name, asked, trace, slots };
+            // The thread keeps its slot until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
-                drop(turn);
+                drop(held);
                 answer
             });
             match tokio::time::timeout(TRYING + GRACE, trying).await {
@@ -180,51 +229,117 @@ impl Explainer {
         })
     }
 
+    /// What the engine says, and whether it leads.
+    async fn account(
+        &self,
+        kind: Option<Kind>,
+        namespace: &str,
+        name: &str,
+        any_replica: bool,
+    ) -> Result<(bool, Option<Account>), Refused> {
+        let open = (false, Accounting::new(kind, namespace, name));
+        let asking = self.engine.pages(open, move |(decides, accounting), engine: &mut Engine| {
+            *decides = engine.decides();
+            let knows = *decides || (any_replica && engine.is_synced());
+            !knows || engine.account_page(accounting, PAGE)
+        });
+        let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
+            return Err(unavailable("the engine does not answer"));
+        };
+        if !decides && !any_replica {
+            return Err(unavailable("this replica does not lead: ask the one that does"));
+        }
+        Ok((decides, accounting.into_account(MOST_LISTED)))
+    }
+
+    /// The names of all nodes.
+    async fn nodes(&self) -> Result<BTreeSet<Name>, Refused> {
+        let asking = self.engine.pages(BTreeSet::new(), |names: &mut BTreeSet<Name>, engine: &mut Engine| {
+            let known = names.len();
+            let next = engine.node_names(names.last(), NODES_OF_PAGE);
+            names.extend(next);
+            names.len() == known
+        });
+        let names = tokio::time::timeout(TURN, asking).await.ok().flatten();
+        names.ok_or_else(|| unavailable("the engine does not answer"))
+    }
+
+    /// Reads what is asked about and the world around it; once more with more memory, if it is large.
+    async fn read(&self, asking: &Asking<'_>, held: Taken) -> Result<Read, Refused> {
+        let reads = self.reads(SMALL_BYTES, &held.slot);
+        let (subject, live) = self.read_with(&reads, asking).await?;
+        let reserve = || self.memory.reserve(2 * SMALL_BYTES * PER_BYTE_READ, MOST_BYTES * PER_BYTE_READ);
+        // With too little memory for more, what was read is explained.
+        if !reads.is_spent() || reserve().is_none() {
+            return Ok(Read { subject, live, held });
+        }
+        drop((subject, live, reads));
+        let Taken { slot, turn, .. } = held;
+        drop(slot);
+        let slot = self.large.take(asking.namespace, self.turn).await;
+        let slot =
+            slot.ok_or_else(|| busy("the explanation of another large cohort is being made: try again"))?;
+        let memory = reserve().ok_or_else(|| busy("too little memory is free for now: try again"))?;
+        let reads = self.reads(memory.bytes() / PER_BYTE_READ, &slot);
+        let (subject, live) = self.read_with(&reads, asking).await?;
+        Ok(Read { subject, live, held: Taken { slot, _memory: Some(memory), turn } })
+    }
+
+    fn reads(&self, bytes: usize, slot: &Slot) -> Reads {
+        Reads::new(self.client.clone(), bytes, Arc::clone(slot.slots()))
+    }
+
+    async fn read_with(&self, reads: &Reads, asking: &Asking<'_>) -> Result<(Subject, Live), Refused> {
+        let Asking { namespace, name, kind, account } = *asking;
+        let subject = subject(reads, namespace, name, kind, account).await?;
+        if account.is_none() && subject.job.is_none() {
+            return Ok((subject, Live::default()));
+        }
+        let named = || subject.job.as_ref().map(|job| queue_of(job).to_owned()).unwrap_or_default();
+        let local_queue = account.map_or_else(named, |account| account.local_queue.clone());
+        // Most questions are about quota: nodes are read where the Workload's own state says that room on them is short.
+        let room = live::asks_for_room(subject.workload.as_ref(), account);
+        let extent = Extent::Around { namespace, local_queue: &local_queue, room };
+        let live = reads.world(extent, &self.configuration.job_kinds()).await;
+        Ok((subject, live))
+    }
+
     /// The id of the trace of its attempt, if it is made.
     fn trace(&self, account: &Account) -> Option<TraceId> {
         Sampling::new(self.configuration.tracing.sample_ratio).trace(&account.uid, account.attempt?)
     }
+}
 
-    /// What is asked about, as the API server has it.
-    async fn subject(
-        &self,
-        namespace: &str,
-        name: &str,
-        kind: Option<Kind>,
-        account: Option<&Account>,
-    ) -> Result<Subject, Refused> {
-        let client = self.client.clone();
-        let list = move |place: String, query: String, most: usize| {
-            let client = client.clone();
-            async move { list::first(&client, &place, &query, most).await }
-        };
-        let workload = account.map(|account| &*account.workload.name);
-        let job = match kind {
-            Some(Kind::Job(kind)) if account.is_none() => Some((kind, name)),
-            _ => None,
-        };
-        let reading = live::subject(namespace, workload, job, list);
-        match tokio::time::timeout(READING, reading).await {
-            Ok(Ok(subject)) => Ok(subject),
-            Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),
-            Err(_) => Err(unavailable(&format!("the job could not be read within {READING:?}"))),
+/// Takes the names of nodes out of what the Workloads of a namespace say.
+fn hide_nodes(live: &mut Live, namespace: &str, is_node: &dyn Fn(&str) -> bool) {
+    let own = |manifest: &&mut Manifest| {
+        manifest.kind == Kind::Workload && manifest.object["metadata"]["namespace"] == namespace
+    };
+    for manifest in live.objects.iter_mut().filter(own) {
+        if let Some(status) = manifest.object.get_mut("status") {
+            explain::hide_nodes(status, is_node);
         }
     }
+}
 
-    async fn read(&self, extent: Extent<'_>) -> Result<Live, Refused> {
-        let client = self.client.clone();
-        let list = move |place: String, query, keep: Keep| {
-            let client = client.clone();
-            async move { list::objects(&client, &place, query, |object| keep(object)).await }
-        };
-        let kinds = self.configuration.job_kinds();
-        let reading = live::read(extent, &kinds, list);
-        match tokio::time::timeout(READING, reading).await {
-            Ok(Ok(live)) => Ok(live),
-            Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string())),
-            Err(_) => Err(unavailable(&format!("the objects could not be read within {READING:?}"))),
-        }
-    }
+/// What is asked about, as the API server has it.
+async fn subject(
+    reads: &Reads,
+    namespace: &str,
+    name: &str,
+    kind: Option<Kind>,
+    account: Option<&Account>,
+) -> Result<Subject, Refused> {
+    let workload = account.map(|account| &*account.workload.name);
+    let job = match kind {
+        Some(Kind::Job(kind)) if account.is_none() => Some((kind, name)),
+        _ => None,
+    };
+    reads.subject(namespace, workload, job).await.map_err(|why| unavailable(&why))
+}
+
+fn busy(why: &str) -> Refused {
+    Refused(StatusCode::TOO_MANY_REQUESTS, why.to_owned())
 }
 
 fn unavailable(why: &str) -> Refused {
@@ -247,6 +362,8 @@ struct Work {
     name: String,
     asked: Asked,
     trace: Option<TraceId>,
+    /// Where others may wait.
+    slots: Arc<Slots>,
 }
 
 impl Work {
@@ -254,13 +371,14 @@ impl Work {
         let manifests = Manifests {
             objects: self.live.objects,
             observed: self.live.observed,
+            unread: self.live.unread,
             // A Workload that the API server does not have any more is looked for in the world.
             subject: Some(self.subject).filter(|s| s.workload.is_some() || self.account.is_none()),
             ..Manifests::default()
         };
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
         let began = Instant::now();
-        let over = || began.elapsed() > TRYING;
+        let over = || is_over(began.elapsed(), self.slots.others_wait());
         let question = Question {
             manifests: &manifests,
             files: &BTreeMap::new(),
@@ -270,6 +388,7 @@ impl Work {
             kind: None,
             name: &self.name,
             all_namespaces: self.asked.all,
+            names_nodes: self.asked.nodes,
             live: self.account.as_ref(),
             decides: self.decides,
             patience: Patience::until(&over),
@@ -284,7 +403,10 @@ impl Work {
                 .what_if(change)
                 .map(|found| written(self.asked.output, || found.text(), || found.json())),
         };
-        answer.map_err(|error| Refused(StatusCode::CONFLICT, error.to_string()))
+        answer.map_err(|error| match error {
+            ExplainError::Unread(why) => unavailable(&why),
+            error => Refused(StatusCode::CONFLICT, error.to_string()),
+        })
     }
 }
 
@@ -298,3 +420,6 @@ fn written(format: Format, text: impl FnOnce() -> String, json: impl FnOnce() ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

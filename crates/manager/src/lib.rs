@@ -29,6 +29,7 @@ pub mod journal;
 pub mod lease;
 pub mod listen;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod outlet;
 pub mod percent;

@@ -80,12 +80,8 @@ impl Probe for Status {
 
     fn audit(&self, pause: bool) -> BoxFuture<'_, Option<String>> {
         Box::pin(self.engine.ask(move |engine| {
-            let objects = engine.audited();
-            if objects > AUDITED && !pause {
-                return format!(
-                    "not audited: comparing {objects} objects would stop the engine for a while (up to {AUDITED} are compared at once); \
-                     /debug/audit?pause=true does it all the same\n"
-                );
+            if let Some(refusal) = audit_refused(engine.audited(), pause) {
+                return refusal;
             }
             match engine.audit() {
                 Ok(()) => "no differences\n".to_owned(),
@@ -96,5 +92,29 @@ impl Probe for Status {
 
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
         self.explainer.answer(namespace, name, asked)
+    }
+}
+
+/// Why an audit of so many objects is not made, if its caller has not asked for the pause.
+fn audit_refused(objects: usize, pause: bool) -> Option<String> {
+    (objects > AUDITED && !pause).then(|| {
+        format!(
+            "not audited: comparing {objects} objects would stop the engine for a while (up to {AUDITED} are compared at once); \
+             /debug/audit?pause=true does it all the same\n"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_that_would_stop_the_engine_has_to_be_asked_for() {
+        assert_eq!(audit_refused(AUDITED, false), None);
+        assert_eq!(audit_refused(AUDITED + 1, true), None);
+        let refusal = audit_refused(AUDITED + 1, false).unwrap();
+        assert!(refusal.starts_with("not audited: comparing 251 objects would stop the engine"), "{refusal}");
+        assert!(refusal.ends_with("/debug/audit?pause=true does it all the same\n"), "{refusal}");
     }
 }

@@ -12,7 +12,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _, iter};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
-use sluice_api::job::JobKind;
+use sluice_api::job::{Integration, JobKind};
 use sluice_client::error_chain::Chain;
 use tracing::{debug, info, warn};
 
@@ -86,6 +86,11 @@ fn of_jobs(kind: JobKind) -> Need {
         if part.integration().confirms_stops {
             add(named(part), "status", &["patch"]);
         }
+    }
+    let Integration { of_pods, suspends_pods, confirms_stops, .. } = *kind.integration();
+    if !(of_pods || suspends_pods || confirms_stops) {
+        // Those of a stopped job that its controller lets run on.
+        add(("", "pods"), "", &["delete", "list"]);
     }
     let (list, granted_by) = if kind.is_declared() {
         ("integrations.declared", "managerConfig.declaredKinds")
@@ -258,7 +263,9 @@ mod tests {
         }
         assert!(!train.contains(&"patch jobsets.jobset.x-k8s.io".to_owned()), "{train:?}");
         assert!(texts(of_jobs(JobKind::RAY_JOB)).contains(&"patch rayclusters.ray.io".to_owned()));
-        assert!(texts(of_jobs(JobKind::POD)).contains(&"delete pods".to_owned()));
+        for (kind, needed) in [(JobKind::POD, true), (JobKind::MPI_JOB, true), (JobKind::JOB, false)] {
+            assert_eq!(texts(of_jobs(kind)).contains(&"delete pods".to_owned()), needed, "{kind:?}");
+        }
         let external = of_external(JobKind::external("Errand.v1.rights.example.com").unwrap());
         assert_eq!(external.entry, "integrations.externalFrameworks \"Errand.v1.rights.example.com\"");
         assert_eq!(texts(external), ["list errands.rights.example.com", "watch errands.rights.example.com"]);

@@ -1,13 +1,16 @@
 //! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
 
+mod barred;
 mod capacity;
 mod checks;
 mod decided;
+mod deleted;
 mod events;
 mod explained;
 mod facts;
 mod finding;
 mod forecast;
+mod hidden;
 mod known;
 mod lifecycle;
 mod patch;
@@ -25,6 +28,7 @@ mod subject;
 mod text;
 mod topology;
 mod unqueued;
+mod unread;
 mod view;
 mod whatif;
 mod wishes;
@@ -41,12 +45,15 @@ use crate::setup::prepare;
 use crate::simulation::Simulation;
 use facts::holds_quota;
 
+pub use barred::AsRead;
 pub use events::{Event, MOST_EVENTS};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;
+pub use hidden::{hide_nodes, hide_nodes_of, without_nodes};
 pub use patch::Patch;
 pub use patience::Patience;
+pub(crate) use pods::is_own;
 pub use question::{ExplainError, MOST_LISTED, Question};
 pub use refused::Refused;
 pub use remedy::{Effect, Remedy};
@@ -77,6 +84,12 @@ impl Question<'_> {
         let explained = self.of_workload(&view, workload, self.live, now);
         if !matches!(explained.state, State::Waiting | State::Deactivated) {
             return Ok(explained);
+        }
+        if explained.findings.iter().any(|finding| finding.code == Code::BeingDeleted) {
+            return Ok(Explained { no_forecast: Some("it is being deleted".to_owned()), ..explained });
+        }
+        if let Some(why) = self.why_not_tried() {
+            return Ok(Explained { no_forecast: Some(why), incomplete: true, ..explained });
         }
         match self.played(Some(explained.clone())) {
             // What is known is said, though nothing can be tried in such a world.

@@ -25,6 +25,7 @@ mod nodes;
 mod object;
 mod observed;
 mod options;
+mod packed;
 pub mod parts;
 pub mod places;
 mod play;
@@ -41,6 +42,7 @@ mod serving;
 mod setup;
 mod simulation;
 pub mod starts;
+mod unread;
 pub mod whatif;
 mod world;
 
@@ -49,6 +51,7 @@ pub use sluice_engine::Kind;
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
 pub use observed::Observed;
 pub use options::Options;
+pub use packed::Packed;
 pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
 pub use record::{

@@ -10,9 +10,16 @@ use sluice_engine::Kind;
 use crate::{Manifest, Observed, Source, queue_of};
 
 mod asked;
+mod listed;
+mod programs;
 mod room;
 
-pub use asked::{MOST_PENDING, subject};
+use listed::Ended;
+
+pub use crate::unread::Unread;
+pub use asked::{MOST_PODS, subject};
+pub use listed::Listed;
+use programs::without_programs;
 pub use room::asks_for_room;
 use room::{without_details, without_images};
 
@@ -81,10 +88,12 @@ pub struct Live {
     pub objects: Vec<Manifest>,
     /// What is known of jobs that have ended.
     pub observed: Vec<Observed>,
+    /// What could not be read, each kind once.
+    pub unread: Vec<Unread>,
 }
 
 /// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), keeps
-/// of each what it is told to, and finds none of a kind that the cluster does not have.
+/// of each what it is told to, and finds none of a kind that the cluster does not have. What it could not read is told, and the rest is read.
 ///
 /// # Errors
 /// When listing fails.
@@ -94,59 +103,60 @@ pub async fn read<E, F>(
     list: impl Fn(String, &'static str, Keep) -> F,
 ) -> Result<Live, E>
 where
-    F: Future<Output = Result<Vec<Value>, E>>,
+    F: Future<Output = Result<Listed, E>>,
 {
     let kept = |kind: Kind, namespace: Option<&str>, keep: Keep| {
         list(kind.collection(kind.version(), namespace), selected(kind), keep)
     };
-    let list = |kind: Kind, namespace: Option<&str>| {
-        kept(
-            kind,
-            namespace,
-            if kind == Kind::Node { Arc::new(|node| Some(without_images(node))) } else { Arc::new(Some) },
-        )
+    let list = |kind: Kind| {
+        let whole: Keep =
+            if kind == Kind::Node { Arc::new(|node| Some(without_images(node))) } else { Arc::new(Some) };
+        kept(kind, None, whole)
     };
     let mut live = Live::default();
     let named = |template: &TemplateKind| kinds.iter().any(|kind| kind.templates().contains(template));
     let templates = TemplateKind::ALL.into_iter().filter(named);
     for kind in SETTINGS.into_iter().chain(templates.map(Kind::Template)) {
-        live.take(kind, list(kind, None).await?);
+        live.take(kind, list(kind).await?);
     }
     let queues = match extent {
         Extent::All => {
-            live.take(Kind::Node, list(Kind::Node, None).await?);
+            live.take(Kind::Node, list(Kind::Node).await?);
             None
         }
         Extent::Around { namespace, local_queue, room } => {
             if room || live.objects.iter().any(has_topology) {
-                live.take(Kind::Node, list(Kind::Node, None).await?);
+                live.take(Kind::Node, list(Kind::Node).await?);
             }
-            Some(live.reduce(namespace, local_queue))
+            Some(Arc::new(live.reduce(namespace, local_queue)))
         }
     };
     let namespaces: Option<BTreeSet<&str>> =
         queues.as_ref().map(|q| q.iter().map(|(ns, _)| ns.as_str()).collect());
+    let namespaces = namespaces.filter(|few| few.len() <= MOST_NAMESPACES);
+    let places: Vec<Option<&str>> =
+        namespaces.map_or_else(|| vec![None], |few| few.into_iter().map(Some).collect());
     // A manager has no right to read objects whose pods are the jobs: it knows the pods.
     let around = queues.is_some();
     let of_pods = |kind: &Kind| matches!(kind, Kind::Job(job) if job.integration().pods_are_jobs);
+    let ended = Arc::new(Ended::default());
     for kind in queued(kinds).filter(|kind| !around || !of_pods(kind)) {
-        let mut found = Vec::new();
-        match &namespaces {
-            Some(few) if few.len() <= MOST_NAMESPACES => {
-                for namespace in few {
-                    found.extend(list(kind, Some(namespace)).await?);
-                }
-            }
-            _ => found = list(kind, None).await?,
+        let (queues, ended) = (queues.clone(), Arc::clone(&ended));
+        let keep: Keep = Arc::new(move |object| {
+            let is_near = queues.as_ref().is_none_or(|queues| queues.contains(&place(&object)));
+            is_near
+                .then(|| ended.without(kind, object))
+                .flatten()
+                .map(|object| without_programs(kind, object))
+        });
+        for namespace in &places {
+            live.take(kind, kept(kind, *namespace, Arc::clone(&keep)).await?);
         }
-        if let Some(queues) = &queues {
-            found.retain(|object| queues.contains(&place(object)));
-        }
-        live.take(kind, found);
     }
+    live.observed = ended.take();
     if live.objects.iter().any(wants_pods) {
         match extent {
-            Extent::All => live.take(Kind::Pod, list(Kind::Pod, None).await?),
+            Extent::All => live.take(Kind::Pod, list(Kind::Pod).await?),
             Extent::Around { room: true, .. } => {
                 let nodes = live.nodes_for_hotswap();
                 let keep = move |pod: Value| {
@@ -189,14 +199,15 @@ fn text(value: &Value) -> String {
 }
 
 impl Live {
-    fn take(&mut self, kind: Kind, found: Vec<Value>) {
+    fn take(&mut self, kind: Kind, listed: impl Into<Listed>) {
+        let Listed { found, unread, .. } = listed.into();
+        let what = kind.plural();
+        if let Some(why) = unread.filter(|_| self.unread.iter().all(|unread| unread.what != what)) {
+            self.unread.push(Unread { what, why });
+        }
         for (index, mut object) in found.into_iter().enumerate() {
             object["kind"] = Value::from(kind.as_str());
             object["apiVersion"] = Value::from(kind.api_version());
-            if matches!(kind, Kind::Job(_)) && is_child(&object) {
-                continue;
-            }
-            self.observed.extend(Observed::of(kind, &object));
             if is_over(kind, &object) {
                 continue;
             }
@@ -258,8 +269,11 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     cycle.pop_first().unwrap_or_default()
 }
 
-/// What has ended, or is about to go, has no future.
+/// What has ended, or is about to go, has no future. Queues and flavors count until they are gone.
 fn is_over(kind: Kind, object: &Value) -> bool {
+    if SETTINGS.contains(&kind) {
+        return false;
+    }
     let ended = || {
         if let Kind::Job(kind) = kind {
             return sluice_jobs::finished(kind, object).is_some();
@@ -331,10 +345,10 @@ mod tests {
             vec![named("left", json!({"parentName": "top"})), named("right", json!({"parentName": "top"}))],
         );
         let queues = [("a", "left"), ("b", "right"), ("c", "elsewhere"), ("d", "")];
-        live.take(Kind::ClusterQueue, queues.map(|(q, c)| named(q, json!({"cohortName": c}))).into());
+        live.take(Kind::ClusterQueue, queues.map(|(q, c)| named(q, json!({"cohortName": c}))).to_vec());
         live.take(
             Kind::LocalQueue,
-            queues.map(|(q, _)| named(&format!("to-{q}"), json!({"clusterQueue": q}))).into(),
+            queues.map(|(q, _)| named(&format!("to-{q}"), json!({"clusterQueue": q}))).to_vec(),
         );
         let place = |name: &str| ("ns".to_owned(), name.to_owned());
         assert_eq!(live.clone().reduce("ns", "to-a"), BTreeSet::from([place("to-a"), place("to-b")]));

@@ -84,6 +84,8 @@ pub struct Manifests {
     pub observed: Vec<Observed>,
     /// What is asked about, where a cluster was read to explain it.
     pub subject: Option<crate::explain::Subject>,
+    /// What of the cluster could not be read.
+    pub unread: Vec<crate::unread::Unread>,
 }
 
 /// The text of each document of a YAML stream. A line that begins with `---` separates, wherever it stands.

@@ -4,6 +4,7 @@
 
 mod assigned;
 mod fit;
+mod shared;
 mod template;
 
 use std::cmp::Reverse;
@@ -19,6 +20,7 @@ use fit::{Ground, Labels};
 use template::{Amounts, amounts};
 
 pub(crate) use assigned::{Assigned, Domain, assigned};
+pub(crate) use shared::Share;
 pub(crate) use template::{PodGroup, groups};
 
 /// One node.
@@ -57,6 +59,8 @@ struct Placement {
     pods: Vec<Placed>,
     /// Groups of nodes that it has to itself: label and value.
     holds: Vec<(String, String)>,
+    /// The pod set that it is one of, if others are, too.
+    share: Option<Share>,
 }
 
 /// What became of a node.
@@ -76,6 +80,8 @@ pub(crate) struct Nodes {
     by_name: BTreeMap<Arc<str>, Node>,
     placed: BTreeMap<ObjectRef, Placement>,
     waiting: BTreeSet<ObjectRef>,
+    /// By pod set that is made of several objects: how many of their pods each node has.
+    shares: BTreeMap<Share, BTreeMap<Arc<str>, i64>>,
 }
 
 impl Node {
@@ -352,9 +358,10 @@ impl Nodes {
     /// A job has no pods any more; gives those that it had.
     pub fn release(&mut self, job: &ObjectRef) -> Vec<Placed> {
         self.waiting.remove(job);
-        let pods = self.placed.remove(job).map(|place| place.pods).unwrap_or_default();
-        self.give_back(&pods);
-        pods
+        let place = self.placed.remove(job).unwrap_or_default();
+        self.unshare(&place);
+        self.give_back(&place.pods);
+        place.pods
     }
 
     /// A started job's pods wait.
@@ -473,27 +480,5 @@ mod tests {
         nodes.set("n1", &node("x", "True"));
         let (b, value) = job("b", 4, "4");
         assert!(!nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
-    }
-
-    #[test]
-    fn pods_go_where_they_are_assigned_to_in_the_order_of_their_ranks() {
-        let mut nodes = Nodes::default();
-        for name in ["n1", "n2", "n3"] {
-            let labels = json!({"pool": "a", "kubernetes.io/hostname": name});
-            let status = json!({"allocatable": {"cpu": "2", "pods": "10"}});
-            nodes.set(name, &json!({"metadata": {"labels": labels}, "status": status}));
-        }
-        let (a, value) = job("a", 3, "1");
-        let domains = json!([{"domainCount": 2, "podCounts": {"individual": [2, 1]},
-            "valuesPerLevel": [{"individual": {"prefix": "n", "roots": ["2", "3"]}}]}]);
-        let assignment = json!({"levels": ["kubernetes.io/hostname"], "slices": domains});
-        let workload = json!({"status": {"admission": {"podSetAssignments": [
-            {"name": "main", "topologyAssignment": assignment}]}}});
-        assert!(nodes.place(&a, JobKind::JOB, &value, &assigned(&workload)));
-        let on: Vec<&str> = nodes.pods_of(&a).iter().map(|pod| &*pod.node).collect();
-        assert_eq!(on, ["n2", "n2", "n3"]);
-        let (b, value) = job("b", 3, "1");
-        assert!(!nodes.place(&b, JobKind::JOB, &value, &assigned(&workload)), "n2 is full");
-        assert!(nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
     }
 }

@@ -291,6 +291,7 @@ fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, Par
             skipped: Vec::new(),
             observed: manifests.observed.clone(),
             subject: None,
+            unread: Vec::new(),
         };
         (own, PartNamespaces { part: number, of: Arc::clone(&of) })
     });

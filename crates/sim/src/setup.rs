@@ -34,7 +34,7 @@ fn beside(scenario: &Source, name: &str) -> String {
 }
 
 /// The place of a kind among those that are applied: queues before jobs, jobs in the order of the files.
-fn rank(kind: Kind) -> usize {
+pub(crate) fn rank(kind: Kind) -> usize {
     let others = || object::kinds().filter(|k| !matches!(k, Kind::Job(_)));
     match kind {
         Kind::Job(_) => others().count(),
@@ -107,7 +107,7 @@ pub(crate) fn prepare_part(
     Ok(simulation)
 }
 
-fn manifest_error(source: &Source, error: SimError) -> ManifestError {
+pub(crate) fn manifest_error(source: &Source, error: SimError) -> ManifestError {
     let (path, message) = match error {
         SimError::Refused { object, path, message } if path.is_empty() => (object, message),
         SimError::Refused { object, path, message } => (format!("{object}: {path}"), message),

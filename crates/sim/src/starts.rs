@@ -96,6 +96,12 @@ pub fn expected(
     Ok(Expected { futures, complete: futures == all.count, basis: all.basis, starts })
 }
 
+/// Those of these Workloads that start at once in a virtual cluster: nothing that is known there keeps them from it.
+pub fn at_once(present: &Simulation, wanted: &[WorkloadKey]) -> BTreeSet<WorkloadKey> {
+    let places = places(present, wanted).into_iter();
+    places.filter(|(at, _)| runs(present.record(), *at)).map(|(_, key)| key).collect()
+}
+
 /// The Workloads that are there, by the place of each one's job in the record.
 fn places(present: &Simulation, wanted: &[WorkloadKey]) -> BTreeMap<usize, WorkloadKey> {
     let wanted: BTreeSet<&WorkloadKey> = wanted.iter().collect();

@@ -31,7 +31,8 @@ pub(crate) enum Change {
 pub(crate) struct World {
     /// The time that new objects get.
     pub now: Timestamp,
-    objects: BTreeMap<ObjectRef, Value>,
+    /// Documents are shared between a world and its copies until one of them writes.
+    objects: BTreeMap<ObjectRef, Arc<Value>>,
     /// The decoded spec of each Workload, and the generation that it is of.
     specs: BTreeMap<ObjectRef, (i64, WorkloadSpec)>,
     /// Workloads by the UID of their owner.
@@ -72,7 +73,7 @@ impl World {
 
     /// The document of an object.
     pub fn get(&self, reference: &ObjectRef) -> Option<&Value> {
-        self.objects.get(reference)
+        self.objects.get(reference).map(|value| &**value)
     }
 
     /// The document of an object, or what it was when the last write removed it.
@@ -83,12 +84,12 @@ impl World {
 
     /// Every object.
     pub fn all(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
-        self.objects.iter()
+        self.objects.iter().map(|(reference, value)| (reference, &**value))
     }
 
     /// Every object of a kind, by name.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Value)> {
-        self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
+        self.all().filter(move |(reference, _)| reference.kind == kind)
     }
 
     /// What an object owns: of a job, its Workloads.
@@ -98,7 +99,7 @@ impl World {
 
     /// The object as the engine gets it.
     pub fn object(&mut self, reference: &ObjectRef) -> Option<Object> {
-        let value = self.objects.get(reference)?;
+        let value = self.get(reference)?;
         if reference.kind != Kind::Workload {
             return decode(reference.kind, value).ok();
         }
@@ -125,7 +126,7 @@ impl World {
         let namespace =
             if kind.namespaced() && probe.namespace.is_empty() { "default".into() } else { probe.namespace };
         let reference = ObjectRef { kind, namespace, name: probe.name };
-        let Some(old) = self.objects.get(&reference).cloned() else {
+        let Some(old) = self.get(&reference).cloned() else {
             object::admit(kind, &mut value, None, gates)?;
             self.insert_new(&reference, value);
             return Ok(reference);
@@ -190,11 +191,11 @@ impl World {
             metadata["generation"] = json!(metadata["generation"].as_i64().unwrap_or(0) + 1);
         }
         if let Some(template) = reference.template() {
-            self.objects.insert(reference.clone(), value);
+            self.objects.insert(reference.clone(), Arc::new(value));
             self.refill(&template);
         } else {
             let value = self.filled(reference, value);
-            self.objects.insert(reference.clone(), value);
+            self.objects.insert(reference.clone(), Arc::new(value));
         }
     }
 
@@ -202,7 +203,7 @@ impl World {
     fn filled(&self, reference: &ObjectRef, value: Value) -> Value {
         let Kind::Job(kind) = reference.kind else { return value };
         let named = sluice_jobs::template_of(kind, &value).map(|template| ObjectRef::of_template(&template));
-        match named.and_then(|template| self.objects.get(&template)) {
+        match named.and_then(|template| self.get(&template)) {
             Some(template) => sluice_jobs::with_template(kind, &value, template),
             None => value,
         }
@@ -216,17 +217,17 @@ impl World {
                 && sluice_jobs::template_of(kind, value).as_ref() == Some(template)
         };
         let users: Vec<_> =
-            self.objects.iter().filter(names).map(|(user, value)| (user.clone(), value.clone())).collect();
+            self.all().filter(names).map(|(user, value)| (user.clone(), value.clone())).collect();
         for (user, value) in users {
             let value = self.filled(&user, value);
-            self.objects.insert(user, value);
+            self.objects.insert(user, Arc::new(value));
         }
     }
 
     /// Changes an object as its user would: by a merge patch.
     pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), FieldError> {
         let missing = || FieldError::new("", format!("there is no {reference}"));
-        let old = self.objects.get(reference).ok_or_else(missing)?.clone();
+        let old = self.get(reference).ok_or_else(missing)?.clone();
         let mut new = old.clone();
         json_patch::merge(&mut new, patch);
         // What was there before is not the patch's.
@@ -248,7 +249,7 @@ impl World {
 
     /// Changes an object as its controller would, which the API server takes as it is.
     pub fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
-        let Some(old) = self.objects.get(reference) else { return };
+        let Some(old) = self.get(reference) else { return };
         let mut new = old.clone();
         change(&mut new);
         if *old != new {
@@ -267,13 +268,16 @@ impl World {
 
     /// Changes the status of an object where it is: the rest, mostly templates, is not touched. Whether it is another now.
     fn change_status(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) -> bool {
-        let Some(value) = self.objects.get_mut(reference) else { return false };
-        let old = value["status"].clone();
-        change(&mut value["status"]);
-        if value["status"] == old {
+        let Some(stored) = self.objects.get_mut(reference) else { return false };
+        let old = &stored["status"];
+        let mut status = old.clone();
+        change(&mut status);
+        if status == *old {
             return false;
         }
         self.revision += 1;
+        let value = Arc::make_mut(stored);
+        value["status"] = status;
         value["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         true
     }
@@ -296,7 +300,7 @@ impl World {
 
     /// Deletes an object: at once, or when its finalizers are gone.
     pub fn delete(&mut self, reference: &ObjectRef) -> bool {
-        let Some(value) = self.objects.get(reference) else { return false };
+        let Some(value) = self.get(reference) else { return false };
         if has_finalizers(value) {
             if value["metadata"]["deletionTimestamp"].is_null() {
                 let mut value = value.clone();
@@ -319,7 +323,7 @@ impl World {
         self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
         self.gone.insert(Arc::clone(&uid));
         for owned in self.owned(&uid) {
-            let owners = self.objects.get(&owned).map(owner_uids).unwrap_or_default();
+            let owners = self.get(&owned).map(owner_uids).unwrap_or_default();
             if owners.iter().all(|owner| self.gone.contains(owner)) {
                 self.delete(&owned);
             }

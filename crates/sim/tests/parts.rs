@@ -1,4 +1,4 @@
-//! Worlds that fall into parts: the same as the whole, and whole where something reaches across.
+//! Worlds that fall into parts: the same as the whole, and whole where something reaches across. Worlds that are kept as text.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_sim::parts::{Played, play};
-use sluice_sim::{File, Manifests, Options, Record, Report, prepare, settings};
+use sluice_sim::{File, Kind, Manifests, Options, Packed, Record, Report, Simulation, prepare, settings};
 
 const COHORTS: usize = 5;
 const QUEUES: usize = 20;
@@ -123,4 +123,68 @@ fn what_reaches_across_keeps_a_world_whole() {
     let shared = "---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: other, namespace: n0}, spec: \
                   {clusterQueue: q1}}\n";
     assert_eq!(parts(&(world("") + shared)), COHORTS - 1, "a namespace with queues of two cohorts");
+}
+
+/// The objects of the world, and jobs in a queue of it: as a cluster has them.
+fn objects() -> (Manifests, Options) {
+    let mut text = world("");
+    for job in 0..40 {
+        let _ = write!(
+            text,
+            "---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: job-{job}, namespace: n{}, labels: {{kueue.x-k8s.io/queue-name: main}}}}, \
+             spec: {{suspend: true, template: {{spec: {{restartPolicy: Never, containers: [{{name: c, resources: {{requests: {{cpu: {}}}}}}}]}}}}}}}}\n",
+            job % QUEUES,
+            job % 3 + 1
+        );
+    }
+    let (mut manifests, options) = read(&text);
+    manifests.scenarios.clear();
+    (manifests, options)
+}
+
+fn run(mut simulation: Simulation) -> (String, Vec<String>) {
+    simulation.run(|_| {}).unwrap();
+    let lasted = simulation.lasted();
+    shown(&simulation.into_record(), lasted)
+}
+
+#[test]
+fn a_world_that_was_kept_as_text_is_played_as_it_was_read() {
+    let (mut manifests, options) = objects();
+    let as_read = run(prepare(&manifests, &BTreeMap::new(), options.clone()).unwrap());
+    assert!(as_read.1.len() > 80, "{} lines", as_read.1.len());
+    let packed = Packed::of(&manifests);
+    assert_eq!(run(packed.prepare(options.clone()).unwrap()), as_read);
+    assert_eq!(run(packed.prepare(options.clone()).unwrap()), as_read, "once more");
+    // In whatever order it was read: queues come before jobs.
+    let jobs: Vec<_> = manifests.objects.extract_if(.., |m| matches!(m.kind, Kind::Job(_))).collect();
+    manifests.objects.splice(0..0, jobs);
+    let mut packed = Packed::new(manifests);
+    assert_eq!(run(packed.prepare(options.clone()).unwrap()), as_read);
+    packed.retain(|manifest| !matches!(manifest.kind, Kind::Job(_)));
+    assert_eq!(packed.iter().filter(|manifest| matches!(manifest.kind, Kind::Job(_))).count(), 0);
+    assert!(run(packed.prepare(options).unwrap()).1.is_empty());
+}
+
+#[test]
+fn a_copy_of_a_simulation_shares_the_documents_until_one_of_them_writes() {
+    let (manifests, options) = objects();
+    let mut simulation = prepare(&manifests, &BTreeMap::new(), options).unwrap();
+    simulation.settle().unwrap();
+    let mut copy = simulation.fork();
+    let shared = |copy: &Simulation| {
+        let workloads = simulation.objects(Kind::Workload);
+        workloads
+            .filter(|(name, own)| copy.object(name).is_some_and(|other| std::ptr::eq(*own, other)))
+            .count()
+    };
+    let all = simulation.objects(Kind::Workload).count();
+    assert_eq!((shared(&copy), all), (40, 40));
+    let (first, before) =
+        simulation.objects(Kind::Workload).next().map(|(n, v)| (n.clone(), v.clone())).unwrap();
+    let merge = serde_json::json!({"spec": {"priority": 77}});
+    copy.patch("workload", Some(&*first.namespace), &first.name, &merge).unwrap();
+    assert_eq!(shared(&copy), 39);
+    assert_eq!(simulation.object(&first), Some(&before), "the other one is as it was");
+    assert_eq!(copy.object(&first).unwrap()["spec"]["priority"], 77);
 }

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use sluice_api::config::{Configuration, DeclaredKind};
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_sim::{File, Manifests, Simulation, prepare, series};
@@ -47,8 +48,14 @@ fn manifests(text: String) -> Manifests {
 
 /// What happens in so many hours.
 fn played(text: String, hours: i64) -> Simulation {
+    played_with(text, hours, &[])
+}
+
+/// The same with kinds that are declared.
+fn played_with(text: String, hours: i64, declared: &[DeclaredKind]) -> Simulation {
     let manifests = manifests(text);
     let mut options = options(&manifests);
+    options.configuration.integrations.declared = declared.to_vec();
     options.until = Some(SignedDuration::from_hours(hours));
     let mut simulation = prepare(&manifests, &BTreeMap::new(), options).unwrap();
     simulation.run(|_| {}).unwrap();
@@ -290,4 +297,71 @@ fn prepared(document: &Value) -> Result<Simulation, String> {
         prepare(&manifests, &BTreeMap::new(), options).map_err(|errors| format!("{errors:?}"))?;
     simulation.run(|_| {}).map_err(|error| error.to_string())?;
     Ok(simulation)
+}
+
+/// Declares a kind that no field suspends, with so much more; gives a job of it with two pods.
+fn gated(group: &str, more: &Value) -> (Vec<DeclaredKind>, JobKind, impl Fn(&str, i64) -> Value + use<>) {
+    let mut declaration = json!({
+        "group": group, "version": "v1", "kind": "Crew", "suspend": {"gatesPods": true},
+        "podSets": [{"name": "main", "template": "spec.template", "countPath": "spec.replicas"}],
+        "active": "self.status.readyReplicas > 0",
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        declaration[field] = value.clone();
+    }
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [declaration]},
+    });
+    let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    let kind = JobKind::named(&format!("{group}/crew")).unwrap();
+    let make = move |name: &str, seconds: i64| {
+        let mut made = object("Crew", name, Some("main"), 2);
+        made["apiVersion"] = json!(kind.api_version());
+        made["metadata"]["annotations"] = json!({"sluice.dev/run-seconds": seconds.to_string()});
+        made
+    };
+    (configuration.integrations.declared, kind, make)
+}
+
+#[test]
+fn a_declared_kind_that_no_field_suspends_runs_as_a_whole_and_needs_no_states() {
+    let (declared, kind, make) = gated("serves.sim.example.com", &json!({}));
+    assert!(sluice_jobs::is_simulated(kind));
+    let simulation = played_with(world(3, &[make("a", 60), make("b", 60)]), 5, &declared);
+    let totals = report(&simulation).totals;
+    assert_eq!(
+        (totals.submitted, totals.running, totals.waiting, totals.finished),
+        (2, 1, 1, 0),
+        "{totals:?}"
+    );
+    let all: Vec<_> = pods(&simulation);
+    assert_eq!(
+        all,
+        [("a-0", true), ("a-1", true), ("b-0", false), ("b-1", false)].map(|(n, f)| (n.to_owned(), f))
+    );
+}
+
+#[test]
+fn a_declared_kind_that_no_field_suspends_ends_as_its_states_say() {
+    let ends = json!({
+        "finished": "self.status.phase == 'Done'",
+        "states": {"running": {"readyReplicas": 2}, "succeeded": {"phase": "Done"}, "failed": {"phase": "Done"}},
+    });
+    let without = json!({"finished": "self.status.phase == 'Done'"});
+    assert!(!sluice_jobs::is_simulated(gated("unsaid.sim.example.com", &without).1));
+    let (declared, kind, make) = gated("ends.sim.example.com", &ends);
+    assert!(sluice_jobs::is_simulated(kind));
+    let simulation = played_with(world(2, &[make("a", 60), make("b", 120)]), 5, &declared);
+    let totals = report(&simulation).totals;
+    assert_eq!(
+        (totals.submitted, totals.running, totals.waiting, totals.finished),
+        (2, 0, 0, 2),
+        "{totals:?}"
+    );
+    // One after the other, each for as long as it runs.
+    let record = simulation.record();
+    let ended: Vec<_> = record.jobs.iter().map(|job| (&*job.name, job.finished)).collect();
+    assert_eq!(ended, [("a", Some(60_000)), ("b", Some(180_000))]);
 }

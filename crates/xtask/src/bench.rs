@@ -55,6 +55,8 @@ pub struct Budgets {
     /// The search for room when node pools fail, by name.
     #[serde(default)]
     hotswap: BTreeMap<String, crate::hotswap_bench::Budget>,
+    /// A placement that was refused, while its nodes are as they were.
+    untouched: crate::hotswap_bench::UntouchedBudget,
     /// Jobs that are made of many pods, by name.
     #[serde(default)]
     pods: BTreeMap<String, crate::pods_bench::Budget>,
@@ -165,6 +167,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.only.is_empty() {
         println!();
         crate::engine_bench::table(&budgets.engine, &mut failures)?;
+        println!();
+        crate::hotswap_bench::untouched_table(&budgets.untouched, &mut failures);
         println!();
         crate::hotswap_bench::table(&budgets.hotswap, &mut failures)?;
         println!();

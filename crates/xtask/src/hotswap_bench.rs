@@ -3,6 +3,8 @@
 //! Pools of two nodes with a JobSet each; of the first half, whose JobSets have the higher priority, all but one fail. With `--racks` the
 //! nodes have a topology: racks with a JobSet each that needs a whole one, and of each rack that fails, two nodes do. It is measured in a
 //! process of its own (`xtask hotswap POOLS`). Times are CPU time and are reported; steps have a budget.
+//!
+//! And the search for nodes while nothing about them changes, which costs nothing.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::bed::Bed;
@@ -84,6 +87,8 @@ pub struct Budget {
     decide: bool,
     steps: u64,
     all_steps: u64,
+    /// Looks in all.
+    all_looks: Option<u64>,
     /// A goal, not a budget.
     goal_ms: f64,
 }
@@ -118,7 +123,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             .context("measure a world")?;
         let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         println!(
-            "hotswap, {name}: {} pools fail, {} JobSets moved; longest of {} cycles {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({})",
+            "hotswap, {name}: {} pools fail, {} JobSets moved; longest of {} cycles {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({}), {} looks",
             budget.failing,
             figures.moved,
             figures.cycles,
@@ -128,7 +133,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             figures.steps,
             budget.steps,
             figures.all_steps,
-            budget.all_steps
+            budget.all_steps,
+            figures.all_looks
         );
         if !figures.done {
             failures.push(format!("hotswap {name}: not done after {} cycles", figures.cycles));
@@ -136,6 +142,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
         for (what, count, most) in [
             ("steps in a cycle", figures.steps, budget.steps),
             ("steps in all", figures.all_steps, budget.all_steps),
+            ("looks in all", figures.all_looks, budget.all_looks.unwrap_or(u64::MAX)),
         ] {
             if count > most {
                 failures.push(format!("hotswap {name}: {count} {what}, at most {most}"));
@@ -223,4 +230,70 @@ fn measure(args: &Args) -> Figures {
         decided_steps,
         evicted,
     }
+}
+
+/// Nodes of the other topology that come, one after the other.
+const ROUNDS: u64 = 100;
+
+/// What a placement may cost at most that was refused, asked for again and again while its nodes are as they were, in `tests/performance/budgets.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UntouchedBudget {
+    /// Searches for nodes.
+    searches: u64,
+    /// Lowest domains that were counted.
+    counted: u64,
+}
+
+/// Measures that world, and notes what is over its budget: it is remembered, and nothing is searched or counted.
+pub fn untouched_table(budget: &UntouchedBudget, failures: &mut Vec<String>) {
+    let mut bed = untouched();
+    let before = bed.c.engine.work();
+    for round in 0..ROUNDS {
+        let name = format!("other-{round}");
+        let node = bed.c.api.put(
+            Kind::Node,
+            json!({"metadata": {"name": name, "labels": {"pool": "other", "kubernetes.io/hostname": name}},
+                "status": {"allocatable": {"cpu": "4", "pods": "110"}}}),
+        );
+        bed.ready(&node, "True");
+        bed.c.advance(1);
+    }
+    let after = bed.c.engine.work();
+    let evaluations = after.evaluations - before.evaluations;
+    let searches = after.placement_searches - before.placement_searches;
+    let counted = after.counted_domains - before.counted_domains;
+    println!(
+        "a refused placement, {evaluations} times evaluated again: {searches} searches ({}), {counted} domains counted ({})",
+        budget.searches, budget.counted
+    );
+    if evaluations < ROUNDS {
+        failures
+            .push(format!("a refused placement: evaluated {evaluations} times, expected at least {ROUNDS}"));
+    }
+    for (what, count, most) in
+        [("searches", searches, budget.searches), ("domains counted", counted, budget.counted)]
+    {
+        if count > most {
+            failures.push(format!("a refused placement: {count} {what}, at most {most}"));
+        }
+    }
+}
+
+/// A StrictFIFO queue whose head needs more of one pool than a pool has; meanwhile nodes of another topology come.
+fn untouched() -> Bed {
+    let mut bed = Bed::new();
+    bed.c.checked = false;
+    bed.topology();
+    bed.queue("q", 1_000, &json!({"enable": false}), &json!({"queueingStrategy": "StrictFIFO"}));
+    bed.pools(&["a", "b", "c"], 2);
+    bed.placed_jobset("large", "high", 3, 4);
+    let levels = json!({"levels": [{"nodeLabel": "kubernetes.io/hostname"}]});
+    bed.c.api.put(Kind::Topology, json!({"metadata": {"name": "hosts"}, "spec": levels}));
+    bed.c.api.flavor("other", &[("pool", "other")]);
+    let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "other");
+    bed.c.api.edit(&flavor, &json!({"spec": {"topologyName": "hosts"}}));
+    bed.c.api.cluster_queue("other", "other", "1000", &json!({}));
+    bed.settle();
+    bed
 }

@@ -2,6 +2,8 @@
 //
 // The operators' own main packages want what a test bed does not have: certificates that a cluster mounts at a fixed path, and a fixed port.
 // Everything that acts on jobs is theirs.
+//
+// With another group it runs the controller of JAXJobs alone, for a kind that is like theirs and that Sluice does not know.
 package main
 
 import (
@@ -44,9 +46,17 @@ var kinds = []string{
 func main() {
 	port := flag.Int("webhook-port", 0, "the port of the webhooks, on 127.0.0.1")
 	certificates := flag.String("cert-dir", "", "the folder with tls.crt and tls.key")
+	group := flag.String("group", "", "the API group of JAXJobs, of which no others are run then, without webhooks")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	if err := run(ctrl.SetupSignalHandler(), *port, *certificates); err != nil {
+	ctx := ctrl.SetupSignalHandler()
+	var err error
+	if *group == "" {
+		err = run(ctx, *port, *certificates)
+	} else {
+		err = runOther(ctx, *group)
+	}
+	if err != nil {
 		ctrl.Log.Error(err, "stopped")
 		os.Exit(1)
 	}
@@ -84,6 +94,29 @@ func run(ctx context.Context, port int, certificates string) error {
 	}
 	mpi := func(ctx context.Context) error { return runMPI(ctx, config) }
 	if err := all.Add(manager.RunnableFunc(mpi)); err != nil {
+		return err
+	}
+	return all.Start(ctx)
+}
+
+func runOther(ctx context.Context, group string) error {
+	kubeflowv1.GroupVersion.Group = group
+	kubeflowv1.SchemeGroupVersion.Group = group
+	kubeflowv1.SchemeBuilder.GroupVersion.Group = group
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(kubeflowv1.AddToScheme(scheme))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 200, 400
+	all, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	reconciler := controllerv1.SupportedSchemeReconciler[kubeflowv1.JAXJobKind]
+	if err := reconciler(all, common.GenNonGangSchedulerSetupFunc(), 1); err != nil {
 		return err
 	}
 	return all.Start(ctx)

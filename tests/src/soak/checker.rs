@@ -207,6 +207,13 @@ impl Checker {
         }
     }
 
+    /// After what jobs are queued by was deleted, too: an object that is there is held by a finalizer.
+    pub fn still_there(&mut self, left: &[(String, String)]) {
+        for (key, finalizers) in left {
+            self.note(Rule::LeftBehind, key, format!("it is held by {finalizers}"));
+        }
+    }
+
     /// The quota that is in use, as text.
     pub fn in_use(&self) -> Vec<String> {
         self.quotas.in_use()

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use kube::Client;
 use sluice_testkit::etcd::STORE_JSON;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, jobset};
@@ -190,6 +191,8 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         wait_until_gone(&recorder).await?;
         recorder.catch_up().await?;
         recorder.checker(super::checker::Checker::nothing_left);
+        let queues = delete_queues(&users.client).await?;
+        recorder.checker(|checker| checker.still_there(&queues));
         anyhow::Ok((made, overlooked))
     };
     let made = tokio::select! {
@@ -254,6 +257,18 @@ async fn wait_until_gone(recorder: &Recorder) -> Result<()> {
     // The checker names what is left.
     let _ = waited.await;
     recorder.check()
+}
+
+/// Deletes all queues and what they use. Gives what is held nevertheless, and by which finalizers.
+async fn delete_queues(client: &Client) -> Result<Vec<(String, String)>> {
+    world::delete(client).await?;
+    let waited = eventually("all queues to be gone", CLEAN_UP, || async {
+        let left = world::left(client).await?;
+        Ok(if left.is_empty() { Progress::Done(()) } else { Progress::NotYet(format!("{left:?}")) })
+    });
+    // The checker names what is left.
+    let _ = waited.await;
+    world::left(client).await
 }
 
 /// The logs of the managers and of the controllers of jobs, beside the recording.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use kube::Client;
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use serde_json::{Value, json};
 use sluice_testkit::{ControlPlane, nodes, workloads};
 
@@ -21,6 +22,48 @@ pub(super) const RACK: &str = "example.com/rack";
 pub(super) const PRIORITIES: [(&str, i32); 3] = [("low", -10), ("high", 100), ("urgent", 1_000)];
 /// The label of nodes that flavors choose.
 const KIND: &str = "example.com/kind";
+
+/// The kinds of objects of the queue world, in the order in which they are deleted: those that others use come first, so that
+/// finalizers hold them until their users are gone.
+const KINDS: [(&str, &str); 7] = [
+    ("Topology", "topologies"),
+    ("ResourceFlavor", "resourceflavors"),
+    ("Cohort", "cohorts"),
+    ("ClusterQueue", "clusterqueues"),
+    ("LocalQueue", "localqueues"),
+    ("WorkloadPriorityClass", "workloadpriorityclasses"),
+    ("AdmissionCheck", "admissionchecks"),
+];
+
+/// Deletes all queues and what they use.
+pub(super) async fn delete(client: &Client) -> Result<()> {
+    for (kind, plural) in KINDS {
+        let api = workloads::all(client, kind, plural);
+        for object in api.list(&ListParams::default()).await? {
+            let name = object.metadata.name.unwrap_or_default();
+            match object.metadata.namespace {
+                Some(namespace) => workloads::namespaced(client, &namespace, kind, plural),
+                None => api.clone(),
+            }
+            .delete(&name, &DeleteParams::default())
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// What of them is there, by kind and name, and the finalizers that hold it.
+pub(super) async fn left(client: &Client) -> Result<Vec<(String, String)>> {
+    let mut left = Vec::new();
+    for (kind, plural) in KINDS {
+        for object in workloads::all(client, kind, plural).list(&ListParams::default()).await? {
+            let ObjectMeta { name, finalizers, .. } = object.metadata;
+            let finalizers = finalizers.unwrap_or_default().join(", ");
+            left.push((format!("{kind}/{}", name.unwrap_or_default()), finalizers));
+        }
+    }
+    Ok(left)
+}
 
 fn resources(scale: u32, cpu: u32, more: &Value) -> Value {
     let one = |name: &str, amount: Value| {

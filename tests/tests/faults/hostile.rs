@@ -11,6 +11,7 @@ use futures::future::join_all;
 
 mod bed;
 mod huge;
+mod orphans;
 mod owners;
 mod quantities;
 mod queues;
@@ -21,6 +22,7 @@ mod workloads;
 async fn a_hostile_tenant_gains_nothing() {
     let stories = [
         huge::huge_objects_wait_like_others_or_are_refused().boxed_local(),
+        orphans::a_job_that_is_deleted_without_its_pods_stays().boxed_local(),
         owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),
         owners::a_real_owner_admits_only_what_it_made().boxed_local(),
         quantities::odd_quantities_are_refused_or_wait_or_count().boxed_local(),

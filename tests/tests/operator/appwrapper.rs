@@ -26,14 +26,14 @@ const PODS: usize = 4;
 
 static CONTROLLERS: OnceCell<Controllers> = OnceCell::const_new();
 
-async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     let start = || async { Controllers::start(bed().await.plane, Tool::AppWrapperController, &[]).await };
     CONTROLLERS.get_or_try_init(start).await.unwrap();
     two_flavors(name, quota).await
 }
 
 /// A ConfigMap, a Job that names the queue itself, a JobSet, and a Pod; each pod asks for one processor and runs until it is told to end.
-fn wrapper(name: &str) -> Value {
+pub fn wrapper(name: &str) -> Value {
     let metadata = json!({"annotations": {"sluice.dev/run-seconds": "600"}});
     let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}});
     let spec =
@@ -212,4 +212,22 @@ async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
     // Others go on.
     make(place, &wrapper("good")).await;
     wait_until_it_runs_on(place, "good", &flavors("unwrapped")[0]).await;
+}
+
+#[tokio::test]
+async fn an_appwrapper_is_evicted_when_what_it_wraps_grows_and_runs_again_as_declared() {
+    needs!(Tool::AppWrapperController);
+    let place = &place("grown", [8, 0]).await;
+    let mut object = wrapper("first");
+    object["spec"]["components"][1]["template"]["spec"]["completions"] = json!(6);
+    make(place, &object).await;
+    let [flavor, _] = flavors("grown");
+    wait_until_it_runs_on(place, "first", &flavor).await;
+    let more = Patch::Merge(json!({"spec": {"parallelism": 3}}));
+    place.jobs().patch("first-job", &PatchParams::default(), &more).await.unwrap();
+    let why =
+        "True/OutOfSync: spec.components[1]: Job \"first-job\" has 3 pods of \"main\", and 2 were declared";
+    place.wait_for_condition("first", "Evicted", why).await.unwrap();
+    wait_until_it_waits(place, "first").await;
+    wait_until_it_runs_on(place, "first", &flavor).await;
 }

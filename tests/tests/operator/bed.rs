@@ -7,10 +7,11 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, chart, controllers, crds, nodes, shared};
 use tokio::sync::OnceCell;
 
-use crate::{declared, external, gated};
+use crate::{declared, external, gated, kubeflow, shipped};
 
 /// The plane and its manager live as long as the test process; the watchdog stops them with it.
 pub struct Bed {
@@ -49,11 +50,19 @@ async fn make() -> Bed {
         controllers::install_crds(&client, tool).await.unwrap();
     }
     let frameworks = frameworks(&client).await;
-    Box::pin(crds::apply(&client, &[declared::crd(), external::crd(), gated::crd()])).await.unwrap();
+    let mut own = vec![declared::crd(), external::crd(), gated::crd()];
+    own.extend(shipped::crds());
+    let mut declarations = vec![declared::declaration(), gated::declaration()];
+    declarations.extend(shipped::declarations());
+    if assets::is_there(Tool::KubeflowControllers) {
+        own.push(kubeflow::crd_of_other_group().await);
+        declarations.push(kubeflow::declaration_of_other_group());
+    }
+    Box::pin(crds::apply(&client, &own)).await.unwrap();
     let setup = Setup::new(plane).unwrap().with(&json!({
         "integrations": {
             "frameworks": frameworks,
-            "declared": [declared::declaration(), gated::declaration()],
+            "declared": declarations,
             "externalFrameworks": [external::ENTRY],
         },
         "featureGates": {"SparkApplicationIntegration": true},

@@ -108,7 +108,7 @@ async fn pass(client: Client, namespace: String) -> kube::Result<()> {
     Ok(())
 }
 
-async fn make(place: &Place<'_>, name: &str) -> DynamicObject {
+pub async fn make(place: &Place<'_>, name: &str) -> DynamicObject {
     let errand = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "Errand",
         "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},

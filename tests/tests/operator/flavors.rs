@@ -74,7 +74,8 @@ pub fn flavors(place: &str) -> [String; 2] {
     ["old", "new"].map(|flavor| format!("{place}-{flavor}"))
 }
 
-fn groups(place: &str, quota: [u32; 2]) -> Value {
+/// The resource groups of its queue, with these processors of each flavor.
+pub fn groups(place: &str, quota: [u32; 2]) -> Value {
     let of = |(name, cpu): (String, u32)| {
         let resources = json!([
             {"name": "cpu", "nominalQuota": cpu},

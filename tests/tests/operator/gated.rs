@@ -25,7 +25,8 @@ use crate::pods::{wait_for_workload, workload};
 /// Pods of a CloneSet, each of one processor.
 const PODS: u32 = 2;
 
-fn document<T: serde::de::DeserializeOwned>(path: &str) -> T {
+/// A document of the repository.
+pub fn document<T: serde::de::DeserializeOwned>(path: &str) -> T {
     let path = workspace().join(Path::new(path));
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }

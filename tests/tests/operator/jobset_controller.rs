@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::jobset::{JobSet, JobSetStatus};
 use sluice_testkit::wait::{eventually, progress};
@@ -92,6 +92,62 @@ async fn groups_that_depend_on_each_other_run_one_after_the_other_in_one_admissi
     let (first, second) = (began(&place, "ordered", "first"), began(&place, "ordered", "second"));
     assert!(first.await.unwrap() < second.await.unwrap());
     place.wait_for_condition("ordered", "Finished", "True/").await.unwrap();
+}
+
+/// Lets the pods of a group end well that have not ended. How many there were.
+async fn succeed(place: &Place<'_>, jobset: &str, group: &str) -> usize {
+    end(place, jobset, group, "Succeeded").await
+}
+
+/// Lets them end in this phase.
+async fn end(place: &Place<'_>, jobset: &str, group: &str, phase: &str) -> usize {
+    let selector =
+        format!("jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/replicatedjob-name={group}");
+    let pods = place.pods_with(&selector).await.unwrap();
+    let open = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+    let names: Vec<_> = open.filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    for name in &names {
+        let ended = Patch::Merge(json!({"status": {"phase": phase}}));
+        place.pods().patch_status(name, &PatchParams::default(), &ended).await.unwrap();
+    }
+    names.len()
+}
+
+#[tokio::test]
+async fn a_jobset_that_is_preempted_between_two_groups_goes_on_with_the_second() {
+    let place = Place::bare(bed().await.plane, "between").await.unwrap();
+    place.flavor("between").await.unwrap();
+    let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
+    place.cluster_queue("between", 6, &preemption).await.unwrap();
+    place.local_queue("lq", "between").await.unwrap();
+    let depends = json!({"dependsOn": [{"name": "first", "status": "Complete"}]});
+    let groups = [group("first", 1, &runs("3600"), &json!({})), group("second", 2, &runs("3600"), &depends)];
+    make(&place, &jobset("train", &groups, &json!({}))).await.unwrap();
+    let group_of = |status: &JobSetStatus, name: &str| {
+        status.replicated_jobs_status.iter().find(|group| group.name == name).cloned().unwrap_or_default()
+    };
+    wait(&place, "train", "its first group runs", |s| group_of(s, "first").ready == 1).await;
+    // The group ends while the urgent job asks for all there is.
+    let (ended, urgent) = tokio::join!(succeed(&place, "train", "first"), place.make_urgent("between", 6));
+    urgent.unwrap();
+    assert_eq!(ended, 2);
+    place.wait_for_condition("train", "Evicted", "True/Preempted").await.unwrap();
+    place.wait_until("urgent", true).await.unwrap();
+    place.wait_for_condition("train", "QuotaReserved", "False").await.unwrap();
+    let status =
+        wait(&place, "train", "its first group is over", |s| group_of(s, "first").succeeded == 1).await;
+    assert_eq!((group_of(&status, "second").active, succeed(&place, "train", "second").await), (0, 0));
+
+    place.delete_job("urgent").await.unwrap();
+    wait(&place, "train", "its second group runs", |s| group_of(s, "second").ready == 2).await;
+    let workload = place.workload("train").await.unwrap();
+    let sets = workload["status"]["admission"]["podSetAssignments"].as_array().unwrap();
+    let counts: Vec<_> = sets.iter().filter_map(|set| set["count"].as_i64()).collect();
+    assert_eq!(counts.iter().sum::<i64>(), 4, "the first group asks for nothing any more: {sets:?}");
+    assert_eq!(succeed(&place, "train", "first").await, 0, "it is not run again");
+    assert_eq!(succeed(&place, "train", "second").await, 4);
+    wait(&place, "train", "completed", |s| s.terminal_state.as_deref() == Some("Completed")).await;
+    place.wait_for_condition("train", "Finished", "True/Succeeded").await.unwrap();
 }
 
 #[tokio::test]
@@ -205,4 +261,30 @@ async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
     // What it holds is free with it.
     jobsets.delete("again", &kube::api::DeleteParams::default()).await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+#[tokio::test]
+async fn replicas_that_run_again_after_a_restart_need_quota_again() {
+    let place = Place::new(bed().await.plane, "again", 4).await.unwrap();
+    let two = |seconds: &str| ["first", "second"].map(|name| group(name, 1, &runs(seconds), &json!({})));
+    let policy = json!({"failurePolicy": {"maxRestarts": 3}});
+    make(&place, &jobset("train", &two("3600"), &policy)).await.unwrap();
+    let ready = |status: &JobSetStatus| {
+        status.replicated_jobs_status.len() == 2 && status.replicated_jobs_status.iter().all(|g| g.ready == 1)
+    };
+    wait(&place, "train", "running", ready).await;
+    assert_eq!(succeed(&place, "train", "first").await, 2);
+    make(&place, &jobset("other", &[group("only", 1, &runs("3600"), &json!({}))], &json!({}))).await.unwrap();
+    place.wait_for_condition("other", "Admitted", "True/").await.unwrap();
+    wait(&place, "other", "running", |s| s.replicated_jobs_status.iter().all(|g| g.ready == 1)).await;
+
+    assert_eq!(end(&place, "train", "second", "Failed").await, 2);
+    let why = "True/OutOfSync: 2 pods of \"first\" run, and quota is held for 0";
+    place.wait_for_condition("train", "Evicted", why).await.unwrap();
+    place.wait_for_condition("train", "QuotaReserved", "False").await.unwrap();
+    let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
+    jobsets.delete("other", &kube::api::DeleteParams::default()).await.unwrap();
+    wait(&place, "train", "running again", ready).await;
+    let workload = place.workload("train").await.unwrap();
+    assert_eq!(workload["status"].get("reclaimablePods"), None);
 }

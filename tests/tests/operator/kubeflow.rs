@@ -3,14 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use futures::future::join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
 };
 use serde_json::{Value, json};
+use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
-use sluice_testkit::controllers::Controllers;
+use sluice_testkit::controllers::{self, Controllers};
 use sluice_testkit::kubeflow;
 use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
@@ -26,11 +28,11 @@ const JOB_NAME: &str = "training.kubeflow.org/job-name";
 static CONTROLLERS: OnceCell<Controllers> = OnceCell::const_new();
 
 /// A kind with the name that its controller wants for a container, and its replica types with their numbers of pods.
-struct TestKind {
-    kind: JobKind,
-    field: &'static str,
-    container: &'static str,
-    replicas: &'static [(&'static str, u32)],
+pub struct TestKind {
+    pub kind: JobKind,
+    pub field: &'static str,
+    pub container: &'static str,
+    pub replicas: &'static [(&'static str, u32)],
 }
 
 const JAX: TestKind = TestKind {
@@ -39,7 +41,7 @@ const JAX: TestKind = TestKind {
     container: "jax",
     replicas: &[("Worker", 2)],
 };
-const MPI: TestKind = TestKind {
+pub const MPI: TestKind = TestKind {
     kind: JobKind::MPI_JOB,
     field: "mpiReplicaSpecs",
     container: "mpi",
@@ -51,13 +53,13 @@ const PADDLE: TestKind = TestKind {
     container: "paddle",
     replicas: &[("Master", 1), ("Worker", 1)],
 };
-const PYTORCH: TestKind = TestKind {
+pub const PYTORCH: TestKind = TestKind {
     kind: JobKind::PYTORCH_JOB,
     field: "pytorchReplicaSpecs",
     container: "pytorch",
     replicas: &[("Master", 1), ("Worker", 2)],
 };
-const TF: TestKind = TestKind {
+pub const TF: TestKind = TestKind {
     kind: JobKind::TF_JOB,
     field: "tfReplicaSpecs",
     container: "tensorflow",
@@ -72,7 +74,7 @@ const XGBOOST: TestKind = TestKind {
 
 impl TestKind {
     /// A job whose pods ask for one processor each and run until they are told to end.
-    fn job(&self, name: &str) -> DynamicObject {
+    pub fn job(&self, name: &str) -> DynamicObject {
         let of = |(role, pods): &(&str, u32)| {
             let container =
                 json!({"name": self.container, "image": "none", "resources": {"requests": {"cpu": "1"}}});
@@ -102,7 +104,7 @@ struct Bench<'a> {
     kind: TestKind,
 }
 
-async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     CONTROLLERS.get_or_try_init(|| async { kubeflow::start(bed().await.plane).await }).await.unwrap();
     two_flavors(name, quota).await
 }
@@ -197,18 +199,53 @@ impl Bench<'_> {
     }
 }
 
+/// The group of JAXJobs that only a declaration describes. Their controller is that of Kubeflow's JAXJobs.
+const OTHER_GROUP: &str = "other.sluice.dev";
+
+/// The CRD of these: that of Kubeflow's JAXJobs, in the other group.
+pub async fn crd_of_other_group() -> CustomResourceDefinition {
+    let crds = controllers::crds(Tool::KubeflowControllers).await.unwrap();
+    let mut crd = crds.into_iter().find(|crd| crd.spec.names.kind == "JAXJob").unwrap();
+    OTHER_GROUP.clone_into(&mut crd.spec.group);
+    crd.metadata.name = Some(format!("{}.{OTHER_GROUP}", crd.spec.names.plural));
+    crd
+}
+
+/// Their declaration.
+pub fn declaration_of_other_group() -> Value {
+    let is = |condition: &str| {
+        format!("self.status.conditions.exists(c, c.type == '{condition}' && c.status == 'True')")
+    };
+    json!({
+        "group": OTHER_GROUP, "version": "v1", "kind": "JAXJob",
+        "suspend": {"path": "spec.runPolicy.suspend"},
+        "podSets": [{
+            "name": "worker",
+            "template": "spec.jaxReplicaSpecs.Worker.template",
+            "countPath": "spec.jaxReplicaSpecs.Worker.replicas",
+        }],
+        "active": "self.status.replicaStatuses.Worker.active > 0",
+        "ready": is("Running"),
+        "finished": format!("{} || {}", is("Succeeded"), is("Failed")),
+        "success": is("Succeeded"),
+    })
+}
+
 /// Everything that can become of a job whose controller is a real one.
 async fn whole_life(name: &'static str, kind: TestKind) {
+    live(&place(name, [0, 0]).await, name, kind).await;
+}
+
+async fn live(place: &Place<'_>, name: &'static str, kind: TestKind) {
     let most = u32::try_from(kind.pods()).unwrap();
-    let place = place(name, [0, 0]).await;
     let [old, new] = flavors(name);
-    let bench = Bench { place: &place, kind };
+    let bench = Bench { place, kind };
 
     bench.make("first").await;
     bench.wait_until_it_waits("first").await;
     let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
-    set_quota(&place, [most, 0]).await;
+    set_quota(place, [most, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
 
     // One that waits is deleted.
@@ -223,7 +260,7 @@ async fn whole_life(name: &'static str, kind: TestKind) {
     place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
     bench.wait_until_it_waits("first").await;
     place.wait_until("urgent", true).await.unwrap();
-    set_quota(&place, [most, most]).await;
+    set_quota(place, [most, most]).await;
     bench.wait_until_it_runs_on("first", &new).await;
     bench.end("first").await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
@@ -253,4 +290,20 @@ async fn jaxjobs_paddlejobs_tfjobs_and_xgboostjobs_live_through_everything_that_
     needs!(Tool::KubeflowControllers);
     let kinds = [("jax", JAX), ("paddle", PADDLE), ("tf", TF), ("xgboost", XGBOOST)];
     join_all(kinds.map(|(name, kind)| Box::pin(whole_life(name, kind)))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_kind_lives_through_everything_that_can_become_of_it_with_a_real_controller() {
+    const NAME: &str = "jax-declared";
+    needs!(Tool::KubeflowControllers);
+    let plane = bed().await.plane;
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [declaration_of_other_group()]},
+    });
+    sluice_jobs::declare(&Configuration::parse(&configuration.to_string()).unwrap().0).unwrap();
+    let kind = JobKind::named(&format!("{OTHER_GROUP}/jaxjob")).unwrap();
+    let arguments = ["--group", OTHER_GROUP];
+    let _controller = Controllers::start(plane, Tool::KubeflowControllers, &arguments).await.unwrap();
+    live(&two_flavors(NAME, [0, 0]).await, NAME, TestKind { kind, ..JAX }).await;
 }

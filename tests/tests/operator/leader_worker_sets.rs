@@ -33,7 +33,7 @@ const ROLLOUT: Duration = Duration::from_mins(3);
 static CONTROLLERS: OnceCell<Controllers> = OnceCell::const_new();
 
 /// A place with a priority class of its name, and with LeaderWorkerSets.
-async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     CONTROLLERS.get_or_try_init(|| async { lws::start(bed().await.plane).await }).await.unwrap();
     let place = two_flavors(name, quota).await;
     let class = json!({"metadata": {"name": name}, "value": 1_000});
@@ -48,7 +48,7 @@ fn sets(place: &Place<'_>) -> Api<DynamicObject> {
 }
 
 /// A pod template that asks for one processor.
-fn template(image: &str) -> Value {
+pub fn template(image: &str) -> Value {
     json!({
         "metadata": {"annotations": {"sluice.dev/run-seconds": "3600"}},
         "spec": {
@@ -59,7 +59,7 @@ fn template(image: &str) -> Value {
 }
 
 /// Groups of a leader and a worker, with templates of their own.
-fn set(name: &str, replicas: i32) -> Value {
+pub fn set(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": KIND.api_version(), "kind": KIND.kind(),
         "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},

@@ -14,7 +14,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use crate::bed::bed;
 
 /// A pod that asks for one processor and runs until it is deleted, or ends after so many seconds.
-fn pod(name: &str, seconds: u32) -> Value {
+pub fn pod(name: &str, seconds: u32) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {

@@ -45,7 +45,7 @@ pub fn template() -> Value {
     })
 }
 
-fn object(kind: JobKind, name: &str) -> DynamicObject {
+pub fn object(kind: JobKind, name: &str) -> DynamicObject {
     let workers = json!({"groupName": "workers", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "template": template()});
     let cluster = json!({
         "headGroupSpec": {"rayStartParams": {}, "template": template()},

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::Client;
+use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
-use sluice_tests::place::DEADLINE;
+use sluice_tests::place::{DEADLINE, Place};
 
-use crate::external;
+use crate::{declared, external};
 
 /// The log of a manager that does not stay, with these integrations, and the rights of the chart without them.
 async fn log_of_the_end(plane: &ControlPlane, setup: &Setup, integrations: Value) -> String {
@@ -64,5 +67,53 @@ async fn a_framework_without_its_rights_is_an_error_at_start() {
     let setup = chart::install(&plane, setup, &plurals).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
     assert!(manager.log().unwrap().contains("the CRD is there"), "{}", manager.log_tail(40));
+    plane.stop();
+}
+
+/// Takes the right to keep owners from being deleted out of the manager's role.
+async fn revoke_finalizers(client: &Client) {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let is_of_finalizers =
+        |rule: &PolicyRule| rule.resources.iter().flatten().any(|resource| resource.ends_with("/finalizers"));
+    for mut role in roles.list(&ListParams::default()).await.unwrap() {
+        let of_kubernetes = role.metadata.name.as_ref().unwrap().starts_with("system:");
+        let granted = role.rules.get_or_insert_default();
+        if !of_kubernetes && granted.iter().any(is_of_finalizers) {
+            granted.retain(|rule| !is_of_finalizers(rule));
+            role.metadata.managed_fields = None;
+            let name = role.metadata.name.clone().unwrap();
+            roles.replace(&name, &PostParams::default(), &role).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn workloads_name_their_jobs_as_owners_where_the_api_server_asks_for_the_right_to_block_them() {
+    let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+    let plane = ControlPlane::builder().api_server_flag(plugin).start().await.unwrap();
+    let client = plane.client().await.unwrap();
+    let integrations = json!({"frameworks": ["batch/job"], "declared": [declared::declaration()]});
+    Box::pin(crds::apply(&client, &[declared::crd()])).await.unwrap();
+    let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": integrations}));
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    let owners = Place::new(&plane, "owners", 4).await.unwrap();
+    owners.job("job", "lq", 1).await.unwrap();
+    declared::make(&owners, "errand").await;
+    for name in ["job", "errand"] {
+        let workload = owners.workload(name).await.unwrap();
+        let owner = &workload["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["name"], &owner["blockOwnerDeletion"]), (&json!(name), &json!(true)));
+    }
+    // It is that right of the chart's which lets them.
+    revoke_finalizers(&client).await;
+    declared::make(&owners, "late").await;
+    eventually("the Workload to be refused", DEADLINE, || async {
+        let log = manager.log()?;
+        Ok(progress(log.contains("cannot set blockOwnerDeletion"), manager.log_tail(5)))
+    })
+    .await
+    .unwrap();
+    drop(manager);
     plane.stop();
 }

@@ -13,7 +13,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 use crate::pods::{delete, make, place, pods, states, urgent, wait_for_workload, wait_until_gone};
 
 /// So many pods that ask for one processor each.
-fn deployment(name: &str, queue: &str, replicas: i32) -> Value {
+pub fn deployment(name: &str, queue: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "labels": {QUEUE_NAME: queue}},

@@ -17,7 +17,7 @@ fn containers(image: &str, cpu: &str) -> Value {
 }
 
 /// So many pods that ask for one processor each.
-fn set(name: &str, replicas: i32) -> Value {
+pub fn set(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},

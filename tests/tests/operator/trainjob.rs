@@ -29,7 +29,7 @@ const PODS: usize = 3;
 
 static TRAINER: OnceCell<Controllers> = OnceCell::const_new();
 
-async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     TRAINER.get_or_try_init(|| async { trainer::start(bed().await.plane).await }).await.unwrap();
     two_flavors(name, quota).await
 }
@@ -48,12 +48,12 @@ fn jobsets(place: &Place<'_>) -> Api<DynamicObject> {
     api(place, kind.group(), kind.version(), kind.kind(), kind.plural())
 }
 
-fn runtimes(place: &Place<'_>) -> Api<DynamicObject> {
+pub fn runtimes(place: &Place<'_>) -> Api<DynamicObject> {
     let kind = TemplateKind::TRAINING_RUNTIME;
     api(place, kind.group(), kind.version(), kind.kind(), kind.plural())
 }
 
-async fn make(api: &Api<DynamicObject>, object: &Value) {
+pub async fn make(api: &Api<DynamicObject>, object: &Value) {
     let object = serde_json::from_value(object.clone()).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
 }
@@ -78,7 +78,7 @@ fn template(container: &str) -> Value {
 }
 
 /// A runtime for torch, with nodes and one more Job.
-fn runtime(name: &str) -> Value {
+pub fn runtime(name: &str) -> Value {
     let step = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
     let node = json!({"name": "node", "template": {"metadata": step, "spec": {"backoffLimit": 0, "template": template("node")}}});
     let side =
@@ -89,7 +89,7 @@ fn runtime(name: &str) -> Value {
     })
 }
 
-fn trainjob(name: &str, runtime: &str) -> Value {
+pub fn trainjob(name: &str, runtime: &str) -> Value {
     json!({
         "apiVersion": KIND.api_version(), "kind": KIND.kind(),
         "metadata": {"name": name, "labels": {QUEUE_NAME: "lq"}},

@@ -6,6 +6,7 @@ mod dashboard;
 mod declared;
 mod journal;
 mod kinds;
+mod reviewed;
 mod tracing;
 
 use std::collections::BTreeMap;
@@ -140,30 +141,6 @@ fn the_kinds_webhooks_are_those_that_the_manager_answers() {
 }
 
 #[test]
-fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
-    let objects = objects(&[]);
-    let jobs: Vec<&Value> = webhooks(&objects)
-        .into_iter()
-        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
-        .collect();
-    assert_eq!(jobs.len(), 69, "seventeen kinds, mutating and validating, with and without queue name; pods");
-    for webhook in jobs {
-        let condition = &webhook["matchConditions"][0]["name"];
-        match webhook["failurePolicy"].as_str().unwrap() {
-            "Fail" => assert_eq!(condition, "has-queue-name"),
-            policy => {
-                let asks = webhook["name"] == "mpod-node-affinity.kb.io";
-                let wanted = if asks { "asks-for-node-affinity" } else { "has-no-queue-name" };
-                assert_eq!((policy, condition), ("Ignore", &json!(wanted)));
-                assert_eq!(webhook["timeoutSeconds"], 2);
-            }
-        }
-        let selector = &webhook["namespaceSelector"]["matchExpressions"][0];
-        assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
-    }
-}
-
-#[test]
 fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
     let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
                   health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\nvisibilityServer: {bindPort: 18082}\n\
@@ -294,7 +271,7 @@ fn the_webhook_port_and_gates_have_values_of_their_own() {
 }
 
 #[test]
-fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
+fn pods_that_are_not_queued_may_be_changed_only_with_the_gates_for_it() {
     let config = "managerConfig.controllerManagerConfigYaml=apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
                   integrations: {frameworks: [batch/job]}\n";
     let rights = |set: &[&str]| -> Vec<Value> {
@@ -305,12 +282,11 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
         let of_pods = |rule: &Value| rule["resources"].to_string().contains("\"pods");
         all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
     };
-    let seen = json!(["pods", ["list", "watch"]]);
+    // Those of a stopped job that its controller lets run on are deleted, of any kind.
+    let seen = json!(["pods", ["delete", "list", "watch"]]);
     // Of elastic Jobs, and of pods with a place in a topology: their gate is taken off, and some of the latter are failed.
     let (ungated, failed) = (json!(["pods", ["patch"]]), json!(["pods/status", ["patch"]]));
-    // Pods of a slice that moves are removed.
-    let removed = json!(["pods", ["delete"]]);
-    assert_eq!(json!(rights(&[])), json!([seen, ungated, failed, removed]));
+    assert_eq!(json!(rights(&[])), json!([seen, ungated, failed]));
     let set = |gate: usize, name: &str, on: bool| {
         let gate = format!("controllerManager.featureGates[{gate}]");
         [format!("{gate}.name={name}"), format!("{gate}.enabled={on}")]
@@ -320,13 +296,13 @@ fn pods_that_are_not_queued_may_be_removed_only_with_the_gate_for_it() {
         json!(rights(&all))
     };
     let recovery = |on| set(0, "FailureRecoveryPolicy", on);
-    assert_eq!(with(&[recovery(true)]), json!([seen, ungated, failed, removed, removed, failed]));
-    assert_eq!(with(&[recovery(false)]), json!([seen, ungated, failed, removed]));
+    assert_eq!(with(&[recovery(true)]), json!([seen, ungated, failed, failed]));
+    assert_eq!(with(&[recovery(false)]), json!([seen, ungated, failed]));
     assert_eq!(with(&[set(0, "HotswapSlices", false)]), json!([seen, ungated, failed]));
     let topology = set(1, "TopologyAwareScheduling", false);
     assert_eq!(with(&[recovery(false), topology.clone()]), json!([seen, ungated]));
     let elastic = set(2, "ElasticJobsViaWorkloadSlices", false);
-    assert_eq!(with(&[recovery(true), topology, elastic]), json!([seen, removed, failed]));
+    assert_eq!(with(&[recovery(true), topology, elastic]), json!([seen, failed]));
 }
 
 #[test]

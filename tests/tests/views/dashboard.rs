@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod data;
+mod guarded;
 mod mock;
 
 use std::fs;
@@ -220,10 +221,15 @@ async fn work_that_lost_its_nodes_is_listed_with_queue_priority_time_and_nodes()
 
 /// A script that opens a report as a file in the view Report.
 fn open_file(report: &Value) -> String {
+    open(&format!("JSON.stringify({report})"), "day.json")
+}
+
+/// A script that opens what a script gives as a file with this name.
+fn open(content: &str, name: &str) -> String {
     format!(
         "(() => {{
             const files = new DataTransfer();
-            files.items.add(new File([JSON.stringify({report})], 'day.json'));
+            files.items.add(new File([{content}], '{name}'));
             const input = document.querySelector('input[type=file]');
             input.files = files.files;
             input.dispatchEvent(new Event('change'));
@@ -355,6 +361,29 @@ async fn a_recorded_day_is_drawn_from_its_document() {
     page.run(&open_file(&report)).await.unwrap();
     shows(&mut page, "2 submitted, 1 finished, 0 running, 1 waiting, 1 preemptions").await;
     day_is_drawn(&page.run(DAY).await.unwrap());
+    assert_eq!(page.run("window.ran ?? null").await.unwrap(), Value::Null, "a name ran");
+    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
+}
+
+/// The journal itself is drawn as what `kubectl kueue report` makes of it, within bounds.
+#[tokio::test]
+async fn a_journal_is_drawn_and_one_that_is_too_large_is_refused() {
+    let day =
+        std::fs::read_to_string(assets::workspace().join("tests/tests/views/browser/day.jsonl")).unwrap();
+    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
+    go(&mut page, "report", "side by side").await;
+    page.run(&open(&Value::from(day.clone()).to_string(), "pod.00000000.jsonl")).await.unwrap();
+    shows(&mut page, "2 submitted, 1 finished, 0 running, 1 waiting, 1 preemptions").await;
+    day_is_drawn(&page.run(DAY).await.unwrap());
+    // What a manager was writing when it ended, and what is no line, is left out.
+    let broken = Value::from(format!("[]\n{{}}\n{day}{{\"at\": \"2026-01-05T1"));
+    page.run(&open(&broken.to_string(), "broken.jsonl")).await.unwrap();
+    shows(&mut page, "broken.jsonl").await;
+    shows(&mut page, "2 submitted, 1 finished, 0 running, 1 waiting, 1 preemptions").await;
+    page.run(&open("'x'", "none.jsonl")).await.unwrap();
+    shows(&mut page, "This file has no line of a journal.").await;
+    page.run(&open("'x'.repeat(65e6)", "large.jsonl")).await.unwrap();
+    shows(&mut page, "large.jsonl is too large: 65 MB of at most 64 MB.").await;
     assert_eq!(page.run("window.ran ?? null").await.unwrap(), Value::Null, "a name ran");
     assert!(page.troubles().is_empty(), "{:?}", page.troubles());
 }

@@ -107,6 +107,9 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
   matchConditions:
     - name: {{ .condition }}
       expression: {{ .expression | quote }}
+    # Nothing keeps the manager from stopping a job: neither its own bounds nor a webhook that is late.
+    - name: is-not-the-managers-own-write
+      expression: {{ printf "request.userInfo.username != 'system:serviceaccount:%s:%s'" $context.root.Release.Namespace (include "sluice.serviceAccountName" $context.root | trim) | quote }}
     {{- if and .suffix $context.job.ofPods (eq $context.type "validate") }}
     # Most pods are none of ours.
     - name: has-labels-or-annotations-of-ours

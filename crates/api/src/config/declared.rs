@@ -48,7 +48,8 @@ pub struct DeclaredKind {
     /// A CEL expression: whether all its pods are ready or succeeded; without one, whether it is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// What its controller writes into its status, by state: what the simulator shows. Without it the kind is not simulated.
+    /// What its controller writes into its status, by state: what the simulator shows. Without it the kind is not simulated, unless its pods
+    /// say what happens: they wait in its place, and it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<DeclaredStates>,
 }
@@ -360,9 +361,6 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
 fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
     if kind.ready.is_some() {
         place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
-    }
-    if kind.states.is_some() {
-        place.error("states", "means nothing with suspend.gatesPods: such kinds are not simulated");
     }
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = |name: &str| format!("podSets[{index}].{name}");

@@ -157,6 +157,7 @@ gates! {
     HotswapSlices: Beta, true, "0.19", [Gate::Hotswap, Gate::TASFailedNodeReplacement], "move the slice that lost its node before the whole job";
     RequeueReclaimersOnBorrowing: Beta, true, "0.19", [], "requeue Workloads that may reclaim quota when others begin to borrow";
     AdmitOnlyFreeQuota: Beta, true, "0.19", [], "count the quota of a preempted Workload as free only when its pods are gone";
+    TASKeepWholeDomains: Alpha, false, "0.19", [], "of equal domains take the one that leaves larger domains whole";
 }
 
 /// Gates that Kueue has removed since; older configurations still name them (docs/reference/02-feature-gates.md). They are accepted with a
@@ -185,7 +186,6 @@ impl Gate {
         !matches!(
             self,
             Self::ConcurrentAdmission
-                | Self::DeferRayServiceFinalizationForRedisCleanup
                 | Self::KueueDRAIntegration
                 | Self::KueueDRAIntegrationConsumableCapacity
                 | Self::KueueDRAIntegrationExtendedResource

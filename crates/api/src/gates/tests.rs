@@ -29,6 +29,7 @@ const OURS: &[Gate] = &[
     Gate::RequeueReclaimersOnBorrowing,
     Gate::Hotswap,
     Gate::HotswapSlices,
+    Gate::TASKeepWholeDomains,
 ];
 
 #[test]

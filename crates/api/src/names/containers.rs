@@ -1,6 +1,9 @@
 //! Identity of a pod template's containers: what the match of a job with its Workload compares (docs/reference/06-algorithm.md 6.20).
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sluice_quantity::Quantity;
@@ -27,15 +30,21 @@ pub fn containers_hash(spec: &PodSpec) -> u64 {
     u64::from_be_bytes(*head)
 }
 
-/// A stable hash of what a pod asks for, whatever it does with it: the resources of its containers, its overhead, its own resources.
+/// A stable hash of what a pod asks for, whatever it does with it: the resources of its containers, its own, its overhead, its claims.
+///
+/// Equal for templates of which the API server makes the same pods: it rounds amounts up to thousandths.
 pub fn requests_hash(spec: &PodSpec) -> u64 {
     let bare = |container: &Container| Container {
-        resources: container.resources.clone(),
+        resources: container.resources.as_ref().map(counted),
         restart_policy: container.restart_policy.clone(),
         ..Container::default()
     };
-    let pod = serde_json::json!({"overhead": spec.overhead, "limits": spec.resources.as_ref().and_then(|own| own.limits.clone()),
-        "requests": spec.resources.as_ref().and_then(|own| own.requests.clone()), "runtimeClassName": spec.runtime_class_name});
+    let pod = serde_json::json!({
+        "overhead": spec.overhead.as_ref().map(thousandths),
+        "resources": spec.resources.as_ref().map(counted),
+        "runtimeClassName": spec.runtime_class_name,
+        "resourceClaims": spec.resource_claims,
+    });
     let mut hash = Sha256::new();
     let lists = [spec.init_containers.as_deref().unwrap_or_default(), &spec.containers];
     for list in lists {
@@ -50,6 +59,24 @@ pub fn requests_hash(spec: &PodSpec) -> u64 {
     u64::from_be_bytes(*head)
 }
 
+/// What of resources counts for quota: a limit stands for a request that is missing.
+fn counted(resources: &ResourceRequirements) -> ResourceRequirements {
+    let requests = resources.requests.as_ref().map(thousandths).unwrap_or_default();
+    let mut limits = resources.limits.as_ref().map(thousandths).unwrap_or_default();
+    limits.retain(|resource, _| !requests.contains_key(resource));
+    ResourceRequirements { limits: Some(limits), requests: Some(requests), claims: None }
+}
+
+/// Amounts as the API server stores them in a pod.
+fn thousandths(amounts: &BTreeMap<String, Text>) -> BTreeMap<String, Text> {
+    let round = |text: &Text| {
+        let Ok(amount) = Quantity::parse(&text.0) else { return text.clone() };
+        let (whole, rest) = (amount.nano() / 1_000_000, amount.nano() % 1_000_000);
+        Text(format!("{}m", whole + i128::from(rest > 0)))
+    };
+    amounts.iter().map(|(resource, amount)| (resource.clone(), round(amount))).collect()
+}
+
 /// Removes environment variables that occur twice in a container: the last value wins, in the place of the first.
 ///
 /// The API server refuses duplicate keys of a list map, so that a Workload could otherwise not be written
@@ -62,7 +89,7 @@ pub fn dedupe_env(spec: &mut PodSpec) {
 }
 
 fn dedupe(env: &mut Vec<EnvVar>) {
-    let mut at = std::collections::BTreeMap::new();
+    let mut at = BTreeMap::new();
     let mut kept: Vec<EnvVar> = Vec::with_capacity(env.len());
     for variable in env.drain(..) {
         if let Some(&index) = at.get(&variable.name) {
@@ -163,6 +190,38 @@ mod tests {
         assert_eq!(hash(of("1"), "100m"), hash(same, "0.1"));
         assert_ne!(hash(of("1"), "100m"), hash(of("2"), "100m"));
         assert_ne!(hash(of("1"), "100m"), hash(of("1"), "200m"));
+        let limited = json!({"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "8"}}});
+        assert_eq!(hash(of("1"), "1"), hash(limited, "1"), "the limit counts for nothing");
+        // The API server rounds amounts up.
+        assert_eq!(hash(of("1m"), "1"), hash(of("0.0005"), "999999999n"));
+        assert_ne!(hash(of("1m"), "1"), hash(of("0.0011"), "1"));
+    }
+
+    #[test]
+    fn whatever_counts_for_quota_changes_what_a_pod_asks_for() {
+        let amounts = json!({"requests": {"cpu": "1"}});
+        let claims = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+        let variants = [
+            json!({"containers": [{"name": "c"}]}),
+            json!({"containers": [{"name": "c"}, {"name": "d"}]}),
+            json!({"containers": [{"name": "c", "resources": amounts}]}),
+            json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}),
+            json!({"containers": [{"name": "c"}], "initContainers": [{"name": "i"}]}),
+            json!({"containers": [{"name": "c"}], "initContainers": [{"name": "i", "restartPolicy": "Always"}]}),
+            json!({"containers": [{"name": "c"}], "resources": amounts}),
+            json!({"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "1"}}}),
+            json!({"containers": [{"name": "c"}], "overhead": {"cpu": "1"}}),
+            json!({"containers": [{"name": "c"}], "runtimeClassName": "r"}),
+            json!({"containers": [{"name": "c"}], "resourceClaims": claims(&["a"])}),
+            json!({"containers": [{"name": "c"}], "resourceClaims": claims(&["a", "b"])}),
+            json!({"containers": [{"name": "c"}], "resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}),
+        ];
+        let mut seen = BTreeMap::new();
+        for variant in variants {
+            let hash = requests_hash(&serde_json::from_value(variant.clone()).unwrap());
+            let previous = seen.insert(hash, variant.clone());
+            assert_eq!(previous, None, "{variant}");
+        }
     }
 
     #[test]
@@ -194,7 +253,7 @@ mod tests {
             json!([{"name": "c", "resources": {"limits": {"cpu": "1"}}}]),
             json!([{"name": "c"}, {"name": "c"}]),
         ];
-        let mut seen = std::collections::BTreeMap::new();
+        let mut seen = BTreeMap::new();
         for variant in variants {
             let previous = seen.insert(hash(&variant), variant.clone());
             assert_eq!(previous, None, "{variant}");

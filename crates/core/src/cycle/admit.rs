@@ -2,11 +2,12 @@
 
 use super::entry::{CycleState, Entry};
 use crate::admission_fair_sharing::in_units;
+use crate::books::Basis;
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::{FlavorResourceQuantity, view};
+use crate::view::FlavorResourceQuantity;
 use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
 use crate::workloads::{QuotaReservation, ReservedUsage, TopologyReservation};
 use crate::{Amount, Name};
@@ -16,13 +17,14 @@ impl Scheduler {
     /// nothing is.
     pub fn fits_its_reservation(&mut self, key: &WorkloadKey, without: &[WorkloadKey]) -> bool {
         self.refresh();
-        let Some(id) = self.workloads.find(key) else { return true };
-        let usage = self.workloads.usage_of(id).iter().filter(|usage| usage.2 > 0);
+        let Some(id) = self.world.workloads.find(key) else { return true };
+        let usage = self.world.workloads.usage_of(id).iter().filter(|usage| usage.2 > 0);
         let quantities: Vec<FlavorResourceQuantity> =
             usage.map(|&(pair, slot, amount)| FlavorResourceQuantity { pair, slot, amount }).collect();
-        let others = without.iter().filter_map(|key| self.workloads.find(key)).filter(|other| *other != id);
+        let others =
+            without.iter().filter_map(|key| self.world.workloads.find(key)).filter(|other| *other != id);
         let gone: Vec<_> = others.chain([id]).collect();
-        let mut view = view!(self, &[]);
+        let mut view = self.view(Basis::Now, &[]);
         let mark = view.mark();
         for &id in &gone {
             view.remove(id);
@@ -38,7 +40,7 @@ impl Scheduler {
         let plan = entry.plan.as_deref().expect("only an entry with a plan is admitted");
         let admission = self.admission(entry, plan);
         let required_checks = self.required_checks(entry);
-        let considered = entry.assignment.considered(&self.names, plan);
+        let considered = entry.assignment.considered(&self.world.names, plan);
         let usage: ReservedUsage = entry
             .assignment
             .usage
@@ -50,18 +52,18 @@ impl Scheduler {
         }
         self.take_over(entry, &usage);
         self.moved(id);
-        self.queues[entry.head.queue.at()].pending.forget_preemptor(id);
-        self.kept_out.replace(id, &[]);
+        self.world.queues[entry.head.queue.at()].pending.forget_preemptor(id);
+        self.agenda.kept_out.replace(id, &[]);
         self.left_class(entry.head.queue, entry.class);
-        let workload = self.workloads.get_mut(id);
+        let workload = self.world.workloads.get_mut(id);
         workload.last_assignment = None;
         workload.decision = None;
         workload.preempted = false;
         workload.taken_in_cycle = self.cycle;
         let local = workload.local;
-        self.locals[local.at()].pending.remove(&id);
-        let root = self.tree.forest.node(entry.head.node).root;
-        self.loops.admitted(root, id);
+        self.world.locals[local.at()].pending.remove(&id);
+        let root = self.world.forest.node(entry.head.node).root;
+        self.agenda.loops.admitted(root, id);
         self.charge(entry);
         let admitted = required_checks.is_empty();
         let reservation = QuotaReservation {
@@ -85,16 +87,16 @@ impl Scheduler {
 
     /// Charges the LocalQueue for what was let in until it counts as usage (docs/reference/06-algorithm.md 6.9).
     fn charge(&mut self, entry: &Entry) {
-        if !self.orders_by_usage(&self.queues[entry.head.queue.at()]) {
+        if !self.orders_by_usage(&self.world.queues[entry.head.queue.at()]) {
             return;
         }
-        let Some(config) = &self.config.admission_fair_sharing else { return };
-        let names = &self.names;
+        let Some(config) = &self.world.config.admission_fair_sharing else { return };
+        let names = &self.world.names;
         let requests = entry.assignment.flavors.iter().map(|assigned| {
             (assigned.resource, in_units(names, assigned.resource, i128::from(assigned.amount)))
         });
-        let local = self.workloads.get(entry.head.workload).local;
-        self.locals[local.at()].ledger.charge(config, entry.head.workload, requests);
+        let local = self.world.workloads.get(entry.head.workload).local;
+        self.world.locals[local.at()].ledger.charge(config, entry.head.workload, requests);
         self.usage_moved(local);
     }
 
@@ -108,8 +110,8 @@ impl Scheduler {
             .enumerate()
             .map(|(at, ((name, _), &count))| {
                 let assigned = assignment.of_pod_set(at);
-                let resource = |id| self.names.resource_name(id).clone();
-                let flavor = |id| self.names.flavor_name(id).clone();
+                let resource = |id| self.world.names.resource_name(id).clone();
+                let flavor = |id| self.world.names.flavor_name(id).clone();
                 PodSetAssignment {
                     name: name.clone(),
                     flavors: assigned.iter().map(|of| (resource(of.resource), flavor(of.flavor))).collect(),
@@ -120,12 +122,12 @@ impl Scheduler {
                 }
             })
             .collect();
-        Admission { cluster_queue: self.queues[entry.head.queue.at()].name.clone(), pod_sets }
+        Admission { cluster_queue: self.world.queues[entry.head.queue.at()].name.clone(), pod_sets }
     }
 
     /// The checks that apply to the assigned flavors (docs/reference/06-algorithm.md 6.10).
     fn required_checks(&self, entry: &Entry) -> Vec<Name> {
-        let Some(spec) = &self.queues[entry.head.queue.at()].spec else { return Vec::new() };
+        let Some(spec) = &self.world.queues[entry.head.queue.at()].spec else { return Vec::new() };
         if spec.admission_checks.is_empty() {
             return Vec::new();
         }
@@ -135,7 +137,7 @@ impl Scheduler {
             .filter(|rule| {
                 entry.assignment.flavors.iter().any(|assigned| {
                     rule.on_flavors.is_empty()
-                        || rule.on_flavors.contains(self.names.flavor_name(assigned.flavor))
+                        || rule.on_flavors.contains(self.world.names.flavor_name(assigned.flavor))
                 })
             })
             .map(|rule| rule.name.clone())

@@ -13,24 +13,26 @@ use crate::view::Head;
 impl Scheduler {
     /// The usage of each LocalQueue, if admission fair sharing orders any queue.
     pub(super) fn rank_locals(&self) -> Vec<f64> {
-        if self.config.admission_fair_sharing.is_none() || !self.config.gates.admission_fair_sharing {
+        if self.world.config.admission_fair_sharing.is_none()
+            || !self.world.config.gates.admission_fair_sharing
+        {
             return Vec::new();
         }
-        (0..self.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
+        (0..self.world.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
     }
 
     /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads").
     pub(super) fn take_head(&mut self, id: QueueId, local_usage: &[f64]) -> Option<Entry> {
-        let node = self.queues[id.at()].node;
-        if self.tree.forest.node(node).in_cycle {
+        let node = self.world.queues[id.at()].node;
+        if self.world.forest.node(node).in_cycle {
             return None;
         }
         let sticky = self.first_displaced(id).or_else(|| self.blocked(id)).or_else(|| self.sticky(id));
-        let rank = self.orders_by_usage(&self.queues[id.at()]).then_some(local_usage);
-        let (class, key) = self.queues[id.at()].pending.pop(sticky, rank)?;
-        let workload = self.workloads.get(key.id);
-        let preemptor = self.queues[id.at()].pending.preemptor() == Some(key.id);
-        let root = self.tree.forest.node(node).root;
+        let rank = self.orders_by_usage(&self.world.queues[id.at()]).then_some(local_usage);
+        let (class, key) = self.world.queues[id.at()].pending.pop(sticky, rank)?;
+        let workload = self.world.workloads.get(key.id);
+        let preemptor = self.world.queues[id.at()].pending.preemptor() == Some(key.id);
+        let root = self.world.forest.node(node).root;
         Some(Entry {
             head: Head {
                 workload: key.id,
@@ -41,10 +43,10 @@ impl Scheduler {
             },
             class,
             preemptor,
-            precedence: if self.blocked == Some(key.id) {
+            precedence: if self.agenda.blocked == Some(key.id) {
                 Precedence::Blocked
-            } else if (preemptor && self.config.gates.prioritize_preemptor_workloads)
-                || self.loops.goes_first(root, key.id)
+            } else if (preemptor && self.world.config.gates.prioritize_preemptor_workloads)
+                || self.agenda.loops.goes_first(root, key.id)
                 || self.is_displaced(key.id)
             {
                 Precedence::First
@@ -67,7 +69,7 @@ impl Scheduler {
 
     /// The remembered preemptor of a BestEffortFIFO queue, if it waits in the heap; its object may have changed since.
     fn sticky(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
-        let queue = &self.queues[id.at()];
+        let queue = &self.world.queues[id.at()];
         let workload = queue.pending.preemptor()?;
         if queue.spec.as_ref()?.strategy != QueueingStrategy::BestEffortFIFO {
             return None;
@@ -77,18 +79,18 @@ impl Scheduler {
 
     /// The head of this queue that waits until all pods are ready.
     fn blocked(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
-        self.in_heap(id, self.blocked?)
+        self.in_heap(id, self.agenda.blocked?)
     }
 
     /// The place of a workload in the heap of a queue.
     fn in_heap(&self, id: QueueId, workload: WorkloadId) -> Option<(ClassId, OrderKey)> {
-        let queue = &self.queues[id.at()];
-        let row = self.workloads.try_get(workload)?;
+        let queue = &self.world.queues[id.at()];
+        let row = self.world.workloads.try_get(workload)?;
         let (at, class) = row.waiting()?.at?;
         if at != id {
             return None;
         }
-        let key = self.workloads.order_key(workload);
+        let key = self.world.workloads.order_key(workload);
         (queue.pending.placement(class, &key) == Some(Placement::Active)).then_some((class, key))
     }
 }

@@ -34,7 +34,7 @@ impl Scheduler {
         let local_usage = self.rank_locals();
         // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
         // is nominated at once, while what belongs to it is in the processor's caches.
-        let ready: Vec<QueueId> = self.ready.iter().copied().collect();
+        let ready: Vec<QueueId> = self.agenda.ready.iter().copied().collect();
         let mut state = CycleState::default();
         state.report.cycle = self.cycle;
         let mut entries = self.take_second_passes(now, &mut state);
@@ -45,7 +45,7 @@ impl Scheduler {
             self.nominate(entries.last_mut().expect("one was pushed just now"), &local_usage);
         }
         state.report.entries.reserve(entries.len());
-        if self.config.fair_sharing.is_some() {
+        if self.world.config.fair_sharing.is_some() {
             let mut tournament = Tournament::new(self, &entries);
             for entry in tournament.left_out(&entries) {
                 let why = "Another workload of its ClusterQueue is considered first".to_owned();
@@ -74,14 +74,17 @@ impl Scheduler {
     /// There is something in the heap of an active ClusterQueue, or a second pass is due. After a change of specs it may
     /// also say so when only a cycle can tell.
     pub fn has_heads(&self) -> bool {
-        if self.second_passes.has_ready() {
+        if self.agenda.second_passes.has_ready() {
             return true;
         }
-        let stale = self.tree.forest.is_stale() || !self.flush_later.is_empty();
-        if stale && !self.inadmissible.is_empty() {
+        let stale = self.world.forest.is_stale() || !self.agenda.flush_later.is_empty();
+        if stale && !self.agenda.inadmissible.is_empty() {
             return true;
         }
-        self.ready.iter().any(|id| stale || !self.tree.forest.node(self.queues[id.at()].node).in_cycle)
+        self.agenda
+            .ready
+            .iter()
+            .any(|id| stale || !self.world.forest.node(self.world.queues[id.at()].node).in_cycle)
     }
 
     /// The order without fair sharing, as places in `entries`: workloads that hold quota already (second pass), remembered
@@ -91,7 +94,7 @@ impl Scheduler {
         if entries.len() < 2 {
             return (0..entries.len()).collect();
         }
-        let by_priority = self.config.gates.priority_sorting_within_cohort;
+        let by_priority = self.world.config.gates.priority_sorting_within_cohort;
         let key = |entry: &Entry| {
             let priority = if by_priority { entry.head.priority } else { 0 };
             (

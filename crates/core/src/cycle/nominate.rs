@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::entry::{Entry, Requeue};
+use crate::books::Basis;
 use crate::flavor_assigner::{Assignment, Mode, Request, assign, demand};
 use crate::intern::WorkloadId;
 use crate::last_assignment::Scan;
@@ -14,15 +15,15 @@ use crate::plan::{Plan, PlanInput};
 use crate::preemption::{self, PreemptionRequest};
 use crate::reason::{Detail, Reason, Unadmitted};
 use crate::scheduler::Scheduler;
-use crate::view::{FlavorResourceQuantity, Target, View, view};
+use crate::view::{FlavorResourceQuantity, Target, View};
 
 impl Scheduler {
     /// Finds out what can be done for a head (docs/reference/06-algorithm.md 6.5 "Nominate").
     pub(super) fn nominate(&mut self, entry: &mut Entry, local_usage: &[f64]) {
         let id = entry.head.workload;
-        self.workloads.get_mut(id).keeps_capacity = false;
+        self.world.workloads.get_mut(id).keeps_capacity = false;
         let refuse = |detail, reason| Arc::new(Unadmitted { reason, detail, requests: Arc::from([]) });
-        if let Some(waiting) = self.workloads.get(id).waiting() {
+        if let Some(waiting) = self.world.workloads.get(id).waiting() {
             if waiting.failed_checks {
                 let why = refuse(Detail::FailedChecks, Reason::PendingEvaluation);
                 entry.early = Some((why, Requeue::Generic));
@@ -41,49 +42,51 @@ impl Scheduler {
         }
         let plan = self.plan(entry);
         let (generation, freed) =
-            (self.tree.forest.generation(entry.head.node), self.tree.forest.freed(entry.head.node));
+            (self.world.forest.generation(entry.head.node), self.world.forest.freed(entry.head.node));
         let cycle = self.cycle;
-        let workload = self.workloads.get(id);
+        entry.replaced = self.replaced_slice(&entry.head);
+        let mut view = self.view(Basis::Now, local_usage);
+        let world = view.world;
+        let workload = world.workloads.get(id);
         let shape = workload.shape;
         let from = workload
             .last_assignment
             .as_deref()
-            .filter(|last| !last.is_outdated(&self.config, shape, cycle, generation));
+            .filter(|last| !last.is_outdated(&world.config, shape, cycle, generation));
         entry.kept_out_by = from.map_or_else(Vec::new, |from| from.kept_out_by.clone());
         entry.before = from.and_then(|from| from.before.clone().or_else(|| workload.decision.clone()));
         entry.scan = Scan { shape, cycle, generation, since: from.map_or(freed, |from| from.since) };
-        entry.replaced = self.replaced_slice(&entry.head);
-        let replaces = self.workloads.get(id).replaces.as_deref();
+        let replaces = workload.replaces.as_deref();
         let request =
             Request { head: &entry.head, plan: &plan, counts: &plan.counts, from, only: None, replaces };
-        let mut view = view!(self, local_usage);
-        let shape = self.shapes.get(shape);
+        let shape = world.shapes.get(shape);
         entry.targets = search_for(&mut view, &request, shape, entry.replaced, &mut entry.assignment);
         let last_assignment = entry.assignment.last_assignment(&entry.scan);
-        self.workloads.get_mut(id).last_assignment = last_assignment;
+        self.world.workloads.get_mut(id).last_assignment = last_assignment;
         entry.plan = Some(plan);
     }
 
     /// The plan for an entry's class in its queue.
     fn plan(&mut self, entry: &Entry) -> Arc<Plan> {
-        let queue = &self.queues[entry.head.queue.at()];
+        let queue = &self.world.queues[entry.head.queue.at()];
         if let Some(plan) = queue.pending.plan(entry.class, queue.version) {
             return plan.clone();
         }
-        let shape = self.workloads.get(entry.head.workload).shape;
+        let shape = self.world.workloads.get(entry.head.workload).shape;
         let plan = Plan::new(&PlanInput {
             node: queue.node,
             groups: &queue.groups,
-            forest: &self.tree.forest,
-            names: &self.names,
-            flavors: &self.flavors,
-            shape: self.shapes.get(shape),
-            pod_sets: self.shapes.pod_sets(shape),
-            ignore_uncovered: self.config.ignore_undeclared && self.config.gates.quota_check_strategy,
-            pods: self.pods,
-            topology: &self.topology,
+            forest: &self.world.forest,
+            names: &self.world.names,
+            flavors: &self.world.flavors,
+            shape: self.world.shapes.get(shape),
+            pod_sets: self.world.shapes.pod_sets(shape),
+            ignore_uncovered: self.world.config.ignore_undeclared
+                && self.world.config.gates.quota_check_strategy,
+            pods: self.world.pods,
+            topology: &self.world.topology,
         });
-        let queue = &mut self.queues[entry.head.queue.at()];
+        let queue = &mut self.world.queues[entry.head.queue.at()];
         queue.pending.set_plan(entry.class, queue.version, plan.clone());
         plan
     }
@@ -121,7 +124,7 @@ fn search(
     let works = |assignment: &Assignment, targets: &[Target]| {
         assignment.mode == Mode::Fit || (assignment.mode == Mode::Preempt && !targets.is_empty())
     };
-    let reduces = shape.reducible() && view.config.gates.partial_admission;
+    let reduces = shape.reducible() && view.world.config.gates.partial_admission;
     if works(assignment, &targets) || !reduces {
         return targets;
     }
@@ -148,7 +151,7 @@ fn find_targets(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Ass
     // A request of zero needs no victims. Pods that fit may be borrowed all the same: that does not keep the head from
     // reclaiming its own quota of another resource.
     let counts = |quantity: &&FlavorResourceQuantity| {
-        quantity.amount > 0 && (needed.contains(&quantity.pair) || !view.names.is_pods(quantity.pair))
+        quantity.amount > 0 && (needed.contains(&quantity.pair) || !view.world.names.is_pods(quantity.pair))
     };
     let quantities: SmallVec<[FlavorResourceQuantity; 2]> =
         assignment.usage.iter().filter(counts).copied().collect();

@@ -12,12 +12,12 @@ impl Scheduler {
     pub(super) fn preempt(&mut self, entry: &Entry, state: &mut CycleState) {
         let id = entry.head.workload;
         let mut victims = Vec::with_capacity(entry.targets.len());
-        let preemptor_path = self.tree.forest.node(entry.head.node).path.clone();
+        let preemptor_path = self.world.forest.node(entry.head.node).path.clone();
         for target in &entry.targets {
-            let workload = self.workloads.get_mut(target.workload);
+            let workload = self.world.workloads.get_mut(target.workload);
             workload.taken_in_cycle = self.cycle;
             let Some(reservation) = workload.reservation() else { continue };
-            let queue = &self.queues[reservation.queue.at()];
+            let queue = &self.world.queues[reservation.queue.at()];
             state.report.progress |= !reservation.evicted;
             victims.push(Victim {
                 key: workload.key.clone(),
@@ -25,16 +25,16 @@ impl Scheduler {
                 cluster_queue: queue.name.clone(),
                 reason: target.reason,
                 preemptor_path: preemptor_path.clone(),
-                preemptee_path: self.tree.forest.node(queue.node).path.clone(),
+                preemptee_path: self.world.forest.node(queue.node).path.clone(),
                 already_evicted: reservation.evicted,
             });
             state.victims.push((target.workload, id));
         }
         if let Some(slice) = entry.replaced {
-            self.workloads.get_mut(slice).taken_in_cycle = self.cycle;
+            self.world.workloads.get_mut(slice).taken_in_cycle = self.cycle;
         }
         // The next attempt looks at all flavors again.
-        self.workloads.get_mut(id).last_assignment = None;
+        self.world.workloads.get_mut(id).last_assignment = None;
         let reason = Reason::WaitingForPreemptedWorkloads;
         let why = why(entry, flavors(entry, victims.len()), reason);
         let outcome = Outcome::Preempting { victims, why: why.clone() };
@@ -45,29 +45,29 @@ impl Scheduler {
     /// Takes back what only lasted for the cycle, and marks the victims.
     pub(super) fn finish(&mut self, mut state: CycleState) -> CycleReport {
         for (slot, amount) in std::mem::take(&mut state.transient).into_values().flatten() {
-            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
+            self.books.usage.remove(&self.world.forest.quota, slot, amount);
         }
         for pods in std::mem::take(&mut state.transient_pods) {
-            self.topology.remove(&pods);
+            self.books.nodes.remove(&pods);
         }
         for (victim, by) in std::mem::take(&mut state.victims) {
-            let Some(reservation) = self.workloads.get(victim).reservation() else { continue };
+            let Some(reservation) = self.world.workloads.get(victim).reservation() else { continue };
             if reservation.evicted {
                 continue;
             }
             let (queue, reserved_at) = (reservation.queue, reservation.reserved_at);
-            let node = self.queues[queue.at()].node;
-            self.tree.forest.workloads_changed(node);
-            let root = self.tree.forest.node(node).root;
-            if self.config.gates.preemption_loop_guard {
-                self.loops.evicted(root, by, victim);
+            let node = self.world.queues[queue.at()].node;
+            self.world.forest.workloads_changed(node);
+            let root = self.world.forest.node(node).root;
+            if self.world.config.gates.preemption_loop_guard {
+                self.agenda.loops.evicted(root, by, victim);
             }
-            self.second_passes.remove(victim);
-            let key = self.workloads.candidate_key(victim, reserved_at);
-            let reservations = &mut self.queues[queue.at()].reservations;
+            self.agenda.second_passes.remove(victim);
+            let key = self.world.workloads.candidate_key(victim, reserved_at);
+            let reservations = &mut self.world.queues[queue.at()].reservations;
             reservations.running.remove(&key);
             reservations.evicted.insert(key);
-            let workload = self.workloads.get_mut(victim);
+            let workload = self.world.workloads.get_mut(victim);
             workload.preempted = true;
             if let Place::QuotaReserved(reservation) = &mut workload.place {
                 reservation.evicted = true;

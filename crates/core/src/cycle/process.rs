@@ -6,6 +6,7 @@ use super::entry::{CycleState, Entry, Requeue};
 use super::nominate::search_for;
 use super::requeue::{flavors, why};
 use crate::Amount;
+use crate::books::Basis;
 use crate::flavor_assigner::{Assignment, Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
 use crate::quota::{clamp, exact};
@@ -13,7 +14,7 @@ use crate::reason::{Detail, PodSetRefusal, PreemptionOutlook, Reason, Refusal, U
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
-use crate::view::{FlavorResourceQuantity, fit, view};
+use crate::view::{FlavorResourceQuantity, fit};
 
 /// What becomes of an entry.
 enum Decision {
@@ -48,18 +49,23 @@ impl Scheduler {
             self.refused(entry, &why, Requeue::FailedAfterNomination, state);
             return;
         }
-        if self.overlaps(entry) && self.config.gates.recompute_assignment_upon_preemption_targets_overlap {
+        if self.overlaps(entry)
+            && self.world.config.gates.recompute_assignment_upon_preemption_targets_overlap
+        {
             self.recompute(entry, local_usage, state);
         }
         self.place_again_if_taken(entry, local_usage, state);
         let decision = self.decide(entry, state);
         let waits = matches!(decision, Decision::Refuse(Detail::WaitingForPodsReady, ..));
         if waits
-            && self.blocked.is_none_or(|id| self.workloads.try_get(id).is_none_or(|w| w.waiting().is_none()))
+            && self
+                .agenda
+                .blocked
+                .is_none_or(|id| self.world.workloads.try_get(id).is_none_or(|w| w.waiting().is_none()))
         {
-            self.blocked = Some(entry.head.workload);
-        } else if !waits && self.blocked == Some(entry.head.workload) {
-            self.blocked = None;
+            self.agenda.blocked = Some(entry.head.workload);
+        } else if !waits && self.agenda.blocked == Some(entry.head.workload) {
+            self.agenda.blocked = None;
         }
         match decision {
             Decision::Admit => self.admit(entry, now, state),
@@ -71,14 +77,14 @@ impl Scheduler {
             }
             Decision::Refuse(detail, reason, requeue) => {
                 // What another head took first may be had in the next flavor; what fits once victims are gone is had here.
-                let keep = self.config.gates.flavor_fungibility_preserve_scan_progress;
+                let keep = self.world.config.gates.flavor_fungibility_preserve_scan_progress;
                 let again = match detail {
                     Detail::DeferredFit => true,
                     Detail::NoLongerFits | Detail::OverlappingTargets => !keep,
                     _ => false,
                 };
                 if again {
-                    self.workloads.get_mut(entry.head.workload).last_assignment = None;
+                    self.world.workloads.get_mut(entry.head.workload).last_assignment = None;
                 } else if detail == Detail::NoLongerFits {
                     self.note_crowded_out(entry);
                 }
@@ -90,30 +96,28 @@ impl Scheduler {
 
     /// A target of the entry was taken by an earlier one in this cycle.
     pub(super) fn overlaps(&self, entry: &Entry) -> bool {
-        entry.targets.iter().any(|target| self.workloads.get(target.workload).taken_in_cycle == self.cycle)
+        entry
+            .targets
+            .iter()
+            .any(|target| self.world.workloads.get(target.workload).taken_in_cycle == self.cycle)
     }
 
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
     /// to wait for those victims.
     fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64], state: &CycleState) {
         // A slice that another one took over from is no victim: there may be none.
-        let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
-        if overlaid {
-            self.tree.usage.swap_views();
-        }
-        let found = self.search_again(entry, local_usage);
-        if overlaid {
-            self.tree.usage.swap_views();
-        }
+        let found = self.search_again(entry, self.basis(entry, state), local_usage);
         if found && entry.assignment.mode == Mode::Fit {
             entry.assignment.mode = Mode::DeferredFit;
         }
     }
 
     /// Searches again among the flavors nominated before; false for an entry that was not searched for.
-    pub(super) fn search_again(&mut self, entry: &mut Entry, local_usage: &[f64]) -> bool {
+    pub(super) fn search_again(&mut self, entry: &mut Entry, basis: Basis, local_usage: &[f64]) -> bool {
         let Some(plan) = entry.plan.clone() else { return false };
-        let workload = self.workloads.get(entry.head.workload);
+        let mut view = self.view(basis, local_usage);
+        let world = view.world;
+        let workload = world.workloads.get(entry.head.workload);
         let (shape, replaces) = (workload.shape, workload.replaces.as_deref());
         let request = Request {
             head: &entry.head,
@@ -123,10 +127,10 @@ impl Scheduler {
             only: Some(&entry.assignment),
             replaces,
         };
-        let mut view = view!(self, local_usage);
         let mut again = Assignment::default();
-        let targets = search_for(&mut view, &request, self.shapes.get(shape), entry.replaced, &mut again);
-        self.workloads.get_mut(entry.head.workload).last_assignment = again.last_assignment(&entry.scan);
+        let targets = search_for(&mut view, &request, world.shapes.get(shape), entry.replaced, &mut again);
+        self.world.workloads.get_mut(entry.head.workload).last_assignment =
+            again.last_assignment(&entry.scan);
         (entry.assignment, entry.targets, entry.recomputed) = (again, targets, true);
         true
     }
@@ -139,7 +143,7 @@ impl Scheduler {
                 self.reserve(entry, state);
                 return Decision::Refuse(flavors(entry, 0), reason, Requeue::NoCandidates);
             }
-            Mode::Preempt if self.workloads.get(entry.head.workload).gated => return Decision::Gated,
+            Mode::Preempt if self.world.workloads.get(entry.head.workload).gated => return Decision::Gated,
             Mode::DeferredFit => {
                 self.occupy(entry, state);
                 let reason = Reason::WaitingForPreemptedWorkloads;
@@ -172,7 +176,7 @@ impl Scheduler {
             self.occupy(entry, state);
             return Decision::Preempt;
         }
-        if self.config.block_admission && self.unready > 0 {
+        if self.world.config.block_admission && self.agenda.unready > 0 {
             let reason = Reason::WaitingForPodsReady;
             return Decision::Refuse(Detail::WaitingForPodsReady, reason, Requeue::FailedAfterNomination);
         }
@@ -183,17 +187,17 @@ impl Scheduler {
     /// before they are gone. Ours (gate `AdmitOnlyFreeQuota`): the reference lets several heads share the room of one
     /// victim, so that more is admitted than there is until it has left.
     fn fits_beside_victims(&mut self, entry: &Entry, state: &CycleState) -> bool {
-        let root = self.tree.forest.node(entry.head.node).root;
-        if !self.config.gates.admit_only_free_quota
+        let root = self.world.forest.node(entry.head.node).root;
+        if !self.world.config.gates.admit_only_free_quota
             || entry.assignment.mode != Mode::Fit
             || !state.overlaid.contains(&root)
         {
             return true;
         }
-        let mut view = view!(self, &[]);
+        let mut view = self.view(Basis::Now, &[]);
         let mark = view.mark();
         for &(slot, amount) in state.transient.get(&root).into_iter().flatten() {
-            view.usage.remove(&view.forest.quota, slot, amount);
+            view.usage.remove(&view.world.forest.quota, slot, amount);
         }
         if let Some(slice) = entry.replaced {
             view.remove(slice);
@@ -205,9 +209,9 @@ impl Scheduler {
 
     /// Whether the entry fits with all victims of the cycle, and its own, gone. Its own stay gone if it does.
     fn still_fits(&mut self, entry: &Entry, state: &mut CycleState) -> bool {
-        let root = self.tree.forest.node(entry.head.node).root;
+        let root = self.world.forest.node(entry.head.node).root;
         if !entry.targets.is_empty() && state.overlaid.insert(root) {
-            self.tree.usage.overlay(self.tree.forest.slots_of_tree(root));
+            self.books.overlay(self.world.forest.slots_of_tree(root));
         }
         self.try_to_fit(entry, state, &[], true)
     }
@@ -221,31 +225,18 @@ impl Scheduler {
         reserved: &[(WorkloadId, SlotId, i128)],
         keep: bool,
     ) -> bool {
-        let overlaid = state.overlaid.contains(&self.tree.forest.node(entry.head.node).root);
-        if overlaid {
-            self.tree.usage.swap_views();
-        }
-        let fits = if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
+        let basis = self.basis(entry, state);
+        if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
             // No usage is taken away, so none has to be restored.
-            fit(&self.tree.forest.quota, &self.tree.usage, &entry.assignment.usage)
-        } else {
-            self.fits_without(entry, reserved, keep)
-        };
-        if overlaid {
-            self.tree.usage.swap_views();
+            return fit(&self.world.forest.quota, self.books.usage(basis), &entry.assignment.usage);
         }
-        fits
-    }
-
-    /// Whether the entry fits, in the view of usage that is in place, without its victims, the slice that it replaces, and what these heads
-    /// reserved.
-    fn fits_without(&mut self, entry: &Entry, reserved: &[(WorkloadId, SlotId, i128)], keep: bool) -> bool {
-        let mark = self.tree.usage.mark();
-        let nodes = self.topology.mark();
+        let mut view = self.view(basis, &[]);
+        let quota = &view.world.forest.quota;
+        let mark = view.usage.mark();
+        let nodes = view.nodes.mark();
         for &(_, slot, amount) in reserved {
-            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
+            view.usage.remove(quota, slot, amount);
         }
-        let mut view = view!(self, &[]);
         for target in &entry.targets {
             view.remove(target.workload);
         }
@@ -256,21 +247,27 @@ impl Scheduler {
         }
         let fits = view.fits(&entry.assignment.usage, true);
         view.rollback(&before);
-        // Victims keep their nodes until they have left: there is one view of nodes.
-        self.topology.rollback(&nodes);
+        // Victims keep their nodes until they have left: the usage of nodes has one basis.
+        view.nodes.rollback(&nodes);
         if fits && keep {
-            self.tree.usage.keep(&mark);
+            view.usage.keep(&mark);
         } else {
-            self.tree.usage.rollback(&mark);
+            view.usage.rollback(&mark);
         }
         fits
     }
 
+    /// The usage of quota that an entry is held against: without the victims of this cycle, if its tree has any.
+    pub(super) fn basis(&self, entry: &Entry, state: &CycleState) -> Basis {
+        let overlaid = state.overlaid.contains(&self.world.forest.node(entry.head.node).root);
+        if overlaid { Basis::AfterVictims } else { Basis::Now }
+    }
+
     /// Notes why an entry did not fit any more, for when its search goes on and finds nothing.
     fn note_crowded_out(&mut self, entry: &Entry) {
-        if self.workloads.get(entry.head.workload).last_assignment.is_some() {
+        if self.world.workloads.get(entry.head.workload).last_assignment.is_some() {
             let before = with_what_was_tried_before(entry, self.crowded_out(entry));
-            let workload = self.workloads.get_mut(entry.head.workload);
+            let workload = self.world.workloads.get_mut(entry.head.workload);
             if let Some(last) = &mut workload.last_assignment {
                 last.before = Some(before);
             }
@@ -279,14 +276,14 @@ impl Scheduler {
 
     /// What an entry lacks in the flavors that others took, or reserved, before it.
     fn crowded_out(&self, entry: &Entry) -> Arc<Unadmitted> {
-        let quota = &self.tree.forest.quota;
+        let quota = &self.world.forest.quota;
         let refusal = |quantity: &FlavorResourceQuantity| {
-            let (flavor, resource) = self.names.flavor_and_resource(quantity.pair);
+            let (flavor, resource) = self.world.names.flavor_and_resource(quantity.pair);
             let (nominal, free) =
-                (quota.nominal(quantity.slot), quota.available(&self.tree.usage, quantity.slot));
+                (quota.nominal(quantity.slot), quota.available(&self.books.usage, quantity.slot));
             Refusal::InsufficientQuota {
-                flavor: self.names.flavor_name(flavor).clone(),
-                resource: self.names.resource_name(resource).clone(),
+                flavor: self.world.names.flavor_name(flavor).clone(),
+                resource: self.world.names.resource_name(resource).clone(),
                 needed: clamp(quantity.amount),
                 free,
                 missing: clamp(quantity.amount - exact(free)),
@@ -296,7 +293,7 @@ impl Scheduler {
             }
         };
         let lacking = |quantity: &&FlavorResourceQuantity| {
-            quantity.amount > exact(quota.available(&self.tree.usage, quantity.slot))
+            quantity.amount > exact(quota.available(&self.books.usage, quantity.slot))
         };
         let requests = entry.plan.iter().flat_map(|plan| plan.requests.iter()).enumerate();
         let pod_sets = requests.map(|(at, (name, _))| {
@@ -313,7 +310,7 @@ impl Scheduler {
 
     /// Notes the heads that kept the entry out, if it would fit but for what they only reserved.
     fn note_kept_out(&mut self, entry: &mut Entry, state: &CycleState) {
-        let root = self.tree.forest.node(entry.head.node).root;
+        let root = self.world.forest.node(entry.head.node).root;
         let Some(reserved) = state.reserved.get(&root) else { return };
         if self.try_to_fit(entry, state, reserved, false) {
             entry.kept_out_by.extend(reserved.iter().map(|&(id, ..)| id));
@@ -326,12 +323,13 @@ impl Scheduler {
     /// taken it. The room of victims that others chose is not free before they are gone.
     fn lacks_nodes(&mut self, entry: &Entry) -> Option<Detail> {
         let plan = entry.plan.as_ref()?;
-        if !self.capacity.limits_any() {
+        if !self.world.capacity.limits_any() {
             return None;
         }
         let gone: Vec<WorkloadId> =
             entry.targets.iter().map(|target| target.workload).chain(entry.replaced).collect();
-        let lack = view!(self, &[]).first_lack(entry.head.workload, &entry.assignment.usage, &gone)?;
+        let lack =
+            self.view(Basis::Now, &[]).first_lack(entry.head.workload, &entry.assignment.usage, &gone)?;
         let pod_sets = plan
             .requests
             .iter()
@@ -341,20 +339,20 @@ impl Scheduler {
 
     /// The preemption-loop guard has something against these victims.
     fn would_loop(&self, entry: &Entry) -> Option<Detail> {
-        if !self.config.gates.preemption_loop_guard || entry.targets.is_empty() {
+        if !self.world.config.gates.preemption_loop_guard || entry.targets.is_empty() {
             return None;
         }
-        let root = self.tree.forest.node(entry.head.node).root;
+        let root = self.world.forest.node(entry.head.node).root;
         let is_new = |id: &WorkloadId| {
-            self.workloads.get(*id).reservation().is_some_and(|reservation| !reservation.evicted)
+            self.world.workloads.get(*id).reservation().is_some_and(|reservation| !reservation.evicted)
         };
         let victims = entry.targets.iter().map(|target| target.workload).filter(is_new);
-        let (victim, kind) = self.loops.objection(root, entry.head.workload, victims)?;
+        let (victim, kind) = self.agenda.loops.objection(root, entry.head.workload, victims)?;
         let plan = entry.plan.as_ref()?;
-        let own = &self.workloads.get(entry.head.workload).key;
-        let victim = self.workloads.get(victim);
+        let own = &self.world.workloads.get(entry.head.workload).key;
+        let victim = self.world.workloads.get(victim);
         let of_another = victim.reservation().filter(|_| victim.key.namespace != own.namespace);
-        let elsewhere = of_another.map(|reservation| self.queues[reservation.queue.at()].name.clone());
+        let elsewhere = of_another.map(|reservation| self.world.queues[reservation.queue.at()].name.clone());
         Some(Detail::PreemptionLoop {
             victim: victim.key.clone(),
             elsewhere,

@@ -18,9 +18,9 @@ const MAX_SCANS: usize = 12;
 impl Scheduler {
     pub(super) fn report(&self, entry: &Entry, outcome: Outcome) -> EntryReport {
         EntryReport {
-            key: self.workloads.get(entry.head.workload).key.clone(),
+            key: self.world.workloads.get(entry.head.workload).key.clone(),
             uid: entry.key.uid.clone(),
-            cluster_queue: self.queues[entry.head.queue.at()].name.clone(),
+            cluster_queue: self.world.queues[entry.head.queue.at()].name.clone(),
             outcome,
             new_targets: entry.recomputed && !entry.targets.is_empty(),
             has_targets: !entry.targets.is_empty(),
@@ -48,10 +48,10 @@ impl Scheduler {
     ) {
         let id = entry.head.workload;
         let searched = matches!(requeue, Requeue::NoFit | Requeue::NoCandidates);
-        let missed = searched && self.tree.forest.freed(entry.head.node) > entry.scan.since;
-        let workload = self.workloads.get_mut(id);
+        let missed = searched && self.world.forest.freed(entry.head.node) > entry.scan.since;
+        let workload = self.world.workloads.get_mut(id);
         workload.decision = Some(why.clone());
-        let queue = &mut self.queues[entry.head.queue.at()];
+        let queue = &mut self.world.queues[entry.head.queue.at()];
         let groups = queue.spec.iter().flat_map(|spec| &spec.resource_groups);
         let max_scans = || groups.map(|group| group.flavors.len()).fold(MAX_SCANS, usize::max);
         let scanning = workload.last_assignment.is_some() && usize::from(workload.scans) < max_scans();
@@ -89,10 +89,10 @@ impl Scheduler {
             }
         }
         let by: &[WorkloadId] = if placement == Placement::Inadmissible { &entry.kept_out_by } else { &[] };
-        self.kept_out.replace(id, by);
+        self.agenda.kept_out.replace(id, by);
         let shared = searched
-            && self.config.gates.scheduling_equivalence_hashing
-            && self.workloads.get(id).replaces.is_none()
+            && self.world.config.gates.scheduling_equivalence_hashing
+            && self.world.workloads.get(id).replaces.is_none()
             && !strict
             && placement == Placement::Inadmissible;
         if shared {
@@ -109,16 +109,16 @@ impl Scheduler {
             requests: why.requests.clone(),
         });
         let queue = entry.head.queue;
-        let unreported = self.queues[queue.at()].pending.mark_inadmissible(entry.class, &unadmitted);
+        let unreported = self.world.queues[queue.at()].pending.mark_inadmissible(entry.class, &unadmitted);
         for id in unreported {
             if id == entry.head.workload {
                 continue;
             }
-            let Some(workload) = self.workloads.try_get(id) else { continue };
+            let Some(workload) = self.world.workloads.try_get(id) else { continue };
             let here = workload.waiting().and_then(|waiting| waiting.at).is_some_and(|at| at.0 == queue);
             if here && workload.decision.as_ref().map(|decision| decision.reason) != Some(why.reason) {
                 state.report.bypassed.push((workload.key.clone(), unadmitted.clone()));
-                self.workloads.get_mut(id).decision = Some(unadmitted.clone());
+                self.world.workloads.get_mut(id).decision = Some(unadmitted.clone());
             }
         }
     }

@@ -11,27 +11,27 @@ impl Scheduler {
     /// Tries again who was kept out by heads that reserved nothing in this cycle, or will not be heads of the next one. Called at its
     /// end.
     pub(super) fn wake_kept_out(&mut self, state: &mut CycleState) {
-        if self.kept_out.is_empty() {
+        if self.agenda.kept_out.is_empty() {
             return;
         }
         let reserving: BTreeSet<WorkloadId> =
             state.reserved.values().flatten().map(|&(id, ..)| id).filter(|&id| self.stays_head(id)).collect();
-        let concerned = self.kept_out.by_others_than(&reserving);
+        let concerned = self.agenda.kept_out.by_others_than(&reserving);
         let mut classes: BTreeMap<NodeId, BTreeSet<(QueueId, ClassId)>> = BTreeMap::new();
         for id in concerned {
-            self.kept_out.replace(id, &[]);
+            self.agenda.kept_out.replace(id, &[]);
             if let Some((queue, class, Placement::Inadmissible)) = self.place_in_queue(id) {
-                let root = self.tree.forest.node(self.queues[queue.at()].node).root;
+                let root = self.world.forest.node(self.world.queues[queue.at()].node).root;
                 classes.entry(root).or_default().insert((queue, class));
             }
         }
         for (root, classes) in classes {
-            if !self.kept_out.may_retry(root, self.tree.forest.freed(root)) {
+            if !self.agenda.kept_out.may_retry(root, self.world.forest.freed(root)) {
                 continue;
             }
             for (queue, class) in classes {
-                for shape in self.queues[queue.at()].pending.flush_class(class) {
-                    self.shapes.release(shape);
+                for shape in self.world.queues[queue.at()].pending.flush_class(class) {
+                    self.world.shapes.release(shape);
                 }
                 self.sync_ready(queue);
             }
@@ -45,8 +45,9 @@ impl Scheduler {
     }
 
     fn place_in_queue(&self, id: WorkloadId) -> Option<(QueueId, ClassId, Placement)> {
-        let (queue, class) = self.workloads.try_get(id)?.waiting()?.at?;
-        let placement = self.queues[queue.at()].pending.placement(class, &self.workloads.order_key(id))?;
+        let (queue, class) = self.world.workloads.try_get(id)?.waiting()?.at?;
+        let placement =
+            self.world.queues[queue.at()].pending.placement(class, &self.world.workloads.order_key(id))?;
         Some((queue, class, placement))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::entry::{CycleState, Entry};
 use crate::Name;
+use crate::books::Basis;
 use crate::intern::{FlavorId, WorkloadId};
 use crate::placement::{self, DemandedPodSet, PlacementDemand};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
@@ -13,14 +14,14 @@ use crate::report::{Outcome, SlicesMoved};
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
 use crate::topology::SharedAssignment;
-use crate::view::{Head, view};
+use crate::view::Head;
 use crate::workloads::{Place, PodSetNodes, TopologyReservation};
 
 impl Scheduler {
     /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
     pub(super) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for queued in self.second_passes.take_ready() {
+        for queued in self.agenda.second_passes.take_ready() {
             let Some(entry) = self.second_pass_entry(queued) else { continue };
             match self.second_pass_objection(&entry) {
                 Some(why) => self.second_pass_failed(&entry, why, now, state),
@@ -31,16 +32,16 @@ impl Scheduler {
     }
 
     fn second_pass_entry(&self, (id, iteration): (WorkloadId, u32)) -> Option<Entry> {
-        let workload = self.workloads.get(id);
+        let workload = self.world.workloads.get(id);
         let queue = workload.reservation().filter(|reservation| !reservation.evicted)?.queue;
         let head = Head {
             workload: id,
             queue,
-            node: self.queues[queue.at()].node,
+            node: self.world.queues[queue.at()].node,
             priority: workload.priority,
             order: workload.order,
         };
-        Some(Entry::of_second_pass(head, self.workloads.order_key(id), iteration))
+        Some(Entry::of_second_pass(head, self.world.workloads.order_key(id), iteration))
     }
 
     /// Places the pods of a workload that holds quota. Its flavors stay, and it takes no quota; nothing of the first pass can refuse it: not
@@ -50,7 +51,8 @@ impl Scheduler {
         if !self.needs_second_pass(id) {
             return;
         }
-        let Some(topology) = self.workloads.get(id).reservation().and_then(|held| held.topology.clone())
+        let Some(topology) =
+            self.world.workloads.get(id).reservation().and_then(|held| held.topology.clone())
         else {
             return;
         };
@@ -66,7 +68,7 @@ impl Scheduler {
                     Outcome::SecondPass(Ok(nodes))
                 }
             }
-            Err((_, slice)) if !delayed && self.config.gates.tas_failed_node_replacement_fail_fast => {
+            Err((_, slice)) if !delayed && self.world.config.gates.tas_failed_node_replacement_fail_fast => {
                 Outcome::NodesNotReplaced(lost, slice)
             }
             Err((why, slice)) => {
@@ -86,25 +88,27 @@ impl Scheduler {
         topology: &TopologyReservation,
         delayed: bool,
     ) -> Result<Vec<PodSetNodes>, (String, Option<String>)> {
-        let shape = self.workloads.get(id).shape;
+        let mut view = self.view(Basis::Now, &[]);
+        let world = view.world;
+        let shape = world.workloads.get(id).shape;
         let lost: &[Name] = &topology.state.unhealthy_nodes;
         let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
             None => delayed,
             Some(assignment) => !delayed && assignment.uses_any(lost),
         };
-        let pod_sets = self.shapes.pod_sets(shape);
+        let pod_sets = world.shapes.pod_sets(shape);
         let demand = PlacementDemand {
             pod_sets,
-            shape: Some(self.shapes.get(shape)),
+            shape: Some(world.shapes.get(shape)),
             groups: placement::grouped(topology.pod_sets.iter().filter(concerned).map(demanded), pod_sets),
             lost,
             slice_moves: topology.state.slice_moves.clone(),
         };
         // What it holds counts as used: only pods of lost nodes are placed anew.
-        let found = placement::place(&mut view!(self, &[]), &demand, false);
+        let found = placement::place(&mut view, &demand, false);
         found.map_err(|unplaced| {
             let group = &demand.groups[unplaced.group];
-            let flavor = self.names.flavor_name(group.flavor).clone();
+            let flavor = world.names.flavor_name(group.flavor).clone();
             let slice = unplaced.failure.slice().map(str::to_owned);
             (Refusal::NoPlacement { flavor, failure: Arc::new(unplaced.failure) }.to_string(), slice)
         })
@@ -123,14 +127,15 @@ impl Scheduler {
             let Some(held) = after.pod_sets.iter_mut().find(|held| held.pod_set == new.pod_set) else {
                 continue;
             };
-            self.topology.remove(&held.pods);
-            self.topology.add(&new.pods);
-            let name = self.shapes.pod_sets(self.workloads.get(id).shape)[new.pod_set].name.clone();
+            self.books.nodes.remove(&held.pods);
+            self.books.nodes.add(&new.pods);
+            let name =
+                self.world.shapes.pod_sets(self.world.workloads.get(id).shape)[new.pod_set].name.clone();
             placed.extend(new.assignment.clone().map(|assignment| (name, assignment)));
             *held = new;
         }
         after.state.unhealthy_nodes.clear();
-        if let Place::QuotaReserved(reservation) = &mut self.workloads.get_mut(id).place {
+        if let Place::QuotaReserved(reservation) = &mut self.world.workloads.get_mut(id).place {
             reservation.topology = Some(Box::new(after));
         }
         placed
@@ -138,10 +143,10 @@ impl Scheduler {
 
     /// What keeps a ClusterQueue from having second passes.
     fn second_pass_objection(&self, entry: &Entry) -> Option<String> {
-        let queue = &self.queues[entry.head.queue.at()];
+        let queue = &self.world.queues[entry.head.queue.at()];
         let (reason, detail) = match &queue.spec {
             None => (Reason::Misconfigured, Detail::QueueMissing(queue.name.clone())),
-            Some(_) if queue.is_active() && !self.tree.forest.node(queue.node).in_cycle => return None,
+            Some(_) if queue.is_active() && !self.world.forest.node(queue.node).in_cycle => return None,
             Some(_) => (Reason::Suspended, Detail::QueueInactive(queue.name.clone())),
         };
         Some(Unadmitted { reason, detail, requests: Arc::from([]) }.message())
@@ -156,7 +161,7 @@ impl Scheduler {
         state: &mut CycleState,
     ) {
         let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
-        self.second_passes.push(entry.head.workload, iteration, now);
+        self.agenda.second_passes.push(entry.head.workload, iteration, now);
         state.report.entries.push(self.report(entry, Outcome::SecondPass(Err(why))));
     }
 }

@@ -11,21 +11,21 @@ impl Scheduler {
     /// The slice that a head takes over from, if what that one holds is the head's to have: quota of the same ClusterQueue, which
     /// is not promised to another that preempts it.
     pub(super) fn replaced_slice(&self, head: &Head) -> Option<WorkloadId> {
-        let replaces = self.workloads.get(head.workload).replaces.as_ref()?;
-        let id = self.workloads.find(&replaces.key).filter(|&id| id != head.workload)?;
-        let reservation = self.workloads.get(id).reservation()?;
+        let replaces = self.world.workloads.get(head.workload).replaces.as_ref()?;
+        let id = self.world.workloads.find(&replaces.key).filter(|&id| id != head.workload)?;
+        let reservation = self.world.workloads.get(id).reservation()?;
         (reservation.queue == head.queue && !reservation.evicted).then_some(id)
     }
 
     /// An earlier entry of this cycle took the slice that an entry takes over from as its victim.
     pub(super) fn slice_is_taken(&self, entry: &Entry) -> bool {
-        entry.replaced.is_some_and(|id| self.workloads.get(id).taken_in_cycle == self.cycle)
+        entry.replaced.is_some_and(|id| self.world.workloads.get(id).taken_in_cycle == self.cycle)
     }
 
     /// What an entry takes of a pair beyond what the slice that it takes over from holds of it.
     pub(super) fn beyond_replaced(&self, entry: &Entry, pair: FrId, amount: i128) -> i128 {
         let Some(slice) = entry.replaced else { return amount };
-        let held = self.workloads.usage_of(slice).iter().find(|usage| usage.0 == pair);
+        let held = self.world.workloads.usage_of(slice).iter().find(|usage| usage.0 == pair);
         (amount - held.map_or(0, |usage| usage.2)).max(0)
     }
 
@@ -40,6 +40,6 @@ impl Scheduler {
         // Its pods go on as pods of the new slice, which has their nodes.
         reservation.topology = None;
         self.reserve_quota(old, reservation);
-        self.workloads.get_mut(old).taken_in_cycle = self.cycle;
+        self.world.workloads.get_mut(old).taken_in_cycle = self.cycle;
     }
 }

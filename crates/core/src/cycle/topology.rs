@@ -1,6 +1,7 @@
 //! Nodes of entries: whether earlier entries of the cycle took them, and another placement if so (docs/reference/06-algorithm.md 6.5).
 
 use super::entry::{CycleState, Entry};
+use crate::books::Basis;
 use crate::flavor_assigner::Mode;
 use crate::intern::WorkloadId;
 use crate::scheduler::Scheduler;
@@ -14,7 +15,7 @@ impl Scheduler {
         local_usage: &[f64],
         state: &CycleState,
     ) {
-        let gate = self.config.gates.tas_recompute_assignment_within_scheduling_cycle;
+        let gate = self.world.config.gates.tas_recompute_assignment_within_scheduling_cycle;
         if !gate
             || !entry.assignment.has_nodes()
             || !matches!(entry.assignment.mode, Mode::Fit | Mode::Preempt)
@@ -24,7 +25,7 @@ impl Scheduler {
         {
             return;
         }
-        self.search_again(entry, local_usage);
+        self.search_again(entry, Basis::Now, local_usage);
     }
 
     /// Whether the nodes of an entry are free: with the victims of the cycle and its own gone, if it preempts; beside them, if it is to be
@@ -33,20 +34,20 @@ impl Scheduler {
         if !entry.assignment.has_nodes() {
             return true;
         }
-        let beside = entry.assignment.mode == Mode::Fit && self.config.gates.admit_only_free_quota;
+        let beside = entry.assignment.mode == Mode::Fit && self.world.config.gates.admit_only_free_quota;
         let of_cycle = state.victims.iter().map(|&(victim, _)| victim).filter(|_| !beside);
         let own = entry.targets.iter().map(|target| target.workload);
         let mut gone: Vec<WorkloadId> = of_cycle.chain(own).chain(entry.replaced).collect();
         gone.sort_unstable();
         gone.dedup();
-        let mark = self.topology.mark();
+        let mark = self.books.nodes.mark();
         for id in gone {
-            for pods in self.workloads.pods_of(id) {
-                self.topology.remove(pods);
+            for pods in self.world.workloads.pods_of(id) {
+                self.books.nodes.remove(pods);
             }
         }
-        let free = self.topology.fits(entry.assignment.nodes.iter().map(|nodes| &nodes.pods));
-        self.topology.rollback(&mark);
+        let free = self.books.nodes.fits(entry.assignment.nodes.iter().map(|nodes| &nodes.pods));
+        self.books.nodes.rollback(&mark);
         free
     }
 }

@@ -76,7 +76,7 @@ impl Tournament {
         let mut nodes = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
             let node = entry.head.node;
-            let root = scheduler.tree.forest.node(node).root;
+            let root = scheduler.world.forest.node(node).root;
             let precedence = if entry.precedence == Precedence::Blocked {
                 Precedence::Blocked
             } else {
@@ -120,7 +120,7 @@ impl Tournament {
         queue: NodeId,
         due: &mut BTreeSet<(Reverse<u32>, NodeId)>,
     ) {
-        let Some(parent) = scheduler.tree.forest.node(child).parent else { return };
+        let Some(parent) = scheduler.world.forest.node(child).parent else { return };
         let Some(&at) = self.entries.get(&queue) else { return };
         let rank = rank(scheduler, &entries[at], child);
         let round = self.rounds.entry(parent).or_default();
@@ -128,7 +128,7 @@ impl Tournament {
             round.contenders.remove(&(old, child));
         }
         round.contenders.insert((rank, child));
-        due.insert((Reverse(scheduler.tree.forest.node(parent).depth), parent));
+        due.insert((Reverse(scheduler.world.forest.node(parent).depth), parent));
     }
 
     /// The queue whose entry wins the round of a node.
@@ -159,7 +159,7 @@ impl Tournament {
     /// Plays the rounds on the way of a queue whose entry is out again: its usage changed, and only there shares do.
     fn replay(&mut self, scheduler: &mut Scheduler, entries: &[Entry], queue: NodeId) {
         let mut child = queue;
-        while let Some(parent) = scheduler.tree.forest.node(child).parent {
+        while let Some(parent) = scheduler.world.forest.node(child).parent {
             if let Some(round) = self.rounds.get_mut(&parent)
                 && let Some(old) = round.by_child.remove(&child)
             {
@@ -175,23 +175,24 @@ impl Tournament {
 
 /// How an entry compares at `child`, an ancestor of its queue or the queue itself, with its usage added.
 fn rank(scheduler: &mut Scheduler, entry: &Entry, child: NodeId) -> ContenderKey {
-    let gates = &scheduler.config.gates;
-    let tree = &mut scheduler.tree;
-    let mark = tree.usage.mark();
-    let replaced = entry.replaced.map_or(&[][..], |slice| scheduler.workloads.usage_of(slice));
+    let (world, usage) = (&scheduler.world, &mut scheduler.books.usage);
+    let (forest, gates) = (&world.forest, &world.config.gates);
+    let mark = usage.mark();
+    let replaced = entry.replaced.map_or(&[][..], |slice| world.workloads.usage_of(slice));
     for &(_, slot, amount) in replaced {
-        tree.usage.remove(&tree.forest.quota, slot, amount);
+        usage.remove(&forest.quota, slot, amount);
     }
     for quantity in &entry.assignment.usage {
-        tree.usage.add(&tree.forest.quota, quantity.slot, quantity.amount);
+        usage.add(&forest.quota, quantity.slot, quantity.amount);
     }
-    let node = tree.forest.node(child);
-    let borrowing = gates.fair_sharing_prioritize_non_borrowing
-        && entry.assignment.usage.iter().filter(|quantity| quantity.amount > 0).any(|quantity| {
-            node.slot(quantity.pair).is_some_and(|slot| tree.forest.quota.borrowing(&tree.usage, slot))
-        });
-    let share = share(&tree.forest, &scheduler.names, &tree.lendable, &tree.usage, child);
-    tree.usage.rollback(&mark);
+    let node = forest.node(child);
+    let borrowing =
+        gates.fair_sharing_prioritize_non_borrowing
+            && entry.assignment.usage.iter().filter(|quantity| quantity.amount > 0).any(|quantity| {
+                node.slot(quantity.pair).is_some_and(|slot| forest.quota.borrowing(usage, slot))
+            });
+    let share = share(forest, &world.names, &world.lendable, usage, child);
+    usage.rollback(&mark);
     ContenderKey {
         precedence: entry.precedence,
         borrowing,

@@ -1,6 +1,7 @@
 //! Usage that only lasts for the cycle: what entries take that are not admitted in it (docs/reference/06-algorithm.md 6.5).
 
 use super::entry::{CycleState, Entry};
+use crate::books::Basis;
 use crate::intern::SlotId;
 use crate::quota::exact;
 use crate::scheduler::Scheduler;
@@ -9,20 +10,18 @@ use crate::spec::PreemptionPolicy;
 impl Scheduler {
     /// Adds usage for the rest of the cycle.
     fn add_transient(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &mut CycleState) {
-        self.workloads.get_mut(entry.head.workload).keeps_capacity |= amount > 0;
-        self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-        let root = self.tree.forest.node(entry.head.node).root;
+        self.world.workloads.get_mut(entry.head.workload).keeps_capacity |= amount > 0;
+        self.books.usage.add(&self.world.forest.quota, slot, amount);
+        let root = self.world.forest.node(entry.head.node).root;
         state.transient.entry(root).or_default().push((slot, amount));
         self.add_to_overlay(entry, slot, amount, state);
     }
 
     /// Adds usage to the view in which the victims of the cycle are gone.
     pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &CycleState) {
-        let root = self.tree.forest.node(entry.head.node).root;
+        let root = self.world.forest.node(entry.head.node).root;
         if state.overlaid.contains(&root) {
-            self.tree.usage.swap_views();
-            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-            self.tree.usage.swap_views();
+            self.books.usage_mut(Basis::AfterVictims).add(&self.world.forest.quota, slot, amount);
         }
     }
 
@@ -38,7 +37,7 @@ impl Scheduler {
     /// Takes the nodes that the entry will use.
     fn occupy_nodes(&mut self, entry: &Entry, state: &mut CycleState) {
         for nodes in entry.assignment.nodes.iter().filter(|nodes| !nodes.pods.places.is_empty()) {
-            self.topology.add(&nodes.pods);
+            self.books.nodes.add(&nodes.pods);
             state.transient_pods.push(nodes.pods.clone());
         }
     }
@@ -46,14 +45,14 @@ impl Scheduler {
     /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
     /// A queue that may reclaim anything gets it back anyway (docs/reference/06-algorithm.md 6.5 step 6).
     pub(super) fn reserve(&mut self, entry: &Entry, state: &mut CycleState) {
-        let remembered = entry.preemptor && self.config.gates.prioritize_preemptor_workloads;
-        if self.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
+        let remembered = entry.preemptor && self.world.config.gates.prioritize_preemptor_workloads;
+        if self.world.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
             return;
         }
         for quantity in &entry.assignment.usage {
             let wanted = self.beyond_replaced(entry, quantity.pair, quantity.amount);
-            let quota = &self.tree.forest.quota;
-            let used = self.tree.usage.get(quantity.slot);
+            let quota = &self.world.forest.quota;
+            let used = self.books.usage.get(quantity.slot);
             let nominal = quota.nominal(quantity.slot);
             let limit = if entry.assignment.borrow > 0 {
                 nominal.add(quota.borrowing_limit(quantity.slot))
@@ -63,7 +62,7 @@ impl Scheduler {
             let amount = wanted.min(exact(limit) - used).max(0);
             self.add_transient(entry, quantity.slot, amount, state);
             if amount > 0 {
-                let root = self.tree.forest.node(entry.head.node).root;
+                let root = self.world.forest.node(entry.head.node).root;
                 let reserved = (entry.head.workload, quantity.slot, amount);
                 state.reserved.entry(root).or_default().push(reserved);
             }

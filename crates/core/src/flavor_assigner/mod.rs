@@ -63,7 +63,7 @@ fn assign_group(
     for uncovered in &group.uncovered {
         let total = uncovered.total(&group.members, request.counts);
         if total > 0 {
-            let resource = view.names.resource_name(uncovered.resource).clone();
+            let resource = view.world.names.resource_name(uncovered.resource).clone();
             assignment.attempts.push(FlavorAttempt {
                 group: at,
                 block: usize::MAX,
@@ -98,11 +98,11 @@ fn assign_group(
         }
     }
     // Usage counts for later groups only when the whole group has its flavors.
-    let names = view.names;
+    let names = &view.world.names;
     assignment.flavors[first..].sort_by(|a, b| {
         (a.pod_set, names.resource_name(a.resource)).cmp(&(b.pod_set, names.resource_name(b.resource)))
     });
-    let node = view.forest.node(request.head.node);
+    let node = view.world.forest.node(request.head.node);
     for at in first..assignment.flavors.len() {
         let (pair, amount) = (assignment.flavors[at].pair, i128::from(assignment.flavors[at].amount));
         match assignment.usage.iter_mut().find(|quantity| quantity.pair == pair) {
@@ -132,7 +132,7 @@ fn search_block(
 ) -> Option<(usize, GranularModes, i32)> {
     let queue = view.queue(request.head.queue);
     let fungibility = queue.spec.as_ref().map(|spec| spec.fungibility).unwrap_or_default();
-    let gate = view.config.gates.flavor_fungibility;
+    let gate = view.world.config.gates.flavor_fungibility;
     let first_attempt = assignment.attempts.len();
     let resource = block.requests.first()?.resource;
     let start = request.from.map_or(0, |from| from.start(group.members[0], resource));
@@ -145,7 +145,7 @@ fn search_block(
         if request.only.is_some_and(|only| !only.has(group.members[0], resource, flavor.flavor)) {
             continue;
         }
-        if let Some(kept) = kept.filter(|kept| *kept != view.names.flavor_name(flavor.flavor)) {
+        if let Some(kept) = kept.filter(|kept| *kept != view.world.names.flavor_name(flavor.flavor)) {
             assignment.attempts.push(other_flavor(view, place, flavor, kept));
             continue;
         }
@@ -191,13 +191,13 @@ fn kept_flavor<'a>(
 ) -> Option<&'a Name> {
     let replaces = request.replaces?;
     let (pod_set, _) = request.plan.requests.get(*group.members.first()?)?;
-    replaces.flavor_of(pod_set, view.names.resource_name(resource))
+    replaces.flavor_of(pod_set, view.world.names.resource_name(resource))
 }
 
 /// A flavor that is not that of the slice which the head takes over from.
 fn other_flavor(view: &View<'_>, place: (usize, usize), flavor: &PlanFlavor, kept: &Name) -> FlavorAttempt {
     let refusal = Refusal::OtherFlavor {
-        flavor: view.names.flavor_name(flavor.flavor).clone(),
+        flavor: view.world.names.flavor_name(flavor.flavor).clone(),
         assigned: Name::clone(kept),
     };
     FlavorAttempt {
@@ -290,12 +290,12 @@ struct ResourceRequest {
 /// Whether one resource fits in one flavor: now, after a preemption, or not at all (docs/reference/06-algorithm.md 6.6 "Per resource").
 fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (GranularMode, Option<Refusal>) {
     let &ResourceRequest { pair, slot, amount, earlier, preempt } = wanted;
-    let forest = view.forest;
+    let forest = &view.world.forest;
     let quota = &forest.quota;
     let wanted = earlier + i128::from(amount);
     let potential_available = quota.potential_available(slot);
-    let (flavor, resource) = view.names.flavor_and_resource(pair);
-    let names = view.names;
+    let (flavor, resource) = view.world.names.flavor_and_resource(pair);
+    let names = &view.world.names;
     if wanted > exact(potential_available) {
         let refusal = Refusal::ExceedsMaxQuota {
             flavor: names.flavor_name(flavor).clone(),
@@ -347,7 +347,7 @@ fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (Gr
 fn may_preempt_while_borrowing(view: &View<'_>, head: &Head) -> bool {
     let Some(spec) = &view.queue(head.queue).spec else { return false };
     spec.preemption.borrow_within_cohort.is_some()
-        || (view.config.fair_sharing.is_some()
+        || (view.world.config.fair_sharing.is_some()
             && spec.preemption.reclaim_within_cohort != PreemptionPolicy::Never)
 }
 

@@ -34,8 +34,8 @@ pub(crate) fn demand<'a>(
 ) -> Result<(PlacementDemand<'a>, Vec<PodSetNodes>), (usize, Refusal)> {
     let shape = view.workload(head.workload).shape;
     let mut demand = PlacementDemand {
-        pod_sets: view.shapes.pod_sets(shape),
-        shape: Some(&**view.shapes.get(shape)),
+        pod_sets: view.world.shapes.pod_sets(shape),
+        shape: Some(&**view.world.shapes.get(shape)),
         ..PlacementDemand::default()
     };
     let mut delayed = Vec::new();
@@ -74,7 +74,7 @@ fn uses_topology(view: &View<'_>, assignment: &Assignment) -> bool {
 }
 
 fn has_topology(view: &View<'_>, flavor: FlavorId) -> bool {
-    let spec = view.flavors.get(flavor.at()).and_then(Option::as_ref);
+    let spec = view.world.flavors.get(flavor.at()).and_then(Option::as_ref);
     spec.is_some_and(|spec| spec.topology.is_some())
 }
 
@@ -96,7 +96,7 @@ fn nodes_of(
         [flavor] => Ok(Nodes::Placed(flavor)),
         _ => {
             let mut names: Vec<Name> =
-                flavors.iter().map(|&flavor| view.names.flavor_name(flavor).clone()).collect();
+                flavors.iter().map(|&flavor| view.world.names.flavor_name(flavor).clone()).collect();
             names.sort();
             Err(Refusal::SeveralTopologies { flavors: names })
         }
@@ -106,10 +106,10 @@ fn nodes_of(
 /// Nodes are looked for only once another cluster or an autoscaler has answered.
 fn is_delayed(view: &View<'_>, head: &Head, flavor: FlavorId) -> bool {
     let rules = view.queue(head.queue).spec.iter().flat_map(|spec| &spec.admission_checks);
-    rules.into_iter().any(|rule| match view.checks.get(&rule.name).map(|check| check.controller) {
+    rules.into_iter().any(|rule| match view.world.checks.get(&rule.name).map(|check| check.controller) {
         Some(CheckController::MultiKueue) => true,
         Some(CheckController::ProvisioningRequest) => {
-            rule.on_flavors.is_empty() || rule.on_flavors.contains(view.names.flavor_name(flavor))
+            rule.on_flavors.is_empty() || rule.on_flavors.contains(view.world.names.flavor_name(flavor))
         }
         _ => false,
     })
@@ -117,7 +117,7 @@ fn is_delayed(view: &View<'_>, head: &Head, flavor: FlavorId) -> bool {
 
 /// Where the pods of the slice are that the head takes over from.
 fn previous(view: &View<'_>, pod_set: usize) -> Option<crate::topology::SharedAssignment> {
-    if !view.config.gates.elastic_jobs_via_workload_slices_with_tas {
+    if !view.world.config.gates.elastic_jobs_via_workload_slices_with_tas {
         return None;
     }
     let reservation = view.workload(view.replaced?).reservation()?;
@@ -185,7 +185,7 @@ fn note(
     let first = group.members.first().map_or(0, |member| member.pod_set);
     let at = plan.groups.iter().position(|of| of.members.contains(&first)).unwrap_or(0);
     let refusal = Refusal::NoPlacement {
-        flavor: view.names.flavor_name(group.flavor).clone(),
+        flavor: view.world.names.flavor_name(group.flavor).clone(),
         failure: failure.clone().into(),
     };
     refuse(assignment, at, Some(group.flavor), mode, refusal);

@@ -82,7 +82,7 @@ impl<'a> QueueCandidates<'a> {
         evicted: bool,
         filter: CandidateFilter,
     ) -> Self {
-        let queues = view.queues;
+        let queues = &view.world.queues;
         let reservations = &queues[queue.at()].reservations;
         let reservations = if evicted { &reservations.evicted } else { &reservations.running };
         let mut found = Self::new(reservations, filter);
@@ -152,7 +152,7 @@ impl<'a> CohortCandidates<'a> {
         filter: CandidateFilter,
         evicted: bool,
     ) -> Self {
-        let queues = view.queues;
+        let queues = &view.world.queues;
         let mut heads = Vec::new();
         for &source in sources {
             let reservations = &queues[source.queue.at()].reservations;
@@ -200,7 +200,7 @@ pub(super) fn any(
     sources: &[CandidateQueue],
     filter: CandidateFilter,
 ) -> bool {
-    let queues = view.queues;
+    let queues = &view.world.queues;
     sources.iter().any(|source| {
         let reservations = &queues[source.queue.at()].reservations;
         [&reservations.evicted, &reservations.running]

@@ -68,10 +68,11 @@ fn borrow_within_cohort(
 
 /// The preemptor's queue uses less than its nominal quota of every needed pair.
 fn strictly_under_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> bool {
-    let node = view.forest.node(preemption.head.node);
+    let node = view.world.forest.node(preemption.head.node);
     preemption.needed.iter().all(|&pair| {
-        node.slot(pair)
-            .is_none_or(|slot| view.usage.get(slot) < crate::quota::exact(view.forest.quota.nominal(slot)))
+        node.slot(pair).is_none_or(|slot| {
+            view.usage.get(slot) < crate::quota::exact(view.world.forest.quota.nominal(slot))
+        })
     })
 }
 
@@ -83,7 +84,7 @@ fn collect_sources(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Candi
     if view.queue(head.queue).reclaim_policy() == PreemptionPolicy::Never {
         return sources;
     }
-    let forest = view.forest;
+    let forest = &view.world.forest;
     let quota = &forest.quota;
     let mut remaining: smallvec::SmallVec<[_; 4]> =
         preemption.workload_usage.iter().map(|quantity| (quantity.slot, quantity.amount)).collect();
@@ -115,7 +116,7 @@ fn collect_subtree(
     visited: NodeId,
     list: &mut Vec<CandidateQueue>,
 ) {
-    let forest = view.forest;
+    let forest = &view.world.forest;
     let mut stack: smallvec::SmallVec<[NodeId; 16]> = smallvec::smallvec![ancestor];
     while let Some(id) = stack.pop() {
         for child in forest.node(id).children() {
@@ -235,7 +236,7 @@ fn while_borrowing(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Optio
 /// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than
 /// nominal.
 fn still_above_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>, source: CandidateQueue) -> bool {
-    let forest = view.forest;
+    let forest = &view.world.forest;
     let node = view.queue(source.queue).node;
     std::iter::once(node)
         .chain(forest.ancestors(node).take_while(|&id| id != source.ancestor))

@@ -74,7 +74,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
     if lines.is_empty() {
         return Vec::new();
     }
-    let strategies = match &view.config.fair_sharing {
+    let strategies = match &view.world.config.fair_sharing {
         Some(fair) if !fair.strategies.is_empty() => fair.strategies.clone(),
         _ => crate::config::FairSharing::default().strategies,
     };
@@ -118,12 +118,12 @@ fn lines<'a>(view: &View<'a>, preemption: &PreemptionRequest<'_>) -> BTreeMap<Qu
         add(head.queue, own.within_policy());
     }
     if own.reclaim_policy() != PreemptionPolicy::Never {
-        for queue in view.forest.queues_of_tree(head.node) {
+        for queue in view.world.forest.queues_of_tree(head.node) {
             let other = view.queue(queue);
             if queue != head.queue
                 && view.is_active(queue)
                 && other.reservations.len() > 0
-                && !view.forest.within_nominal(view.usage, other.node, preemption.needed)
+                && !view.world.forest.within_nominal(view.usage, other.node, preemption.needed)
             {
                 add(queue, own.reclaim_policy());
             }
@@ -135,14 +135,14 @@ fn lines<'a>(view: &View<'a>, preemption: &PreemptionRequest<'_>) -> BTreeMap<Qu
 impl FairSearch<'_, '_, '_> {
     fn add_incoming(&mut self) {
         for quantity in self.preemption.workload_usage {
-            self.view.usage.add(&self.view.forest.quota, quantity.slot, quantity.amount);
+            self.view.usage.add(&self.view.world.forest.quota, quantity.slot, quantity.amount);
         }
         self.shares.clear();
     }
 
     fn remove_incoming(&mut self) {
         for quantity in self.preemption.workload_usage {
-            self.view.usage.remove(&self.view.forest.quota, quantity.slot, quantity.amount);
+            self.view.usage.remove(&self.view.world.forest.quota, quantity.slot, quantity.amount);
         }
     }
 
@@ -169,7 +169,7 @@ impl FairSearch<'_, '_, '_> {
         self.view.remove(workload);
         let node = self.view.queue(queue).node;
         self.shares.remove(&node);
-        for ancestor in self.view.forest.ancestors(node) {
+        for ancestor in self.view.world.forest.ancestors(node) {
             self.shares.remove(&ancestor);
         }
         self.found.push(Target { workload, reason });
@@ -188,8 +188,8 @@ impl FairSearch<'_, '_, '_> {
     fn first_strategy(&mut self, strategy: FairStrategy) -> (bool, Vec<(QueueId, WorkloadId)>) {
         let mut retry = Vec::new();
         // Asked once, with no victim gone yet: the own queue's victims do not make the others' free to take.
-        let within =
-            self.view.config.gates.fair_sharing_preempt_within_nominal && self.preemptor_within_nominal();
+        let within = self.view.world.config.gates.fair_sharing_preempt_within_nominal
+            && self.preemptor_within_nominal();
         while let Some(queue) = self.next_queue() {
             if queue == self.preemption.head.queue {
                 let Some(workload) = self.pop(queue) else { continue };
@@ -258,7 +258,7 @@ impl FairSearch<'_, '_, '_> {
     /// The preemptor's queue, with the head's usage, does not borrow a needed pair.
     fn preemptor_within_nominal(&self) -> bool {
         let node = self.preemption.head.node;
-        self.view.forest.within_nominal(self.view.usage, node, self.preemption.needed)
+        self.view.world.forest.within_nominal(self.view.usage, node, self.preemption.needed)
     }
 
     fn share_without(&mut self, node: NodeId, workload: WorkloadId) -> Share {
@@ -271,7 +271,7 @@ impl FairSearch<'_, '_, '_> {
 
     /// The children of the lowest common ancestor on the way to the preemptor's and to the target's queue.
     fn almost_common_ancestors(&self, target: QueueId) -> (NodeId, NodeId) {
-        let forest = self.view.forest;
+        let forest = &self.view.world.forest;
         let own: Vec<NodeId> = path(self.view, self.preemption.head.node);
         let other: Vec<NodeId> = path(self.view, self.view.queue(target).node);
         let common = own.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -283,7 +283,7 @@ impl FairSearch<'_, '_, '_> {
     /// The queue to take from next: from the root to the child with the highest share each time.
     fn next_queue(&mut self) -> Option<QueueId> {
         let head = self.preemption.head;
-        let forest = self.view.forest;
+        let forest = &self.view.world.forest;
         let root = forest.node(head.node).root;
         if root == head.node {
             return self.first(head.queue).map(|_| head.queue);
@@ -311,7 +311,7 @@ impl FairSearch<'_, '_, '_> {
     }
 
     fn highest_queue(&mut self, cohort: NodeId) -> Option<(QueueId, Share)> {
-        let forest = self.view.forest;
+        let forest = &self.view.world.forest;
         let mut best: Option<(QueueId, Share, WorkloadId)> = None;
         for child in forest.node(cohort).children() {
             let Some(queue) = forest.node(child).queue.filter(|_| !self.pruned.contains(&child)) else {
@@ -340,7 +340,7 @@ impl FairSearch<'_, '_, '_> {
     }
 
     fn highest_cohort(&mut self, cohort: NodeId, own_path: &BTreeSet<NodeId>) -> Option<(NodeId, Share)> {
-        let forest = self.view.forest;
+        let forest = &self.view.world.forest;
         let mut best: Option<(NodeId, Share)> = None;
         for child in forest.node(cohort).children() {
             if forest.node(child).queue.is_some() || self.pruned.contains(&child) {
@@ -381,11 +381,11 @@ impl FairSearch<'_, '_, '_> {
 impl View<'_> {
     /// The dominant resource share of a node with the current usage.
     pub(crate) fn share(&self, node: NodeId) -> Share {
-        share(self.forest, self.names, self.lendable, self.usage, node)
+        share(&self.world.forest, &self.world.names, &self.world.lendable, self.usage, node)
     }
 }
 
 /// A node and its ancestors.
 fn path(view: &View<'_>, node: NodeId) -> Vec<NodeId> {
-    std::iter::once(node).chain(view.forest.ancestors(node)).collect()
+    std::iter::once(node).chain(view.world.forest.ancestors(node)).collect()
 }

@@ -24,7 +24,7 @@ pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> V
 /// The victims that make room, or none. The usage is as before.
 fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     view.stats.preemption_searches += 1;
-    if view.config.fair_sharing.is_some() {
+    if view.world.config.fair_sharing.is_some() {
         fair::targets(view, preemption)
     } else {
         classical::targets(view, preemption)
@@ -45,7 +45,8 @@ pub(crate) fn simulate(
     for target in &targets {
         view.remove(target.workload);
     }
-    let (height, _) = view.forest.borrowing_height(view.usage, head.node, quantity.slot, quantity.amount);
+    let (height, _) =
+        view.world.forest.borrowing_height(view.usage, head.node, quantity.slot, quantity.amount);
     view.rollback(&mark);
     let mode = if targets.is_empty() {
         FlavorMode::NoPreemptionCandidates

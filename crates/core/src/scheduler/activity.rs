@@ -10,7 +10,7 @@ use crate::spec::{CheckController, CheckRule, CheckSpec, ClusterQueueSpec, StopP
 impl Scheduler {
     /// Works out why a queue is not active, and whether it has heads to offer.
     pub(crate) fn update_activity(&mut self, id: QueueId) {
-        let queue = &self.queues[id.at()];
+        let queue = &self.world.queues[id.at()];
         let mut causes = Vec::new();
         if let Some(spec) = &queue.spec {
             if spec.terminating {
@@ -24,11 +24,11 @@ impl Scheduler {
             causes.extend(self.missing_topologies(queue));
         }
         let locals_too = queue.inactive.is_empty() != causes.is_empty();
-        self.queues[id.at()].inactive = causes;
-        self.changed_queues.mark(id.at());
+        self.world.queues[id.at()].inactive = causes;
+        self.changes.queues.mark(id.at());
         if locals_too {
-            for local in &self.queues[id.at()].locals {
-                self.changed_locals.mark(local.at());
+            for local in &self.world.queues[id.at()].locals {
+                self.changes.locals.mark(local.at());
             }
         }
         self.sync_ready(id);
@@ -36,10 +36,11 @@ impl Scheduler {
 
     fn missing_flavors(&self, queue: &ClusterQueue) -> Option<InactiveCause> {
         let flavors = queue.groups.iter().flat_map(|group| &group.flavors);
-        let missing = flavors.filter(|flavor| self.flavors.get(flavor.at()).is_none_or(Option::is_none));
+        let missing =
+            flavors.filter(|flavor| self.world.flavors.get(flavor.at()).is_none_or(Option::is_none));
         // In the order of the spec.
         let mut names: Vec<Name> = Vec::new();
-        for name in missing.map(|&flavor| self.names.flavor_name(flavor)) {
+        for name in missing.map(|&flavor| self.world.names.flavor_name(flavor)) {
             if !names.contains(name) {
                 names.push(name.clone());
             }
@@ -51,7 +52,9 @@ impl Scheduler {
     fn unusable_checks(&self, spec: &ClusterQueueSpec) -> Vec<InactiveCause> {
         let which = |wanted: &dyn Fn(&CheckRule, Option<&CheckSpec>) -> bool| {
             let rules = spec.admission_checks.iter();
-            sorted(rules.filter(|rule| wanted(rule, self.checks.get(&rule.name))).map(|rule| &rule.name))
+            sorted(
+                rules.filter(|rule| wanted(rule, self.world.checks.get(&rule.name))).map(|rule| &rule.name),
+            )
         };
         let answered_by = |controller: CheckController, rule_too: &dyn Fn(&CheckRule) -> bool| {
             which(&|rule, check| check.is_some_and(|check| check.controller == controller) && rule_too(rule))
@@ -83,9 +86,9 @@ impl Scheduler {
     /// One cause for each flavor whose Topology does not exist.
     fn missing_topologies(&self, queue: &ClusterQueue) -> Vec<InactiveCause> {
         let flavors = queue.groups.iter().flat_map(|group| &group.flavors);
-        let known = flavors.filter_map(|flavor| self.flavors.get(flavor.at())?.as_ref());
+        let known = flavors.filter_map(|flavor| self.world.flavors.get(flavor.at())?.as_ref());
         let topology = |flavor: &crate::spec::FlavorSpec| {
-            let topology = flavor.topology.as_ref().filter(|name| !self.topology.exists(name))?;
+            let topology = flavor.topology.as_ref().filter(|name| !self.world.topology.exists(name))?;
             Some((flavor.name.clone(), topology.clone()))
         };
         let mut missing: Vec<_> = known.filter_map(topology).collect();

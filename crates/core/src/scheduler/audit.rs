@@ -21,26 +21,26 @@ impl Scheduler {
         self.audit_second_passes(&mut found);
         self.audit_referring_queues(&mut found);
         self.audit_samples(&mut found);
-        self.topology.audit(&mut found);
-        self.topology.audit_usage(self.workloads.all_pods(), &mut found);
+        self.world.topology.audit(&self.books.nodes, &mut found);
+        self.world.topology.audit_usage(&self.books.nodes, self.world.workloads.all_pods(), &mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
     /// Which queues name a flavor or a check.
     fn audit_referring_queues(&self, found: &mut Vec<String>) {
         let mut referring_queues = ReferringQueues::default();
-        for (at, queue) in self.queues.iter().enumerate() {
+        for (at, queue) in self.world.queues.iter().enumerate() {
             referring_queues.replace(QueueId::new(at), (&[], None), (&queue.groups, queue.spec.as_ref()));
         }
-        if referring_queues != self.referring_queues {
+        if referring_queues != self.world.referring_queues {
             found.push("the queues by flavor and check are wrong".to_owned());
         }
     }
 
     /// Only workloads that hold quota and are not evicted have a second pass.
     fn audit_second_passes(&self, found: &mut Vec<String>) {
-        for id in self.second_passes.ids() {
-            let reservation = self.workloads.try_get(id).and_then(|workload| workload.reservation());
+        for id in self.agenda.second_passes.ids() {
+            let reservation = self.world.workloads.try_get(id).and_then(|workload| workload.reservation());
             if reservation.is_none_or(|reservation| reservation.evicted) {
                 found.push(format!("{id:?} is to have a second pass, but keeps no quota"));
             }
@@ -49,14 +49,13 @@ impl Scheduler {
 
     /// The usage of every slot, added up anew.
     fn audit_usage(&self, found: &mut Vec<String>) {
-        if !self.tree.usage.is_settled() {
+        if !self.books.is_settled() {
             found.push("something that was tried is neither kept nor taken back".to_owned());
         }
-        let mut tree = self.tree.clone();
-        tree.refresh(&self.names);
+        let tree = self.numbers();
         let mut usage = Usage::default();
         usage.grow(tree.forest.quota.len());
-        for (_, workload) in self.workloads.iter() {
+        for (_, workload) in self.world.workloads.iter() {
             for (_, slot, amount) in workload.reservation().into_iter().flat_map(QuotaReservation::charged) {
                 usage.add(&tree.forest.quota, slot, amount);
             }
@@ -71,15 +70,15 @@ impl Scheduler {
 
     /// The holders of each queue, and how many and what is admitted.
     fn audit_holders(&self, found: &mut Vec<String>) {
-        let mut running = vec![BTreeSet::new(); self.queues.len()];
+        let mut running = vec![BTreeSet::new(); self.world.queues.len()];
         let mut evicted = running.clone();
-        let mut admitted = vec![(0, BTreeMap::<FrId, i128>::new()); self.queues.len()];
+        let mut admitted = vec![(0, BTreeMap::<FrId, i128>::new()); self.world.queues.len()];
         let mut unready = 0;
-        for (id, workload) in self.workloads.iter() {
+        for (id, workload) in self.world.workloads.iter() {
             let Some(reservation) = workload.reservation() else { continue };
             let at = reservation.queue.at();
             let list = if reservation.evicted { &mut evicted } else { &mut running };
-            list[at].insert(self.workloads.candidate_key(id, reservation.reserved_at));
+            list[at].insert(self.world.workloads.candidate_key(id, reservation.reserved_at));
             unready += usize::from(!reservation.pods_ready);
             if reservation.admitted {
                 admitted[at].0 += 1;
@@ -88,7 +87,7 @@ impl Scheduler {
                 }
             }
         }
-        for (at, queue) in self.queues.iter().enumerate() {
+        for (at, queue) in self.world.queues.iter().enumerate() {
             if queue.reservations.running != running[at] || queue.reservations.evicted != evicted[at] {
                 found.push(format!("the reservations of {} are wrong", queue.name));
             }
@@ -96,31 +95,31 @@ impl Scheduler {
                 found.push(format!("the admitted workloads of {} are wrong", queue.name));
             }
         }
-        if unready != self.unready {
-            found.push(format!("{} unready workloads, should be {unready}", self.unready));
+        if unready != self.agenda.unready {
+            found.push(format!("{} unready workloads, should be {unready}", self.agenda.unready));
         }
     }
 
     /// Each waiting workload is in exactly the queue that it should be in, and nothing else is.
     fn audit_pending(&self, found: &mut Vec<String>) {
-        let mut members = vec![0; self.queues.len()];
-        for (id, workload) in self.workloads.iter() {
+        let mut members = vec![0; self.world.queues.len()];
+        for (id, workload) in self.world.workloads.iter() {
             let Place::Pending(waiting) = &workload.place else { continue };
-            let target = self.locals[workload.local.at()].target();
+            let target = self.world.locals[workload.local.at()].target();
             if waiting.at.map(|at| at.0) != target {
                 found.push(format!("{} waits in {:?}, should be {target:?}", workload.key, waiting.at));
             }
             let Some((queue, class)) = waiting.at else { continue };
             members[queue.at()] += 1;
-            let pending = &self.queues[queue.at()].pending;
+            let pending = &self.world.queues[queue.at()].pending;
             let key = pending.class(class).key;
-            match pending.placement(class, &self.workloads.order_key(id)) {
+            match pending.placement(class, &self.world.workloads.order_key(id)) {
                 Some(Placement::Active | Placement::Inadmissible | Placement::OnHold)
                     if (key.shape, key.priority) == (workload.shape, workload.priority) => {}
                 other => found.push(format!("{} is in {other:?} of class {class:?}", workload.key)),
             }
         }
-        for (at, queue) in self.queues.iter().enumerate() {
+        for (at, queue) in self.world.queues.iter().enumerate() {
             if let Err(error) = queue.pending.check() {
                 found.push(format!("the queue of {}: {error}", queue.name));
             }
@@ -130,7 +129,7 @@ impl Scheduler {
                     .push(format!("{} has {total} pending workloads, should be {}", queue.name, members[at]));
             }
             let ready = queue.is_active() && queue.pending.active() > 0;
-            if self.ready.contains(&crate::intern::QueueId::new(at)) != ready {
+            if self.agenda.ready.contains(&crate::intern::QueueId::new(at)) != ready {
                 found.push(format!("{} is listed as ready: {}", queue.name, !ready));
             }
         }
@@ -138,9 +137,9 @@ impl Scheduler {
 
     /// What each LocalQueue's workloads hold, and which wait.
     fn audit_locals(&self, found: &mut Vec<String>) {
-        let mut pending = vec![BTreeSet::<WorkloadId>::new(); self.locals.len()];
-        let mut sums = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.locals.len()];
-        for (id, workload) in self.workloads.iter() {
+        let mut pending = vec![BTreeSet::<WorkloadId>::new(); self.world.locals.len()];
+        let mut sums = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.world.locals.len()];
+        for (id, workload) in self.world.workloads.iter() {
             let at = workload.local.at();
             if workload.waiting().is_some() {
                 pending[at].insert(id);
@@ -154,7 +153,7 @@ impl Scheduler {
                 row.1 += if reservation.admitted { amount } else { 0 };
             }
         }
-        for (at, local) in self.locals.iter().enumerate() {
+        for (at, local) in self.world.locals.iter().enumerate() {
             let is = (local.reserving, local.admitted, &local.usage);
             let id = LocalId::new(at);
             if local.pending != pending[at] || is != (sums[at].0, sums[at].1, &sums[at].2) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use super::Scheduler;
-use crate::capacity::{Displaced, DisplacedNeeds, PhysicalCapacity};
+use crate::capacity::{Displaced, DisplacedNeeds};
 use crate::intern::{ClassId, FlavorId, FrId, QueueId, WorkloadId};
 use crate::queue::{OrderKey, Placement};
 use crate::quota::exact;
@@ -18,28 +18,30 @@ impl Scheduler {
     /// anything changed.
     pub fn set_capacity(&mut self, flavor: &Name, limits: &[(Name, Amount)]) -> bool {
         self.sweep_if_due();
-        let flavor = self.names.flavor(flavor);
+        let flavor = self.world.names.flavor(flavor);
         let mut wanted: BTreeMap<FrId, i128> = BTreeMap::new();
         for (resource, limit) in limits {
-            let resource = self.names.resource(resource);
-            wanted.insert(self.names.pair(flavor, resource), exact(*limit));
+            let resource = self.world.names.resource(resource);
+            wanted.insert(self.world.names.pair(flavor, resource), exact(*limit));
         }
         let mut changed = false;
-        let names = &self.names;
-        self.capacity.rows.retain(|pair, _| {
+        let names = &self.world.names;
+        let used = &mut self.books.capacity;
+        self.world.capacity.limits.retain(|pair, _| {
             let keep = names.flavor_and_resource(*pair).0 != flavor || wanted.contains_key(pair);
+            if !keep {
+                used.remove(pair);
+            }
             changed |= !keep;
             keep
         });
         self.sweeps.replaced(changed);
         for (pair, limit) in wanted {
-            if let Some(row) = self.capacity.rows.get_mut(&pair) {
-                changed |= std::mem::replace(&mut row.limit, limit) != limit;
-                continue;
+            let before = self.world.capacity.limits.insert(pair, limit);
+            if before.is_none() {
+                self.books.capacity.insert(pair, self.usage_by_all(pair));
             }
-            let used = self.usage_by_all(pair);
-            self.capacity.rows.insert(pair, PhysicalCapacity { limit, used });
-            changed = true;
+            changed |= before != Some(limit);
         }
         if changed {
             self.try_again_with(flavor);
@@ -55,8 +57,9 @@ impl Scheduler {
         for Displaced { key, needs } in displaced {
             let mut claim = DisplacedNeeds::new();
             for (flavor, resource, amount) in needs {
-                let (flavor, resource) = (self.names.flavor(flavor), self.names.resource(resource));
-                let pair = self.names.pair(flavor, resource);
+                let (flavor, resource) =
+                    (self.world.names.flavor(flavor), self.world.names.resource(resource));
+                let pair = self.world.names.pair(flavor, resource);
                 match claim.iter_mut().find(|known| known.0 == pair) {
                     Some(known) => known.1 += exact(*amount),
                     None => claim.push((pair, exact(*amount))),
@@ -64,16 +67,16 @@ impl Scheduler {
             }
             list.push((key.clone(), claim));
         }
-        if self.capacity.displaced == list {
+        if self.world.capacity.displaced == list {
             return false;
         }
         self.sweeps.removed();
-        let before = std::mem::replace(&mut self.capacity.displaced, list);
+        let before = std::mem::replace(&mut self.world.capacity.displaced, list);
         let concerned: BTreeSet<FlavorId> = before
             .iter()
-            .chain(&self.capacity.displaced)
+            .chain(&self.world.capacity.displaced)
             .flat_map(|(_, claim)| claim)
-            .map(|(pair, _)| self.names.flavor_and_resource(*pair).0)
+            .map(|(pair, _)| self.world.names.flavor_and_resource(*pair).0)
             .collect();
         for flavor in concerned {
             self.try_again_with(flavor);
@@ -83,15 +86,15 @@ impl Scheduler {
 
     /// What all workloads hold of a pair.
     fn usage_by_all(&self, pair: FrId) -> i128 {
-        let usage = self.workloads.iter().filter_map(|(_, workload)| workload.reservation());
+        let usage = self.world.workloads.iter().filter_map(|(_, workload)| workload.reservation());
         usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
     /// Lets every queue that uses a flavor try its inadmissible workloads again.
     pub(super) fn try_again_with(&mut self, flavor: FlavorId) {
-        for id in self.referring_queues.of_flavor(flavor) {
-            self.tree.forest.capacity_changed(self.queues[id.at()].node);
-            self.flush_later.insert(id);
+        for id in self.world.referring_queues.of_flavor(flavor) {
+            self.world.forest.capacity_changed(self.world.queues[id.at()].node);
+            self.agenda.flush_later.insert(id);
         }
     }
 
@@ -99,8 +102,8 @@ impl Scheduler {
     pub(crate) fn capacity_freed(&mut self, before: &QuotaReservation) {
         self.nodes_freed(before);
         let mut flavors: SmallVec<[FlavorId; 2]> = SmallVec::new();
-        for (pair, _, _) in before.charged().filter(|usage| self.capacity.limits(usage.0)) {
-            let flavor = self.names.flavor_and_resource(pair).0;
+        for (pair, _, _) in before.charged().filter(|usage| self.world.capacity.limits(usage.0)) {
+            let flavor = self.world.names.flavor_and_resource(pair).0;
             if !flavors.contains(&flavor) {
                 flavors.push(flavor);
             }
@@ -112,29 +115,33 @@ impl Scheduler {
 
     /// The first displaced workload that waits in the heap of a queue.
     pub(crate) fn first_displaced(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
-        self.capacity.displaced.iter().find_map(|(key, _)| {
-            let workload = self.workloads.find(key)?;
-            let (queue, class) = self.workloads.get(workload).waiting()?.at?;
-            let order = self.workloads.order_key(workload);
-            let active = self.queues[queue.at()].pending.placement(class, &order) == Some(Placement::Active);
+        self.world.capacity.displaced.iter().find_map(|(key, _)| {
+            let workload = self.world.workloads.find(key)?;
+            let (queue, class) = self.world.workloads.get(workload).waiting()?.at?;
+            let order = self.world.workloads.order_key(workload);
+            let active =
+                self.world.queues[queue.at()].pending.placement(class, &order) == Some(Placement::Active);
             (queue == id && active).then_some((class, order))
         })
     }
 
     /// Whether a workload is displaced.
     pub(crate) fn is_displaced(&self, id: WorkloadId) -> bool {
-        !self.capacity.displaced.is_empty() && {
-            let key = &self.workloads.get(id).key;
-            self.capacity.displaced.iter().any(|(displaced, _)| displaced == key)
+        !self.world.capacity.displaced.is_empty() && {
+            let key = &self.world.workloads.get(id).key;
+            self.world.capacity.displaced.iter().any(|(displaced, _)| displaced == key)
         }
     }
 
     /// What is used of each limited pair, added up anew.
     pub(crate) fn audit_capacity(&self, found: &mut Vec<String>) {
-        for (pair, row) in &self.capacity.rows {
+        if !self.world.capacity.limits.keys().eq(self.books.capacity.keys()) {
+            found.push("other pairs are counted than are limited".to_owned());
+        }
+        for (pair, counted) in &self.books.capacity {
             let used = self.usage_by_all(*pair);
-            if used != row.used {
-                found.push(format!("{} is counted of the capacity of {pair:?}, should be {used}", row.used));
+            if used != *counted {
+                found.push(format!("{counted} is counted of the capacity of {pair:?}, should be {used}"));
             }
         }
     }

@@ -20,9 +20,9 @@ impl Scheduler {
     pub fn put_workload(&mut self, spec: WorkloadSpec, now: Time) -> bool {
         self.refresh();
         self.sweep_if_due();
-        let known = self.workloads.find(&spec.key);
+        let known = self.world.workloads.find(&spec.key);
         let known = match known {
-            Some(id) if self.workloads.get(id).uid != spec.uid => {
+            Some(id) if self.world.workloads.get(id).uid != spec.uid => {
                 self.forget(id);
                 None
             }
@@ -42,8 +42,8 @@ impl Scheduler {
 
     fn add_workload(&mut self, spec: WorkloadSpec, now: Time) {
         let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
-        let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
-        let id = self.workloads.insert(Workload {
+        let shape = self.world.shapes.acquire(&mut self.world.names, &spec.pod_sets);
+        let id = self.world.workloads.insert(Workload {
             key: spec.key,
             uid: spec.uid,
             local,
@@ -68,8 +68,8 @@ impl Scheduler {
 
     fn update_workload(&mut self, id: WorkloadId, spec: WorkloadSpec, now: Time) -> bool {
         let local = self.ensure_local(&spec.key.namespace, &spec.local_queue);
-        let shape = self.shapes.acquire(&mut self.names, &spec.pod_sets);
-        let old = self.workloads.get(id);
+        let shape = self.world.shapes.acquire(&mut self.world.names, &spec.pod_sets);
+        let old = self.world.workloads.get(id);
         let same_base =
             (old.local, old.priority, old.created, old.order, old.generation, old.gated, old.shape)
                 == (
@@ -83,7 +83,7 @@ impl Scheduler {
                 );
         let same_slice = old.replaces.as_deref() == spec.replaces.as_ref();
         if same_base && same_slice && self.is_state(id, &spec.state) {
-            self.shapes.release(shape);
+            self.world.shapes.release(shape);
             return false;
         }
         let priority_changed = old.priority != spec.priority;
@@ -96,9 +96,9 @@ impl Scheduler {
         self.sweeps.replaced(other);
         let was = self.queue_position(id);
         let before = self.leave(id);
-        let old_shape = std::mem::replace(&mut self.workloads.get_mut(id).shape, shape);
-        self.shapes.release(old_shape);
-        let workload = self.workloads.get_mut(id);
+        let old_shape = std::mem::replace(&mut self.world.workloads.get_mut(id).shape, shape);
+        self.world.shapes.release(old_shape);
+        let workload = self.world.workloads.get_mut(id);
         workload.local = local;
         workload.priority = spec.priority;
         workload.created = spec.created;
@@ -131,18 +131,18 @@ impl Scheduler {
 
     /// Tells the preemption-loop guard that something happened to a workload that no preemption caused.
     fn outside_change(&mut self, id: WorkloadId) {
-        let workload = self.workloads.get(id);
+        let workload = self.world.workloads.get(id);
         let waiting = workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0);
         if let Some(queue) = workload.reservation().map(|reservation| reservation.queue).or(waiting) {
-            let root = self.tree.forest.node(self.queues[queue.at()].node).root;
-            self.loops.outside_change(root);
+            let root = self.world.forest.node(self.world.queues[queue.at()].node).root;
+            self.agenda.loops.outside_change(root);
         }
     }
 
     /// Flushes the tree if something is free now that was held before, or if victims may be easier to get. The priority of
     /// one that waits changes nothing for others.
     fn flush_freed(&mut self, id: WorkloadId, before: Option<QuotaReservation>, priority_changed: bool) {
-        let now = self.workloads.get(id).reservation();
+        let now = self.world.workloads.get(id).reservation();
         let freed = before.as_ref().is_some_and(|before| {
             now.is_none_or(|now| {
                 now.queue != before.queue
@@ -153,15 +153,15 @@ impl Scheduler {
             })
         });
         if let Some(before) = &before {
-            self.tree.forest.workloads_changed(self.queues[before.queue.at()].node);
+            self.world.forest.workloads_changed(self.world.queues[before.queue.at()].node);
         }
         if let Some(before) = before.filter(|_| freed || priority_changed) {
             if freed {
-                let node = self.queues[before.queue.at()].node;
-                self.tree.forest.capacity_changed(node);
+                let node = self.world.queues[before.queue.at()].node;
+                self.world.forest.capacity_changed(node);
                 self.capacity_freed(&before);
-                if self.workloads.get(id).reservation().is_some() {
-                    self.loops.outside_change(self.tree.forest.node(node).root);
+                if self.world.workloads.get(id).reservation().is_some() {
+                    self.agenda.loops.outside_change(self.world.forest.node(node).root);
                 }
             }
             self.flush_around(before.queue);
@@ -171,7 +171,7 @@ impl Scheduler {
     /// Removes a workload; what it held is free.
     pub fn remove_workload(&mut self, key: &WorkloadKey, _now: Time) {
         self.refresh();
-        if let Some(id) = self.workloads.find(key) {
+        if let Some(id) = self.world.workloads.find(key) {
             self.forget(id);
         }
     }
@@ -182,12 +182,12 @@ impl Scheduler {
         self.settle(id);
         let was = self.queue_position(id);
         let before = self.leave(id);
-        self.blocked.take_if(|blocked| *blocked == id);
-        self.second_passes.remove(id);
-        self.shapes.release(self.workloads.get(id).shape);
-        self.workloads.remove(id);
+        self.agenda.blocked.take_if(|blocked| *blocked == id);
+        self.agenda.second_passes.remove(id);
+        self.world.shapes.release(self.world.workloads.get(id).shape);
+        self.world.workloads.remove(id);
         if let Some(before) = before {
-            self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+            self.world.forest.capacity_changed(self.world.queues[before.queue.at()].node);
             self.capacity_freed(&before);
             self.flush_around(before.queue);
         }
@@ -200,30 +200,31 @@ impl Scheduler {
     /// The write of an admission failed: forget what was assumed, and queue the workload again at once.
     pub fn admission_failed(&mut self, key: &WorkloadKey, now: Time) {
         self.refresh();
-        let Some(id) = self.workloads.find(key).filter(|&id| self.workloads.get(id).reservation().is_some())
+        let Some(id) =
+            self.world.workloads.find(key).filter(|&id| self.world.workloads.get(id).reservation().is_some())
         else {
             return;
         };
         let Some(before) = self.leave(id) else { return };
-        self.second_passes.remove(id);
+        self.agenda.second_passes.remove(id);
         self.settle(id);
-        self.workloads.get_mut(id).place = Place::Pending(Box::default());
+        self.world.workloads.get_mut(id).place = Place::Pending(Box::default());
         self.queue_pending(id, None, now);
-        self.tree.forest.capacity_changed(self.queues[before.queue.at()].node);
+        self.world.forest.capacity_changed(self.world.queues[before.queue.at()].node);
         self.capacity_freed(&before);
         self.flush_around(before.queue);
     }
 
     /// Takes the entry penalty of a workload back that was not admitted after all.
     fn settle(&mut self, id: WorkloadId) {
-        let local = self.workloads.get(id).local;
-        self.locals[local.at()].ledger.settle(id, false);
+        let local = self.world.workloads.get(id).local;
+        self.world.locals[local.at()].ledger.settle(id, false);
         self.usage_moved(local);
     }
 
     /// Whether a workload is in this state already.
     fn is_state(&self, id: WorkloadId, state: &WorkloadState) -> bool {
-        let workload = self.workloads.get(id);
+        let workload = self.world.workloads.get(id);
         match (state, &workload.place) {
             (WorkloadState::Inactive, Place::Inactive) => true,
             (
@@ -237,7 +238,7 @@ impl Scheduler {
                 WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready, topology },
                 Place::QuotaReserved(reservation),
             ) => {
-                let queue = &self.queues[reservation.queue.at()];
+                let queue = &self.world.queues[reservation.queue.at()];
                 (reservation.reserved_at, reservation.admitted, reservation.evicted, reservation.pods_ready)
                     == (*reserved_at, *admitted, *evicted, *pods_ready)
                     && queue.name == admission.cluster_queue
@@ -252,9 +253,9 @@ impl Scheduler {
         let mut rest: ReservedUsage = usage.clone();
         for (flavor, resource, amount) in totals(admission) {
             let found = rest.iter().position(|(pair, _, _)| {
-                let (held_flavor, held_resource) = self.names.flavor_and_resource(*pair);
-                self.names.flavor_name(held_flavor) == flavor
-                    && self.names.resource_name(held_resource) == resource
+                let (held_flavor, held_resource) = self.world.names.flavor_and_resource(*pair);
+                self.world.names.flavor_name(held_flavor) == flavor
+                    && self.world.names.resource_name(held_resource) == resource
             });
             match found {
                 Some(at) if rest[at].2 >= amount => rest[at].2 -= amount,
@@ -270,23 +271,24 @@ impl Scheduler {
             self.settle(id);
         }
         if !matches!(state, WorkloadState::Reserved { evicted: false, .. }) {
-            self.second_passes.remove(id);
+            self.agenda.second_passes.remove(id);
         }
         match state {
-            WorkloadState::Inactive => self.workloads.get_mut(id).last_assignment = None,
+            WorkloadState::Inactive => self.world.workloads.get_mut(id).last_assignment = None,
             WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid } => {
                 let waiting = Waiting { requeue_at, requeued_false, failed_checks, invalid, at: None };
-                self.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
+                self.world.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
                 self.queue_pending(id, was, now);
             }
             WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready, topology } => {
                 let queue = self.ensure_queue(&admission.cluster_queue);
                 let mut usage = ReservedUsage::new();
                 for (flavor, resource, amount) in totals(&admission) {
-                    let (flavor, resource) = (self.names.flavor(flavor), self.names.resource(resource));
-                    let pair = self.names.pair(flavor, resource);
-                    let node = self.queues[queue.at()].node;
-                    let slot = self.tree.forest.ensure_slot(&mut self.tree.usage, node, pair);
+                    let (flavor, resource) =
+                        (self.world.names.flavor(flavor), self.world.names.resource(resource));
+                    let pair = self.world.names.pair(flavor, resource);
+                    let node = self.world.queues[queue.at()].node;
+                    let slot = self.world.forest.ensure_slot(&mut self.books.usage, node, pair);
                     match usage.iter_mut().find(|usage| usage.0 == pair) {
                         Some(usage) => usage.2 += amount,
                         None => usage.push((pair, slot, amount)),
@@ -304,14 +306,14 @@ impl Scheduler {
 
     /// Takes a workload out of wherever it is; returns what it held.
     pub(crate) fn leave(&mut self, id: WorkloadId) -> Option<QuotaReservation> {
-        let place = std::mem::replace(&mut self.workloads.get_mut(id).place, Place::Inactive);
+        let place = std::mem::replace(&mut self.world.workloads.get_mut(id).place, Place::Inactive);
         match place {
             Place::Inactive => None,
             Place::Pending(waiting) => {
-                let local = self.workloads.get(id).local;
-                self.locals[local.at()].pending.remove(&id);
-                self.changed_locals.mark(local.at());
-                self.kept_out.replace(id, &[]);
+                let local = self.world.workloads.get(id).local;
+                self.world.locals[local.at()].pending.remove(&id);
+                self.changes.locals.mark(local.at());
+                self.agenda.kept_out.replace(id, &[]);
                 self.unqueue(id, &waiting);
                 None
             }

@@ -51,12 +51,16 @@ pub struct NodeTrial<'a> {
 impl Scheduler {
     /// Whether pods that get a flavor get nodes with it: its topology is known.
     pub fn assigns_nodes(&self, flavor: &str) -> bool {
-        self.names.find_flavor(flavor).is_some_and(|flavor| self.topology.knows(flavor))
+        self.world.names.find_flavor(flavor).is_some_and(|flavor| self.world.topology.knows(flavor))
     }
 
     /// A trial with the nodes as they are: one memory copy of what is used of them.
     pub fn node_trial(&self) -> NodeTrial<'_> {
-        NodeTrial { scheduler: self, nodes: self.topology.trial(), changes: Vec::new() }
+        NodeTrial {
+            scheduler: self,
+            nodes: self.world.topology.trial(&self.books.nodes),
+            changes: Vec::new(),
+        }
     }
 }
 
@@ -86,7 +90,7 @@ impl NodeTrial<'_> {
     }
 
     fn shift(&mut self, id: WorkloadId, takes: bool) {
-        for pods in self.scheduler.workloads.pods_of(id) {
+        for pods in self.scheduler.world.workloads.pods_of(id) {
             if takes {
                 self.nodes.add(pods);
             } else {
@@ -97,7 +101,7 @@ impl NodeTrial<'_> {
 
     /// A workload gives back the nodes that it holds. It must hold them.
     pub fn release(&mut self, workload: &WorkloadKey) {
-        if let Some(id) = self.scheduler.workloads.find(workload) {
+        if let Some(id) = self.scheduler.world.workloads.find(workload) {
             self.shift(id, false);
             self.changes.push(Change::Released(id));
         }
@@ -105,7 +109,7 @@ impl NodeTrial<'_> {
 
     /// A workload that was released has its nodes again.
     pub fn take(&mut self, workload: &WorkloadKey) {
-        if let Some(id) = self.scheduler.workloads.find(workload) {
+        if let Some(id) = self.scheduler.world.workloads.find(workload) {
             self.shift(id, true);
             self.changes.push(Change::Taken(id));
         }
@@ -116,7 +120,7 @@ impl NodeTrial<'_> {
     pub fn pod_goes(&mut self, node: &str, requests: &[(Name, Amount)], goes: bool) {
         let Some(host) = self.nodes.host(node) else { return };
         let known = requests.iter().filter_map(|(resource, amount)| {
-            Some((self.scheduler.names.find_resource(resource)?, amount.get().max(0)))
+            Some((self.scheduler.world.names.find_resource(resource)?, amount.get().max(0)))
         });
         let amounts: Vec<_> = known.collect();
         self.nodes.offer(host, &amounts, if goes { 1 } else { -1 });
@@ -143,18 +147,18 @@ impl NodeTrial<'_> {
         pods: &[PodsToPlace<'_>],
     ) -> Result<Vec<(usize, SharedAssignment)>, PlacementFailure> {
         let scheduler = self.scheduler;
-        let Some(id) = scheduler.workloads.find(workload) else { return Ok(Vec::new()) };
-        let shape = scheduler.workloads.get(id).shape;
-        let pod_sets = scheduler.shapes.pod_sets(shape);
+        let Some(id) = scheduler.world.workloads.find(workload) else { return Ok(Vec::new()) };
+        let shape = scheduler.world.workloads.get(id).shape;
+        let pod_sets = scheduler.world.shapes.pod_sets(shape);
         let members = pods.iter().filter(|pods| pods.pod_set < pod_sets.len()).filter_map(|pods| {
-            let flavor = scheduler.names.find_flavor(pods.flavor)?;
+            let flavor = scheduler.world.names.find_flavor(pods.flavor)?;
             Some((flavor, DemandedPodSet { pod_set: pods.pod_set, count: pods.count, previous: None }))
         });
         let groups = grouped(members, pod_sets);
-        let shape = Some(&**scheduler.shapes.get(shape));
+        let shape = Some(&**scheduler.world.shapes.get(shape));
         let demand = PlacementDemand { pod_sets, shape, groups, ..PlacementDemand::default() };
         let found = place_groups(&demand, false, |flavor, request| {
-            self.nodes.place(flavor, request, &scheduler.names, &scheduler.config)
+            self.nodes.place(flavor, request, &scheduler.world.names, &scheduler.world.config)
         });
         let found = found.map_err(|unplaced| unplaced.failure)?;
         let mut placed = Vec::new();

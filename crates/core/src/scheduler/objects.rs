@@ -11,79 +11,79 @@ impl Scheduler {
     /// Adds or replaces a ResourceFlavor.
     pub fn set_flavor(&mut self, spec: FlavorSpec) {
         self.sweep_if_due();
-        let id = self.names.flavor(&spec.name);
-        if self.flavors.len() <= id.at() {
-            self.flavors.resize(id.at() + 1, None);
+        let id = self.world.names.flavor(&spec.name);
+        if self.world.flavors.len() <= id.at() {
+            self.world.flavors.resize(id.at() + 1, None);
         }
-        if self.flavors[id.at()].as_ref() == Some(&spec) {
+        if self.world.flavors[id.at()].as_ref() == Some(&spec) {
             return;
         }
-        self.topology.set_flavor(id, Some(&spec));
-        self.flavors[id.at()] = Some(spec);
+        self.world.topology.set_flavor(&mut self.books.nodes, id, Some(&spec));
+        self.world.flavors[id.at()] = Some(spec);
         self.flavor_changed(id);
     }
 
     /// Removes a ResourceFlavor.
     pub fn remove_flavor(&mut self, name: &str) {
-        let Some(id) = self.names.find_flavor(name) else { return };
-        if self.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
-            self.topology.set_flavor(id, None);
+        let Some(id) = self.world.names.find_flavor(name) else { return };
+        if self.world.flavors.get_mut(id.at()).and_then(Option::take).is_some() {
+            self.world.topology.set_flavor(&mut self.books.nodes, id, None);
             self.sweeps.removed();
             self.flavor_changed(id);
         }
     }
 
     fn flavor_changed(&mut self, flavor: FlavorId) {
-        self.touch_queues(self.referring_queues.of_flavor(flavor).collect());
+        self.touch_queues(self.world.referring_queues.of_flavor(flavor).collect());
     }
 
     /// Adds an AdmissionCheck or changes whether it is active.
     pub fn set_check(&mut self, name: &Name, check: impl Into<CheckSpec>) {
         let check = check.into();
-        if self.checks.insert(name.clone(), check) != Some(check) {
+        if self.world.checks.insert(name.clone(), check) != Some(check) {
             self.check_changed(name);
         }
     }
 
     /// Removes an AdmissionCheck.
     pub fn remove_check(&mut self, name: &str) {
-        if self.checks.remove(name).is_some() {
+        if self.world.checks.remove(name).is_some() {
             self.check_changed(name);
         }
     }
 
     fn check_changed(&mut self, name: &str) {
-        self.touch_queues(self.referring_queues.of_check(name).collect());
+        self.touch_queues(self.world.referring_queues.of_check(name).collect());
     }
 
     /// Brings the queues that something concerns up to date with it.
     pub(crate) fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
-        self.loops.outside_change_anywhere();
+        self.agenda.loops.outside_change_anywhere();
         for id in concerned {
-            self.queues[id.at()].version += 1;
+            self.world.queues[id.at()].version += 1;
             self.update_activity(id);
-            self.flush_later.insert(id);
+            self.agenda.flush_later.insert(id);
         }
     }
 
     /// Adds a namespace or replaces its labels.
     pub fn set_namespace(&mut self, name: &Name, labels: Vec<(Name, Name)>) {
-        if self.namespaces.insert(name.clone(), labels.clone()) != Some(labels) {
+        if self.world.namespaces.insert(name.clone(), labels.clone()) != Some(labels) {
             self.namespace_changed(name);
         }
     }
 
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
-        if self.namespaces.swap_remove(name).is_some() {
+        if self.world.namespaces.swap_remove(name).is_some() {
             self.namespace_changed(name);
         }
     }
 
     /// Workloads that were held because of their namespace are tried again.
     fn namespace_changed(&mut self, name: &str) {
-        self.loops.outside_change_anywhere();
-        for id in self.namespace_locals.get(name).cloned().unwrap_or_default() {
+        self.agenda.loops.outside_change_anywhere();
+        for id in self.world.namespace_locals.get(name).cloned().unwrap_or_default() {
             self.requeue_members(id);
         }
     }

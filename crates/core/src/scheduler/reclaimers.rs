@@ -12,22 +12,22 @@ impl Scheduler {
     /// Notes what a workload is about to hold if its queue, or a Cohort above that, begins to borrow with it; or if they borrow, and
     /// no workload of lower priority holds quota of its queue, so that it is the first candidate for others.
     pub(crate) fn note_borrowing(&mut self, id: WorkloadId, reservation: &QuotaReservation) {
-        if !self.config.gates.requeue_reclaimers_on_borrowing {
+        if !self.world.config.gates.requeue_reclaimers_on_borrowing {
             return;
         }
-        let queue = &self.queues[reservation.queue.at()];
-        let root = self.tree.forest.node(queue.node).root;
-        let priority = self.workloads.get(id).priority;
+        let queue = &self.world.queues[reservation.queue.at()];
+        let root = self.world.forest.node(queue.node).root;
+        let priority = self.world.workloads.get(id).priority;
         let is_lowest = queue.reservations.running.first().is_none_or(|first| priority < first.priority);
         for (pair, slot, amount) in reservation.charged() {
             if self.begins_to_borrow(slot, amount, is_lowest) {
-                self.began_to_borrow.insert((root, pair));
+                self.agenda.began_to_borrow.insert((root, pair));
             }
         }
     }
 
     fn begins_to_borrow(&self, slot: SlotId, amount: i128, even_if_before: bool) -> bool {
-        let (quota, usage) = (&self.tree.forest.quota, &self.tree.usage);
+        let (quota, usage) = (&self.world.forest.quota, &self.books.usage);
         let (mut at, mut amount) = (slot, amount);
         while let Some(parent) = quota.parent(at) {
             if quota.borrowing_with(usage, at, amount) && (even_if_before || !quota.borrowing(usage, at)) {
@@ -45,8 +45,8 @@ impl Scheduler {
     /// Tries again what is inadmissible in the queues that may reclaim what others began to borrow: those that use less of it than
     /// their own quota, or are in a Cohort that does. Not called while a cycle goes on.
     pub(crate) fn wake_reclaimers(&mut self) {
-        while let Some((root, pair)) = self.began_to_borrow.pop_first() {
-            let queues = self.inadmissible.range((root, QueueId(0))..=(root, QueueId(u32::MAX)));
+        while let Some((root, pair)) = self.agenda.began_to_borrow.pop_first() {
+            let queues = self.agenda.inadmissible.range((root, QueueId(0))..=(root, QueueId(u32::MAX)));
             let waiting: Vec<QueueId> =
                 queues.map(|&(_, id)| id).filter(|&id| self.may_reclaim(id, pair)).collect();
             for id in waiting {
@@ -56,14 +56,14 @@ impl Scheduler {
     }
 
     fn may_reclaim(&self, id: QueueId, pair: FrId) -> bool {
-        let queue = &self.queues[id.at()];
-        let forest = &self.tree.forest;
+        let queue = &self.world.queues[id.at()];
+        let forest = &self.world.forest;
         if !queue.is_active() || queue.reclaim_policy() == PreemptionPolicy::Never {
             return false;
         }
         let mut at = forest.node(queue.node).slot(pair);
         while let Some((slot, parent)) = at.and_then(|slot| Some((slot, forest.quota.parent(slot)?))) {
-            if self.tree.usage.get(slot) < exact(forest.quota.subtree(slot)) {
+            if self.books.usage.get(slot) < exact(forest.quota.subtree(slot)) {
                 return true;
             }
             at = Some(parent);

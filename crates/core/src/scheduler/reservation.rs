@@ -10,19 +10,19 @@ use crate::{Amount, Name};
 impl Scheduler {
     /// Lets a workload hold quota.
     pub(crate) fn reserve_quota(&mut self, id: WorkloadId, reservation: QuotaReservation) {
-        let key = self.workloads.candidate_key(id, reservation.reserved_at);
-        let local = self.workloads.get(id).local;
+        let key = self.world.workloads.candidate_key(id, reservation.reserved_at);
+        let local = self.world.workloads.get(id).local;
         self.note_borrowing(id, &reservation);
-        let queue = &mut self.queues[reservation.queue.at()];
+        let queue = &mut self.world.queues[reservation.queue.at()];
         if reservation.evicted { &mut queue.reservations.evicted } else { &mut queue.reservations.running }
             .insert(key);
         queue.admitted += usize::from(reservation.admitted);
-        let row = &mut self.locals[local.at()];
+        let row = &mut self.world.locals[local.at()];
         row.reserving += 1;
         row.admitted += usize::from(reservation.admitted);
         for (pair, slot, amount) in reservation.charged() {
-            self.tree.usage.add(&self.tree.forest.quota, slot, amount);
-            self.capacity.add(pair, amount);
+            self.books.usage.add(&self.world.forest.quota, slot, amount);
+            self.books.add_capacity(pair, amount);
             let sums = row.usage.entry(pair).or_insert((0, 0));
             sums.0 += amount;
             if reservation.admitted {
@@ -31,42 +31,43 @@ impl Scheduler {
             }
         }
         for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
-            self.topology.add(&nodes.pods);
+            self.books.nodes.add(&nodes.pods);
         }
-        self.unready += usize::from(!reservation.pods_ready);
+        self.agenda.unready += usize::from(!reservation.pods_ready);
         if reservation.admitted {
             row.ledger.settle(id, true);
         }
         self.usage_moved(local);
         self.mark_usage(reservation.queue, local);
-        self.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
+        self.world.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
     }
 
     /// What a workload holds, as it counts: (flavor, resource, amount).
     pub fn reserved(&self, key: &WorkloadKey) -> Vec<(Name, Name, Amount)> {
-        let Some(id) = self.workloads.find(key) else { return Vec::new() };
-        let usage = self.workloads.usage_of(id).iter();
+        let Some(id) = self.world.workloads.find(key) else { return Vec::new() };
+        let usage = self.world.workloads.usage_of(id).iter();
         let named = usage.map(|&(pair, _, amount)| {
-            let (flavor, resource) = self.names.flavor_and_resource(pair);
-            let (flavor, resource) = (self.names.flavor_name(flavor), self.names.resource_name(resource));
+            let (flavor, resource) = self.world.names.flavor_and_resource(pair);
+            let (flavor, resource) =
+                (self.world.names.flavor_name(flavor), self.world.names.resource_name(resource));
             (flavor.clone(), resource.clone(), clamp(amount))
         });
         named.collect()
     }
 
     pub(crate) fn release(&mut self, id: WorkloadId, reservation: &QuotaReservation) {
-        let key = self.workloads.candidate_key(id, reservation.reserved_at);
-        let local = self.workloads.get(id).local;
-        let queue = &mut self.queues[reservation.queue.at()];
+        let key = self.world.workloads.candidate_key(id, reservation.reserved_at);
+        let local = self.world.workloads.get(id).local;
+        let queue = &mut self.world.queues[reservation.queue.at()];
         if reservation.evicted { &mut queue.reservations.evicted } else { &mut queue.reservations.running }
             .remove(&key);
         queue.admitted -= usize::from(reservation.admitted);
-        let row = &mut self.locals[local.at()];
+        let row = &mut self.world.locals[local.at()];
         row.reserving -= 1;
         row.admitted -= usize::from(reservation.admitted);
         for (pair, slot, amount) in reservation.charged() {
-            self.tree.usage.remove(&self.tree.forest.quota, slot, amount);
-            self.capacity.add(pair, -amount);
+            self.books.usage.remove(&self.world.forest.quota, slot, amount);
+            self.books.add_capacity(pair, -amount);
             if let Some(usage) = row.usage.get_mut(&pair) {
                 usage.0 -= amount;
                 if reservation.admitted {
@@ -86,18 +87,18 @@ impl Scheduler {
             }
         }
         for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
-            self.topology.remove(&nodes.pods);
+            self.books.nodes.remove(&nodes.pods);
         }
-        self.unready -= usize::from(!reservation.pods_ready);
+        self.agenda.unready -= usize::from(!reservation.pods_ready);
         self.mark_usage(reservation.queue, local);
     }
 
     fn mark_usage(&mut self, queue: QueueId, local: LocalId) {
-        self.changed_queues.mark(queue.at());
-        self.changed_locals.mark(local.at());
-        let node = self.queues[queue.at()].node;
-        for ancestor in self.tree.forest.ancestors(node) {
-            self.changed_nodes.mark(ancestor.at());
+        self.changes.queues.mark(queue.at());
+        self.changes.locals.mark(local.at());
+        let node = self.world.queues[queue.at()].node;
+        for ancestor in self.world.forest.ancestors(node) {
+            self.changes.nodes.mark(ancestor.at());
         }
     }
 }

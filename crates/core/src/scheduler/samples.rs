@@ -14,82 +14,82 @@ impl Scheduler {
     /// The configuration, if ledgers are kept: of every LocalQueue, whether its ClusterQueue is ordered by them or not
     /// (docs/reference/11-observed.md 11.1.18).
     fn keeps_ledgers(&self) -> Option<&AdmissionFairSharing> {
-        let config = self.config.admission_fair_sharing.as_ref();
-        config.filter(|_| self.config.gates.admission_fair_sharing)
+        let config = self.world.config.admission_fair_sharing.as_ref();
+        config.filter(|_| self.world.config.gates.admission_fair_sharing)
     }
 
     /// Takes samples of a LocalQueue from now on.
     pub(crate) fn begin_samples(&mut self, id: LocalId) {
         if let Some(config) = self.keeps_ledgers() {
-            let due = self.locals[id.at()].ledger.due(config);
-            self.samples.insert((due, id));
+            let due = self.world.locals[id.at()].ledger.due(config);
+            self.agenda.samples.insert((due, id));
         }
     }
 
     /// Takes no more samples of a LocalQueue, and forgets what it consumed.
     pub(crate) fn end_samples(&mut self, id: LocalId) {
         if let Some(config) = self.keeps_ledgers() {
-            let due = self.locals[id.at()].ledger.due(config);
-            self.samples.remove(&(due, id));
+            let due = self.world.locals[id.at()].ledger.due(config);
+            self.agenda.samples.remove(&(due, id));
         }
-        self.locals[id.at()].ledger = Ledger::default();
+        self.world.locals[id.at()].ledger = Ledger::default();
     }
 
     /// When the next sample is due.
     pub(crate) fn next_sample(&self) -> Option<Time> {
-        self.samples.first().map(|&(due, _)| due)
+        self.agenda.samples.first().map(|&(due, _)| due)
     }
 
     /// Takes the samples that are due.
     pub(crate) fn sample(&mut self, now: Time) {
         let Some(config) = self.keeps_ledgers().cloned() else { return };
-        while let Some(&(due, id)) = self.samples.first().filter(|&&(due, _)| due <= now) {
-            self.samples.remove(&(due, id));
+        while let Some(&(due, id)) = self.agenda.samples.first().filter(|&&(due, _)| due <= now) {
+            self.agenda.samples.remove(&(due, id));
             let mut usage = BTreeMap::new();
-            for (&pair, &(_, admitted)) in &self.locals[id.at()].usage {
-                let (_, resource) = self.names.flavor_and_resource(pair);
-                *usage.entry(resource).or_insert(0.0) += in_units(&self.names, resource, admitted);
+            for (&pair, &(_, admitted)) in &self.world.locals[id.at()].usage {
+                let (_, resource) = self.world.names.flavor_and_resource(pair);
+                *usage.entry(resource).or_insert(0.0) += in_units(&self.world.names, resource, admitted);
             }
-            if self.locals[id.at()].ledger.sample(&config, &usage, now) {
-                self.changed_locals.mark(id.at());
+            if self.world.locals[id.at()].ledger.sample(&config, &usage, now) {
+                self.changes.locals.mark(id.at());
                 self.usage_moved(id);
             }
-            self.samples.insert((self.locals[id.at()].ledger.due(&config), id));
+            self.agenda.samples.insert((self.world.locals[id.at()].ledger.due(&config), id));
         }
     }
 
     /// What a LocalQueue consumed: of each resource of its ClusterQueue, nothing of those that it never used; and of others that it used.
     pub(crate) fn consumed(&self, id: LocalId) -> Vec<(Name, f64)> {
-        let local = &self.locals[id.at()];
+        let local = &self.world.locals[id.at()];
         let mut consumed = local.ledger.consumed.clone();
         if self.keeps_ledgers().is_some_and(|config| config.half_life_seconds > 0) {
-            let groups = local.queue.map(|queue| &self.queues[queue.at()].groups);
+            let groups = local.queue.map(|queue| &self.world.queues[queue.at()].groups);
             for &resource in groups.into_iter().flatten().flat_map(|group| &group.covered) {
                 consumed.entry(resource).or_insert(0.0);
             }
         }
-        let named = consumed.into_iter().map(|(r, value)| (self.names.resource_name(r).clone(), value));
+        let named = consumed.into_iter().map(|(r, value)| (self.world.names.resource_name(r).clone(), value));
         named.collect()
     }
 
     /// The LocalQueues that exist are those that samples are taken of, each when it is due; for the audit.
     pub(crate) fn audit_samples(&self, found: &mut Vec<String>) {
         let config = self.keeps_ledgers();
-        let exist = self.locals.iter().enumerate().filter(|(_, local)| local.spec.is_some());
+        let exist = self.world.locals.iter().enumerate().filter(|(_, local)| local.spec.is_some());
         let due = |(at, local): (usize, &LocalQueue)| {
             config.map(|config| (local.ledger.due(config), LocalId::new(at)))
         };
         let samples: BTreeSet<_> = exist.filter_map(due).collect();
-        if samples != self.samples {
+        if samples != self.agenda.samples {
             found.push("the samples of admission fair sharing are wrong".to_owned());
         }
     }
 
     /// The usage that orders a LocalQueue; zero without admission fair sharing.
     pub(crate) fn fair_usage(&self, id: LocalId) -> f64 {
-        let local = &self.locals[id.at()];
-        match (&self.config.admission_fair_sharing, &local.spec) {
-            (Some(config), Some(spec)) => local.ledger.usage(config, &self.names, spec.fair_weight),
+        let local = &self.world.locals[id.at()];
+        match (&self.world.config.admission_fair_sharing, &local.spec) {
+            (Some(config), Some(spec)) => local.ledger.usage(config, &self.world.names, spec.fair_weight),
             _ => 0.0,
         }
     }

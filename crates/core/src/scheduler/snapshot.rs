@@ -16,7 +16,7 @@ pub struct Snapshot {
 impl Scheduler {
     /// A copy of the usage numbers: one memory copy, whatever the number of workloads.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { usage: self.tree.usage.copy() }
+        Snapshot { usage: self.books.usage.copy() }
     }
 }
 
@@ -31,13 +31,16 @@ impl Snapshot {
 
     /// What a workload of the scheduler, whose numbers these are, holds is given back.
     pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
-        let Some(reservation) =
-            scheduler.workloads.find(workload).and_then(|id| scheduler.workloads.get(id).reservation())
+        let Some(reservation) = scheduler
+            .world
+            .workloads
+            .find(workload)
+            .and_then(|id| scheduler.world.workloads.get(id).reservation())
         else {
             return;
         };
         for (_, slot, amount) in reservation.charged() {
-            self.usage.remove(&scheduler.tree.forest.quota, slot, amount);
+            self.usage.remove(&scheduler.world.forest.quota, slot, amount);
         }
     }
 
@@ -50,16 +53,17 @@ impl Snapshot {
         flavor: &str,
         resource: &str,
     ) -> Option<Amount> {
-        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
-        let pair = scheduler.names.find_pair(flavor, resource)?;
-        let slot = scheduler.tree.forest.node(node).slot(pair)?;
-        self.usage.has(slot).then(|| scheduler.tree.forest.quota.available(&self.usage, slot))
+        let node: NodeId = scheduler.world.queues[scheduler.world.queue_index.get(queue)?.at()].node;
+        let pair = scheduler.world.names.find_pair(flavor, resource)?;
+        let slot = scheduler.world.forest.node(node).slot(pair)?;
+        self.usage.has(slot).then(|| scheduler.world.forest.quota.available(&self.usage, slot))
     }
 
     /// What a ClusterQueue used of a flavor's resource in this snapshot.
     pub fn used(&self, scheduler: &Scheduler, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
-        let node: NodeId = scheduler.queues[scheduler.queue_index.get(queue)?.at()].node;
-        let slot = scheduler.tree.forest.node(node).slot(scheduler.names.find_pair(flavor, resource)?)?;
+        let node: NodeId = scheduler.world.queues[scheduler.world.queue_index.get(queue)?.at()].node;
+        let slot =
+            scheduler.world.forest.node(node).slot(scheduler.world.names.find_pair(flavor, resource)?)?;
         self.usage.has(slot).then(|| clamp(self.usage.get(slot)))
     }
 }

@@ -106,32 +106,33 @@ impl Standing {
 impl Scheduler {
     /// Where a workload waits, if it does: its ClusterQueue, and whether it is in the heap there.
     pub fn waits_in(&self, key: &WorkloadKey) -> Option<(&Name, bool)> {
-        let (queue, _, placement) = self.placement_of(self.workloads.find(key)?)?;
-        Some((&self.queues[queue.at()].name, placement == Placement::Active))
+        let (queue, _, placement) = self.placement_of(self.world.workloads.find(key)?)?;
+        Some((&self.world.queues[queue.at()].name, placement == Placement::Active))
     }
 
     /// Where a workload stands, if it waits in this ClusterQueue, or, without one, in any.
     pub fn standing(&self, key: &WorkloadKey, cluster_queue: Option<&str>) -> Option<Standing> {
-        let (queue, id, placement) = self.placement_of(self.workloads.find(key)?)?;
-        let wanted = cluster_queue.is_none_or(|wanted| *self.queues[queue.at()].name == *wanted);
+        let (queue, id, placement) = self.placement_of(self.world.workloads.find(key)?)?;
+        let wanted = cluster_queue.is_none_or(|wanted| *self.world.queues[queue.at()].name == *wanted);
         wanted.then(|| self.standing_of(queue, id, placement))
     }
 
     fn placement_of(&self, id: WorkloadId) -> Option<(QueueId, WorkloadId, Placement)> {
-        let (queue, class) = self.workloads.get(id).waiting()?.at?;
-        let placement = self.queues[queue.at()].pending.placement(class, &self.workloads.order_key(id))?;
+        let (queue, class) = self.world.workloads.get(id).waiting()?.at?;
+        let placement =
+            self.world.queues[queue.at()].pending.placement(class, &self.world.workloads.order_key(id))?;
         Some((queue, id, placement))
     }
 
     fn standing_of(&self, queue: QueueId, id: WorkloadId, placement: Placement) -> Standing {
-        let (row, queue) = (self.workloads.get(id), &self.queues[queue.at()]);
-        let local = &self.locals[row.local.at()];
+        let (row, queue) = (self.world.workloads.get(id), &self.world.queues[queue.at()]);
+        let local = &self.world.locals[row.local.at()];
         let best_effort =
             queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::BestEffortFIFO);
         Standing {
             usage: if self.orders_by_usage(queue) { self.fair_usage(row.local) } else { 0.0 },
             later: !(best_effort && queue.pending.preemptor() == Some(id)),
-            order: (Reverse(row.priority), self.workloads.order_key(id)),
+            order: (Reverse(row.priority), self.world.workloads.order_key(id)),
             key: row.key.clone(),
             local_queue: local.name.clone(),
             cluster_queue: queue.name.clone(),
@@ -142,8 +143,8 @@ impl Scheduler {
 
     /// The pending workloads of a ClusterQueue in its order, inadmissible ones included.
     pub fn positions(&self, cluster_queue: &str) -> Vec<PendingPosition> {
-        let Some(&id) = self.queue_index.get(cluster_queue) else { return Vec::new() };
-        let members = self.queues[id.at()].pending.iter();
+        let Some(&id) = self.world.queue_index.get(cluster_queue) else { return Vec::new() };
+        let members = self.world.queues[id.at()].pending.iter();
         Standing::positions(
             members.map(|(_, key, placement)| self.standing_of(id, key.id, placement)).collect(),
         )
@@ -157,6 +158,6 @@ impl Scheduler {
 
     /// How many groups of equivalent workloads [`Scheduler::pending_classes`] looks at.
     pub fn classes(&self, cluster_queue: &str) -> usize {
-        self.queue_index.get(cluster_queue).map_or(0, |id| self.queues[id.at()].pending.classes())
+        self.world.queue_index.get(cluster_queue).map_or(0, |id| self.world.queues[id.at()].pending.classes())
     }
 }

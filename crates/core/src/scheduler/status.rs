@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Scheduler;
 use crate::cluster_queue::ClusterQueue;
-use crate::fair_sharing::share;
-use crate::intern::{FrId, NodeId};
+use crate::fair_sharing::{Lendable, share};
+use crate::forest::Forest;
+use crate::intern::{FrId, NodeId, SlotId};
 use crate::quota::{clamp, exact};
 use crate::reason::Unadmitted;
 use crate::report::{
@@ -14,33 +15,43 @@ use crate::report::{
     LocalQueueStatus, ResourceUsage,
 };
 use crate::spec::StopPolicy;
-use crate::tree::Tree;
+use crate::usage::Usage;
 use crate::workload::WorkloadKey;
+use crate::world::refresh;
 use crate::{Amount, Name};
+
+/// The trees with their numbers.
+pub(super) struct Numbers<'a> {
+    pub(super) forest: Cow<'a, Forest>,
+    pub(super) usage: Cow<'a, Usage>,
+    lendable: Cow<'a, Lendable>,
+}
 
 impl Scheduler {
     /// The objects with status figures that changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         self.refresh();
         let mut changed = Changed::default();
-        for at in self.changed_queues.take() {
-            if self.queues[at].spec.is_some() {
-                changed.cluster_queues.push(self.queues[at].name.clone());
+        for at in self.changes.queues.take() {
+            if self.world.queues[at].spec.is_some() {
+                changed.cluster_queues.push(self.world.queues[at].name.clone());
             }
         }
-        for at in self.changed_locals.take() {
-            let local = &self.locals[at];
+        for at in self.changes.locals.take() {
+            let local = &self.world.locals[at];
             if local.spec.is_some() {
                 changed.local_queues.push((local.namespace.clone(), local.name.clone()));
             }
         }
-        for at in self.changed_nodes.take() {
-            let node = self.tree.forest.node(NodeId::new(at));
+        for at in self.changes.nodes.take() {
+            let node = self.world.forest.node(NodeId::new(at));
             if node.queue.is_none() {
                 // The node of a ClusterQueue that is forgotten has no name.
                 changed.cohorts.extend(Some(node.name.clone()).filter(|name| !name.is_empty()));
-            } else if let Some(queue) = node.queue.filter(|queue| self.queues[queue.at()].spec.is_some()) {
-                changed.cluster_queues.push(self.queues[queue.at()].name.clone());
+            } else if let Some(queue) =
+                node.queue.filter(|queue| self.world.queues[queue.at()].spec.is_some())
+            {
+                changed.cluster_queues.push(self.world.queues[queue.at()].name.clone());
             }
         }
         changed.cluster_queues.sort();
@@ -52,18 +63,21 @@ impl Scheduler {
 
     /// The trees with their numbers up to date. Right after a change of specs that takes a copy;
     /// [`Scheduler::take_changed`] and every change of a workload bring the numbers up to date for good.
-    fn numbers(&self) -> Cow<'_, Tree> {
-        if !self.tree.forest.is_stale() {
-            return Cow::Borrowed(&self.tree);
+    pub(super) fn numbers(&self) -> Numbers<'_> {
+        let (world, usage) = (&self.world, &self.books.usage);
+        if !world.forest.is_stale() {
+            let (forest, usage) = (Cow::Borrowed(&world.forest), Cow::Borrowed(usage));
+            return Numbers { forest, usage, lendable: Cow::Borrowed(&world.lendable) };
         }
-        let mut tree = self.tree.clone();
-        tree.refresh(&self.names);
-        Cow::Owned(tree)
+        let (mut forest, mut usage) = (world.forest.clone(), usage.clone());
+        let mut lendable = world.lendable.clone();
+        refresh(&mut forest, &mut lendable, &mut usage, &world.names);
+        Numbers { forest: Cow::Owned(forest), usage: Cow::Owned(usage), lendable: Cow::Owned(lendable) }
     }
 
     /// The status figures of a ClusterQueue; `None` if there is none.
     pub fn cluster_queue_status(&self, name: &str) -> Option<ClusterQueueStatus> {
-        let queue = &self.queues[self.queue_index.get(name)?.at()];
+        let queue = &self.world.queues[self.world.queue_index.get(name)?.at()];
         queue.spec.as_ref()?;
         let tree = self.numbers();
         let node = tree.forest.node(queue.node);
@@ -72,7 +86,7 @@ impl Scheduler {
         };
         let reserved: BTreeMap<FrId, i128> =
             node.slots().iter().map(|&(pair, slot)| (pair, tree.usage.get(slot))).collect();
-        let share = share(&tree.forest, &self.names, &tree.lendable, &tree.usage, queue.node);
+        let share = share(&tree.forest, &self.world.names, &tree.lendable, &tree.usage, queue.node);
         Some(ClusterQueueStatus {
             inactive: inactive_causes(queue, &tree),
             reservation: self.flavor_usage(queue, &reserved, borrowed),
@@ -88,13 +102,13 @@ impl Scheduler {
 
     /// How many workloads of a ClusterQueue are admitted; 0 if there is no such queue.
     pub fn admitted_of(&self, cluster_queue: &str) -> usize {
-        let queue = self.queue_index.get(cluster_queue).map(|id| &self.queues[id.at()]);
+        let queue = self.world.queue_index.get(cluster_queue).map(|id| &self.world.queues[id.at()]);
         queue.filter(|queue| queue.spec.is_some()).map_or(0, |queue| queue.admitted)
     }
 
     /// Whether a ClusterQueue is there and nothing makes it inactive.
     pub fn is_active(&self, cluster_queue: &str) -> bool {
-        let queue = self.queue_index.get(cluster_queue).map(|id| &self.queues[id.at()]);
+        let queue = self.world.queue_index.get(cluster_queue).map(|id| &self.world.queues[id.at()]);
         queue.is_some_and(|queue| {
             queue.spec.is_some()
                 && queue.inactive.is_empty()
@@ -102,17 +116,36 @@ impl Scheduler {
         })
     }
 
-    /// The most that a ClusterQueue could ever use of a flavor's resource that it has quota of, with all that it could borrow.
+    /// The most that a ClusterQueue could ever use of a flavor's resource, with all that it could borrow; `None` if it has no quota of it.
     pub fn potential_available(&self, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
-        let queue = &self.queues[self.queue_index.get(queue)?.at()];
         let tree = self.numbers();
-        let slot = tree.forest.node(queue.node).slot(self.names.find_pair(flavor, resource)?)?;
+        let slot = self.slot_with_quota(&tree, queue, flavor, resource)?;
         Some(tree.forest.quota.potential_available(slot))
+    }
+
+    /// The nominal quota that a ClusterQueue has of a flavor's resource; `None` if it has no quota of it.
+    pub fn nominal(&self, queue: &str, flavor: &str, resource: &str) -> Option<Amount> {
+        let tree = self.numbers();
+        let slot = self.slot_with_quota(&tree, queue, flavor, resource)?;
+        Some(tree.forest.quota.nominal(slot))
+    }
+
+    fn slot_with_quota(
+        &self,
+        tree: &Numbers<'_>,
+        queue: &str,
+        flavor: &str,
+        resource: &str,
+    ) -> Option<SlotId> {
+        let queue = &self.world.queues[self.world.queue_index.get(queue)?.at()];
+        let node = tree.forest.node(queue.node);
+        let pair = self.world.names.find_pair(flavor, resource)?;
+        node.has_quota(pair).then(|| node.slot(pair))?
     }
 
     /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have inadmissible members; `None` if there is no such queue.
     pub fn pending_classes(&self, name: &str) -> Option<(usize, usize)> {
-        let queue = &self.queues[self.queue_index.get(name)?.at()];
+        let queue = &self.world.queues[self.world.queue_index.get(name)?.at()];
         queue.spec.as_ref()?;
         Some(queue.pending.scheduling_hashes())
     }
@@ -134,13 +167,13 @@ impl Scheduler {
                     .map(|(&resource, &pair)| {
                         let total = used.get(&pair).copied().unwrap_or(0);
                         ResourceUsage {
-                            name: self.names.resource_name(resource).clone(),
+                            name: self.world.names.resource_name(resource).clone(),
                             total: clamp(total),
                             borrowed: clamp(borrowed(pair, total)),
                         }
                     })
                     .collect();
-                usage.push((self.names.flavor_name(flavor).clone(), resources));
+                usage.push((self.world.names.flavor_name(flavor).clone(), resources));
             }
         }
         usage
@@ -148,11 +181,12 @@ impl Scheduler {
 
     /// The status figures of a LocalQueue; `None` if there is none.
     pub fn local_queue_status(&self, namespace: &str, name: &str) -> Option<LocalQueueStatus> {
-        let id = *self.local_index.get(&(Name::from(namespace), Name::from(name)))?;
-        let local = &self.locals[id.at()];
+        let id = *self.world.local_index.get(&(Name::from(namespace), Name::from(name)))?;
+        let local = &self.world.locals[id.at()];
         let spec = local.spec.as_ref()?;
         // Of a ClusterQueue that was removed by force nothing is held, whatever Workloads still say.
-        let queue = local.queue.map(|queue| &self.queues[queue.at()]).filter(|queue| queue.spec.is_some());
+        let queue =
+            local.queue.map(|queue| &self.world.queues[queue.at()]).filter(|queue| queue.spec.is_some());
         let usage = |admitted: bool| {
             let used: BTreeMap<FrId, i128> = local
                 .usage
@@ -196,14 +230,14 @@ impl Scheduler {
             .slots()
             .iter()
             .map(|&(pair, slot)| {
-                let (flavor, resource) = self.names.flavor_and_resource(pair);
-                let flavor = self.names.flavor_name(flavor).clone();
-                let resource = self.names.resource_name(resource).clone();
+                let (flavor, resource) = self.world.names.flavor_and_resource(pair);
+                let flavor = self.world.names.flavor_name(flavor).clone();
+                let resource = self.world.names.resource_name(resource).clone();
                 let used = clamp(tree.usage.get(slot));
                 (flavor, resource, tree.forest.quota.subtree(slot), used)
             })
             .collect::<Vec<(Name, Name, Amount, Amount)>>();
-        let share = share(&tree.forest, &self.names, &tree.lendable, &tree.usage, id);
+        let share = share(&tree.forest, &self.world.names, &tree.lendable, &tree.usage, id);
         Some(CohortStatus {
             weighted_share: share.rounded(),
             exact_share: share.exact(),
@@ -249,10 +283,10 @@ impl Scheduler {
             open.extend(node.children().filter(|child| seen.insert(*child)));
         }
         let named = |(at, amount)| {
-            let (flavor, resource) = self.names.flavor_and_resource(FrId::new(at));
+            let (flavor, resource) = self.world.names.flavor_and_resource(FrId::new(at));
             (
-                self.names.flavor_name(flavor).clone(),
-                self.names.resource_name(resource).clone(),
+                self.world.names.flavor_name(flavor).clone(),
+                self.world.names.resource_name(resource).clone(),
                 clamp(amount),
             )
         };
@@ -263,8 +297,8 @@ impl Scheduler {
     /// Per resource, over all flavors: what a ClusterQueue may still use, and the most that it could ever use.
     /// Empty if there is no such queue.
     pub fn free_quota(&self, cluster_queue: &str) -> BTreeMap<Name, (Amount, Amount)> {
-        let Some(id) = self.queue_index.get(cluster_queue) else { return BTreeMap::new() };
-        let queue = &self.queues[id.at()];
+        let Some(id) = self.world.queue_index.get(cluster_queue) else { return BTreeMap::new() };
+        let queue = &self.world.queues[id.at()];
         let tree = self.numbers();
         let node = tree.forest.node(queue.node);
         let mut free = BTreeMap::new();
@@ -273,7 +307,7 @@ impl Scheduler {
                 for (&resource, &pair) in group.covered.iter().zip(pairs) {
                     let Some(slot) = node.slot(pair) else { continue };
                     let sums = free
-                        .entry(self.names.resource_name(resource).clone())
+                        .entry(self.world.names.resource_name(resource).clone())
                         .or_insert((Amount::ZERO, Amount::ZERO));
                     sums.0 = sums.0.add(tree.forest.quota.available(&tree.usage, slot));
                     sums.1 = sums.1.add(tree.forest.quota.potential_available(slot));
@@ -285,13 +319,13 @@ impl Scheduler {
 
     /// Why the workload was not admitted when it was last tried.
     pub fn last_decision(&self, key: &WorkloadKey) -> Option<&Unadmitted> {
-        let workload = self.workloads.get(self.workloads.find(key)?);
+        let workload = self.world.workloads.get(self.world.workloads.find(key)?);
         workload.decision.as_deref()
     }
 }
 
 /// Why a queue takes part in nothing: its own causes, and the cycle of Cohorts that it is below.
-fn inactive_causes(queue: &ClusterQueue, tree: &Tree) -> Vec<InactiveCause> {
+fn inactive_causes(queue: &ClusterQueue, tree: &Numbers<'_>) -> Vec<InactiveCause> {
     let mut causes = queue.inactive.clone();
     if tree.forest.node(queue.node).in_cycle {
         causes.push(InactiveCause::CohortCycle(tree.forest.cycle_of(queue.node)));

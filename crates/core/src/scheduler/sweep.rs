@@ -16,11 +16,11 @@ use crate::tables::{TABLES, TableSize};
 impl Scheduler {
     /// How long each table is.
     pub(crate) fn sizes(&self) -> [TableSize; TABLES] {
-        let [flavors, resources, pairs] = self.names.sizes();
-        let queues = TableSize { rows: self.queues.len(), free: self.free_queues.len() };
-        let locals = TableSize { rows: self.locals.len(), free: self.free_locals.len() };
-        let (nodes, slots) = (self.tree.forest.size(), self.tree.forest.quota.size());
-        [flavors, resources, pairs, nodes, slots, queues, locals, self.topology.places_size()]
+        let [flavors, resources, pairs] = self.world.names.sizes();
+        let queues = TableSize { rows: self.world.queues.len(), free: self.world.free_queues.len() };
+        let locals = TableSize { rows: self.world.locals.len(), free: self.world.free_locals.len() };
+        let (nodes, slots) = (self.world.forest.size(), self.world.forest.quota.size());
+        [flavors, resources, pairs, nodes, slots, queues, locals, self.world.topology.places_size()]
     }
 
     /// Looks for dead rows if a table has become long. No id is in the caller's hands.
@@ -38,32 +38,33 @@ impl Scheduler {
         let nodes = self.sweep_queues();
         self.sweep_locals();
         self.sweep_forest(&nodes);
-        let held = self.workloads.all_pods().flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
-        self.topology.retain_places(&held);
+        let held =
+            self.world.workloads.all_pods().flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
+        self.world.topology.retain_places(&self.books.nodes, &held);
         self.sweep_names();
     }
 
     /// Forgets ClusterQueues without an object, to which neither LocalQueues nor Workloads refer; returns their nodes.
     fn sweep_queues(&mut self) -> Vec<NodeId> {
         let mut used = BTreeSet::new();
-        for (_, workload) in self.workloads.iter() {
+        for (_, workload) in self.world.workloads.iter() {
             used.extend(workload.reservation().map(|reservation| reservation.queue));
             used.extend(workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0));
         }
         let is_dead = |id: QueueId| {
-            let queue = &self.queues[id.at()];
+            let queue = &self.world.queues[id.at()];
             queue.spec.is_none() && queue.locals.is_empty() && !used.contains(&id)
         };
-        let dead: Vec<QueueId> = self.queue_index.values().copied().filter(|&id| is_dead(id)).collect();
+        let dead: Vec<QueueId> = self.world.queue_index.values().copied().filter(|&id| is_dead(id)).collect();
         let mut nodes = Vec::new();
         for id in dead {
             // Classes that failed may be remembered without a member.
             self.flush_queue(id);
-            let node = self.queues[id.at()].node;
+            let node = self.world.queues[id.at()].node;
             let row = ClusterQueue::new(Name::from(""), node);
-            let old = std::mem::replace(&mut self.queues[id.at()], row);
-            self.queue_index.swap_remove(&old.name);
-            self.free_queues.push(id);
+            let old = std::mem::replace(&mut self.world.queues[id.at()], row);
+            self.world.queue_index.swap_remove(&old.name);
+            self.world.free_queues.push(id);
             nodes.push(node);
         }
         nodes
@@ -71,58 +72,59 @@ impl Scheduler {
 
     /// Forgets LocalQueues without an object, to which no Workload refers.
     fn sweep_locals(&mut self) {
-        let mut used: BTreeSet<LocalId> = self.workloads.iter().map(|(_, workload)| workload.local).collect();
-        used.extend(self.queues.iter().flat_map(|queue| queue.pending.locals()));
+        let mut used: BTreeSet<LocalId> =
+            self.world.workloads.iter().map(|(_, workload)| workload.local).collect();
+        used.extend(self.world.queues.iter().flat_map(|queue| queue.pending.locals()));
         let is_dead = |id: LocalId| {
-            let local = &self.locals[id.at()];
+            let local = &self.world.locals[id.at()];
             local.spec.is_none() && !local.ledger.has_charges() && !used.contains(&id)
         };
-        let dead: Vec<LocalId> = self.local_index.values().copied().filter(|&id| is_dead(id)).collect();
+        let dead: Vec<LocalId> = self.world.local_index.values().copied().filter(|&id| is_dead(id)).collect();
         for id in dead {
             let row = LocalQueue::new(Name::from(""), Name::from(""));
-            let old = std::mem::replace(&mut self.locals[id.at()], row);
-            if let Some(of_namespace) = self.namespace_locals.get_mut(&old.namespace) {
+            let old = std::mem::replace(&mut self.world.locals[id.at()], row);
+            if let Some(of_namespace) = self.world.namespace_locals.get_mut(&old.namespace) {
                 of_namespace.retain(|other| *other != id);
                 if of_namespace.is_empty() {
-                    self.namespace_locals.swap_remove(&old.namespace);
+                    self.world.namespace_locals.swap_remove(&old.namespace);
                 }
             }
-            self.local_index.swap_remove(&(old.namespace, old.name));
-            self.free_locals.push(id);
+            self.world.local_index.swap_remove(&(old.namespace, old.name));
+            self.world.free_locals.push(id);
         }
     }
 
     /// Forgets nodes and slots.
     fn sweep_forest(&mut self, queues: &[NodeId]) {
         // The status of a Cohort that is gone may have to be told still.
-        let kept = |id: NodeId| self.changed_nodes.has(id.at());
-        let usage = self.workloads.iter().filter_map(|(_, workload)| workload.reservation());
+        let kept = |id: NodeId| self.changes.nodes.has(id.at());
+        let usage = self.world.workloads.iter().filter_map(|(_, workload)| workload.reservation());
         let used = usage.flat_map(|reservation| &reservation.usage).map(|&(_, slot, _)| slot);
-        let tree = &mut self.tree;
-        let (gone, lost) = tree.forest.sweep(&mut tree.usage, queues, kept, used);
+        let (gone, lost) = self.world.forest.sweep(&mut self.books.usage, queues, kept, used);
         for id in gone {
-            tree.lendable.forget(id);
-            self.loops.outside_change(id);
-            self.began_to_borrow.retain(|(node, _)| *node != id);
+            self.world.lendable.forget(id);
+            self.agenda.loops.outside_change(id);
+            self.agenda.began_to_borrow.retain(|(node, _)| *node != id);
         }
         for root in lost {
-            tree.lendable.rebuild(&tree.forest, &self.names, root);
+            self.world.lendable.rebuild(&self.world.forest, &self.world.names, root);
         }
     }
 
     /// Forgets names of flavors and resources, and pairs.
     fn sweep_names(&mut self) {
         let mut used = UsedNames::default();
-        let existing = self.flavors.iter().flatten().filter_map(|spec| self.names.find_flavor(&spec.name));
+        let existing =
+            self.world.flavors.iter().flatten().filter_map(|spec| self.world.names.find_flavor(&spec.name));
         used.flavors.extend(existing);
-        used.resources.extend(self.pods);
-        self.topology.mark_names(&mut used);
-        used.resources.extend(self.shapes.resources());
-        used.resources.extend(self.tree.lendable.resources());
-        used.pairs.extend(self.tree.forest.pairs());
-        used.pairs.extend(self.capacity.pairs());
-        used.pairs.extend(self.began_to_borrow.iter().map(|(_, pair)| *pair));
-        for queue in &self.queues {
+        used.resources.extend(self.world.pods);
+        self.world.topology.mark_names(&self.books.nodes, &mut used);
+        used.resources.extend(self.world.shapes.resources());
+        used.resources.extend(self.world.lendable.resources());
+        used.pairs.extend(self.world.forest.pairs());
+        used.pairs.extend(self.world.capacity.pairs());
+        used.pairs.extend(self.agenda.began_to_borrow.iter().map(|(_, pair)| *pair));
+        for queue in &self.world.queues {
             for group in &queue.groups {
                 used.resources.extend(&group.covered);
                 used.flavors.extend(&group.flavors);
@@ -130,11 +132,11 @@ impl Scheduler {
             }
             used.pairs.extend(queue.admitted_usage.keys());
         }
-        for local in &self.locals {
+        for local in &self.world.locals {
             used.resources.extend(local.ledger.resources());
             used.pairs.extend(local.usage.keys());
         }
-        for (_, workload) in self.workloads.iter() {
+        for (_, workload) in self.world.workloads.iter() {
             let usage = workload.reservation().into_iter().flat_map(|reservation| &reservation.usage);
             used.pairs.extend(usage.map(|&(pair, _, _)| pair));
             let topology = workload.reservation().and_then(|reservation| reservation.topology.as_deref());
@@ -143,7 +145,7 @@ impl Scheduler {
             used.resources.extend(nodes.flat_map(|nodes| &nodes.pods.per_pod).map(|&(resource, _)| resource));
             used.resources.extend(workload.last_assignment.iter().flat_map(|last| last.resources()));
         }
-        self.names.retain(used);
+        self.world.names.retain(used);
     }
 }
 

@@ -13,25 +13,25 @@ use crate::{Amount, Name};
 impl Scheduler {
     /// Adds or replaces a Topology.
     pub fn set_topology(&mut self, spec: &TopologySpec) {
-        let concerned = self.topology.set_topology(&spec.name, Some(spec));
+        let concerned = self.world.topology.set_topology(&mut self.books.nodes, &spec.name, Some(spec));
         self.topology_changed(&spec.name, &concerned);
     }
 
     /// Removes a Topology.
     pub fn remove_topology(&mut self, name: &Name) {
-        let concerned = self.topology.set_topology(name, None);
+        let concerned = self.world.topology.set_topology(&mut self.books.nodes, name, None);
         self.topology_changed(name, &concerned);
     }
 
     /// Queues that name the Topology may be active now, or not any more.
     fn topology_changed(&mut self, name: &Name, concerned: &[FlavorId]) {
-        let flavors = self.flavors.iter().flatten();
+        let flavors = self.world.flavors.iter().flatten();
         let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
-        let named = named.filter_map(|flavor| self.names.find_flavor(&flavor.name));
+        let named = named.filter_map(|flavor| self.world.names.find_flavor(&flavor.name));
         let flavors: SmallVec<[FlavorId; 4]> = named.chain(concerned.iter().copied()).collect();
         if !flavors.is_empty() {
             self.touch_queues(
-                flavors.iter().flat_map(|&flavor| self.referring_queues.of_flavor(flavor)).collect(),
+                flavors.iter().flat_map(|&flavor| self.world.referring_queues.of_flavor(flavor)).collect(),
             );
         }
     }
@@ -39,13 +39,13 @@ impl Scheduler {
     /// Adds or replaces a Node.
     pub fn set_node(&mut self, node: &NodeSpec) {
         self.sweep_if_due();
-        let concerned = self.topology.set_node(&mut self.names, node);
+        let concerned = self.world.topology.set_node(&mut self.books.nodes, &mut self.world.names, node);
         self.nodes_changed(&concerned);
     }
 
     /// Removes a Node.
     pub fn remove_node(&mut self, name: &str) {
-        let concerned = self.topology.remove_node(name);
+        let concerned = self.world.topology.remove_node(&mut self.books.nodes, name);
         self.nodes_changed(&concerned);
     }
 
@@ -55,9 +55,9 @@ impl Scheduler {
         self.sweep_if_due();
         let usage: Vec<(ResourceId, i64)> = usage
             .iter()
-            .map(|(resource, amount)| (self.names.resource(resource), amount.get().max(0)))
+            .map(|(resource, amount)| (self.world.names.resource(resource), amount.get().max(0)))
             .collect();
-        let concerned = self.topology.set_other_usage(node, &usage);
+        let concerned = self.world.topology.set_other_usage(&mut self.books.nodes, node, &usage);
         self.nodes_changed(&concerned);
     }
 
@@ -73,7 +73,7 @@ impl Scheduler {
         let Some(topology) = &before.topology else { return };
         let mut flavors: SmallVec<[FlavorId; 4]> = SmallVec::new();
         for nodes in &topology.pod_sets {
-            for flavor in self.topology.sharing(nodes.flavor) {
+            for flavor in self.world.topology.sharing(nodes.flavor) {
                 if !flavors.contains(&flavor) {
                     flavors.push(flavor);
                 }
@@ -89,7 +89,7 @@ impl Scheduler {
         admission: &Admission,
         state: TopologyState,
     ) -> Option<Box<TopologyReservation>> {
-        let shape = self.shapes.get(self.workloads.get(id).shape).clone();
+        let shape = self.world.shapes.get(self.world.workloads.get(id).shape).clone();
         let mut pod_sets = Vec::new();
         for (at, assigned) in admission.pod_sets.iter().enumerate() {
             let Some(flavor) = self.flavor_with_topology(assigned) else { continue };
@@ -99,7 +99,7 @@ impl Scheduler {
             }
             let per_pod = shape.pod_sets.get(at).map_or(&[][..], |pod_set| &pod_set.node_requests);
             let pods = assignment.as_ref().map_or_else(PlacedPods::default, |assignment| {
-                self.topology.resolve(flavor, assignment, per_pod, &self.config)
+                self.world.topology.resolve(&mut self.books.nodes, flavor, assignment, per_pod)
             });
             pod_sets.push(PodSetNodes { pod_set: at, flavor, count: assigned.count, assignment, pods });
         }
@@ -112,9 +112,9 @@ impl Scheduler {
             return None;
         }
         let flavors: SmallVec<[FlavorId; 2]> =
-            assigned.flavors.iter().map(|(_, flavor)| self.names.flavor(flavor)).collect();
+            assigned.flavors.iter().map(|(_, flavor)| self.world.names.flavor(flavor)).collect();
         let known = |id: &&FlavorId| {
-            let spec = self.flavors.get(id.at()).and_then(Option::as_ref);
+            let spec = self.world.flavors.get(id.at()).and_then(Option::as_ref);
             spec.is_some_and(|spec| spec.topology.is_some())
         };
         flavors.iter().find(known).or_else(|| flavors.first()).copied()
@@ -140,22 +140,22 @@ impl Scheduler {
     /// Asks for a second pass if a workload needs one (docs/reference/06-algorithm.md 6.15).
     pub(super) fn queue_second_pass_if_needed(&mut self, id: WorkloadId, now: Time) {
         if self.needs_second_pass(id) {
-            self.second_passes.push(id, 1, now);
+            self.agenda.second_passes.push(id, 1, now);
         } else {
-            self.second_passes.remove(id);
+            self.agenda.second_passes.remove(id);
         }
     }
 
     /// Its pods wait for nodes and its checks are ready, or it runs and a node of it is unhealthy.
     pub(crate) fn needs_second_pass(&self, id: WorkloadId) -> bool {
-        let Some(reservation) = self.workloads.get(id).reservation().filter(|of| !of.evicted) else {
+        let Some(reservation) = self.world.workloads.get(id).reservation().filter(|of| !of.evicted) else {
             return false;
         };
         let Some(topology) = &reservation.topology else { return false };
         if topology.is_delayed() {
             return topology.state.checks_ready && !reservation.admitted;
         }
-        self.config.gates.tas_failed_node_replacement
+        self.world.config.gates.tas_failed_node_replacement
             && reservation.admitted
             && !topology.state.pinned
             && topology.uses_unhealthy_node()
@@ -164,20 +164,27 @@ impl Scheduler {
     /// For pods that take so much of an extended resource each: how many fit into one domain of each level of a flavor's topology; and how many
     /// lowest domains were looked at for it. Nothing for a flavor without a topology.
     pub fn largest_fits(&self, flavor: &str) -> (Vec<LargestFit>, usize) {
-        let flavor = self.names.find_flavor(flavor);
-        flavor.map(|flavor| self.topology.largest_fits(flavor, &self.names)).unwrap_or_default()
+        let flavor = self.world.names.find_flavor(flavor);
+        flavor
+            .map(|flavor| self.world.topology.largest_fits(&self.books.nodes, flavor, &self.world.names))
+            .unwrap_or_default()
     }
 
     /// Where pods of one shape would fit now, by level of a flavor's topology from the highest: the `most` roomiest domains of each. Pods take
     /// so much each. Nothing for a flavor without a topology.
     pub fn domain_fits(&self, flavor: &str, per_pod: &[(Name, i64)], most: usize) -> Vec<LevelFits> {
-        let flavor = self.names.find_flavor(flavor);
-        flavor.map(|flavor| self.topology.domain_fits(flavor, &self.names, per_pod, most)).unwrap_or_default()
+        let flavor = self.world.names.find_flavor(flavor);
+        flavor
+            .map(|flavor| {
+                self.world.topology.domain_fits(&self.books.nodes, flavor, &self.world.names, per_pod, most)
+            })
+            .unwrap_or_default()
     }
 
     /// Where the pods of a workload are that holds quota: for each pod set with nodes, its place in the workload.
     pub fn nodes(&self, key: &WorkloadKey) -> Vec<(usize, crate::SharedAssignment)> {
-        let reservation = self.workloads.find(key).and_then(|id| self.workloads.get(id).reservation());
+        let reservation =
+            self.world.workloads.find(key).and_then(|id| self.world.workloads.get(id).reservation());
         let topology = reservation.and_then(|reservation| reservation.topology.as_deref());
         let pod_sets = topology.into_iter().flat_map(|topology| &topology.pod_sets);
         pod_sets.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment.clone()?))).collect()

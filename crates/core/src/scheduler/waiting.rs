@@ -24,20 +24,20 @@ pub(crate) struct QueuePosition {
 impl Scheduler {
     /// Where a workload waits, if it does.
     pub(crate) fn queue_position(&self, id: WorkloadId) -> Option<QueuePosition> {
-        let (queue, class) = self.workloads.get(id).waiting()?.at?;
-        let pending = &self.queues[queue.at()].pending;
-        let active = pending.placement(class, &self.workloads.order_key(id)) == Some(Placement::Active);
+        let (queue, class) = self.world.workloads.get(id).waiting()?.at?;
+        let pending = &self.world.queues[queue.at()].pending;
+        let active = pending.placement(class, &self.world.workloads.order_key(id)) == Some(Placement::Active);
         Some(QueuePosition { queue, active, preemptor: pending.preemptor() == Some(id) })
     }
 
     pub(crate) fn unqueue(&mut self, id: WorkloadId, waiting: &Waiting) {
         self.moved(id);
         if let Some(at) = waiting.requeue_at {
-            self.wakeups.remove(&(at, id));
+            self.agenda.wakeups.remove(&(at, id));
         }
         if let Some((queue, class)) = waiting.at {
-            let key = self.workloads.order_key(id);
-            let pending = &mut self.queues[queue.at()].pending;
+            let key = self.world.workloads.order_key(id);
+            let pending = &mut self.world.queues[queue.at()].pending;
             pending.remove(class, &key);
             pending.forget_preemptor(id);
             self.left_class(queue, class);
@@ -48,17 +48,17 @@ impl Scheduler {
     /// stays the preemptor that goes first; and if it was in the heap, it stays there, even if its class has failed meanwhile.
     pub(crate) fn queue_pending(&mut self, id: WorkloadId, was: Option<QueuePosition>, now: Time) {
         self.moved(id);
-        let workload = self.workloads.get(id);
+        let workload = self.world.workloads.get(id);
         let Some(waiting) = workload.waiting() else { return };
         let local = workload.local;
         let (requeue_at, held_back) = (waiting.requeue_at.filter(|&at| at > now), waiting.requeued_false);
-        self.locals[local.at()].pending.insert(id);
-        self.changed_locals.mark(local.at());
-        let Some(queue) = self.locals[local.at()].target() else { return };
+        self.world.locals[local.at()].pending.insert(id);
+        self.changes.locals.mark(local.at());
+        let Some(queue) = self.world.locals[local.at()].target() else { return };
         let class = self.class_key(id, queue);
-        let key = self.workloads.order_key(id);
+        let key = self.world.workloads.order_key(id);
         let placement = if requeue_at.is_some() || held_back { Placement::OnHold } else { Placement::Active };
-        let pending = &mut self.queues[queue.at()].pending;
+        let pending = &mut self.world.queues[queue.at()].pending;
         let class = pending.ensure_class(class);
         let was = was.filter(|was| was.queue == queue);
         let inadmissible =
@@ -69,23 +69,23 @@ impl Scheduler {
         // A newcomer of a class that failed is not evaluated: it gets the decision about its class. One that failed for the same
         // reason itself, and comes back after a backoff, keeps its own decision.
         if let Some(decision) = pending.failed(class).filter(|_| inadmissible) {
-            let workload = self.workloads.get_mut(id);
+            let workload = self.world.workloads.get_mut(id);
             if workload.decision.as_ref().map(|own| own.reason) != Some(decision.reason) {
                 workload.decision = Some(decision);
             }
         }
-        if let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place {
+        if let Place::Pending(waiting) = &mut self.world.workloads.get_mut(id).place {
             waiting.at = Some((queue, class));
         }
         if let Some(at) = requeue_at {
-            self.wakeups.insert((at, id));
+            self.agenda.wakeups.insert((at, id));
         }
         self.sync_ready(queue);
     }
 
     fn class_key(&self, id: WorkloadId, queue: QueueId) -> ClassKey {
-        let workload = self.workloads.get(id);
-        let by_local = self.orders_by_usage(&self.queues[queue.at()]);
+        let workload = self.world.workloads.get(id);
+        let by_local = self.orders_by_usage(&self.world.queues[queue.at()]);
         ClassKey {
             shape: workload.shape,
             priority: workload.priority,
@@ -96,30 +96,30 @@ impl Scheduler {
 
     /// Admission fair sharing orders this queue (docs/reference/06-algorithm.md 6.9).
     pub(crate) fn orders_by_usage(&self, queue: &ClusterQueue) -> bool {
-        self.config.gates.admission_fair_sharing
-            && self.config.admission_fair_sharing.is_some()
+        self.world.config.gates.admission_fair_sharing
+            && self.world.config.admission_fair_sharing.is_some()
             && queue.spec.as_ref().is_some_and(|spec| spec.usage_based_fair_sharing)
     }
 
     /// Queues the waiting workloads of a LocalQueue anew. The inadmissible workloads of the queues that they leave and join are tried again.
     pub(crate) fn requeue_members(&mut self, local: LocalId) {
-        let members: Vec<WorkloadId> = self.locals[local.at()].pending.iter().copied().collect();
+        let members: Vec<WorkloadId> = self.world.locals[local.at()].pending.iter().copied().collect();
         let left: BTreeSet<QueueId> =
             members.iter().filter_map(|&id| self.queue_position(id)).map(|position| position.queue).collect();
         for id in members {
             self.requeue_one(id);
         }
-        for queue in left.into_iter().chain(self.locals[local.at()].target()) {
+        for queue in left.into_iter().chain(self.world.locals[local.at()].target()) {
             self.flush_around(queue);
         }
-        self.changed_locals.mark(local.at());
+        self.changes.locals.mark(local.at());
     }
 
     /// Queues the waiting workloads of a ClusterQueue anew.
     pub(crate) fn requeue_queue(&mut self, queue: QueueId) {
         self.flush_queue(queue);
         let members: Vec<WorkloadId> =
-            self.queues[queue.at()].pending.iter().map(|(_, key, _)| key.id).collect();
+            self.world.queues[queue.at()].pending.iter().map(|(_, key, _)| key.id).collect();
         for id in members {
             self.requeue_one(id);
         }
@@ -127,10 +127,10 @@ impl Scheduler {
 
     fn requeue_one(&mut self, id: WorkloadId) {
         let was = self.queue_position(id);
-        let Place::Pending(waiting) = &self.workloads.get(id).place else { return };
+        let Place::Pending(waiting) = &self.world.workloads.get(id).place else { return };
         let waiting = waiting.clone();
         self.unqueue(id, &waiting);
-        if let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place {
+        if let Place::Pending(waiting) = &mut self.world.workloads.get_mut(id).place {
             waiting.at = None;
         }
         // Backoffs that are over are not kept in `wakeups`, so one that is has not ended.
@@ -139,23 +139,23 @@ impl Scheduler {
 
     /// When the first backoff of an inadmissible workload ends, a second pass is due, or a sample of admission fair sharing is.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let backoff = self.wakeups.first().map(|&(at, _)| at);
-        [backoff, self.second_passes.next(), self.next_sample()].into_iter().flatten().min()
+        let backoff = self.agenda.wakeups.first().map(|&(at, _)| at);
+        [backoff, self.agenda.second_passes.next(), self.next_sample()].into_iter().flatten().min()
     }
 
     /// Queues the workloads whose backoff ended by `now`, makes due second passes heads of the next cycle, and takes the samples of admission fair sharing that are due.
     pub fn wake(&mut self, now: Time) {
         self.refresh();
-        while let Some(&(at, id)) = self.wakeups.first().filter(|&&(at, _)| at <= now) {
-            self.wakeups.remove(&(at, id));
-            let Place::Pending(waiting) = &mut self.workloads.get_mut(id).place else { continue };
+        while let Some(&(at, id)) = self.agenda.wakeups.first().filter(|&&(at, _)| at <= now) {
+            self.agenda.wakeups.remove(&(at, id));
+            let Place::Pending(waiting) = &mut self.world.workloads.get_mut(id).place else { continue };
             waiting.requeue_at = None;
             let waiting = waiting.clone();
             let was = self.queue_position(id);
             self.unqueue(id, &waiting);
             self.queue_pending(id, was, now);
         }
-        self.second_passes.wake(now);
+        self.agenda.second_passes.wake(now);
         self.sample(now);
     }
 
@@ -163,14 +163,14 @@ impl Scheduler {
     /// known has no labels.
     pub(crate) fn namespace_matches(&self, id: WorkloadId, queue: QueueId) -> bool {
         let Some(selector) =
-            self.queues[queue.at()].spec.as_ref().and_then(|spec| spec.namespace_selector.as_ref())
+            self.world.queues[queue.at()].spec.as_ref().and_then(|spec| spec.namespace_selector.as_ref())
         else {
             return false;
         };
         if selector.match_labels.is_empty() && selector.expressions.is_empty() {
             return true;
         }
-        let labels = self.namespaces.get(&self.workloads.get(id).key.namespace);
+        let labels = self.world.namespaces.get(&self.world.workloads.get(id).key.namespace);
         selects(selector, labels.map_or(&[], Vec::as_slice))
     }
 }

@@ -7,7 +7,7 @@ use crate::config::Gates;
 use crate::topology::spec::{RequestedLevel, SliceLayer, TopologyRequest};
 
 /// One layer of slices.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layer {
     /// The label of its level.
     pub(crate) name: Name,
@@ -18,7 +18,8 @@ pub(crate) struct Layer {
 }
 
 /// A request, ready to be placed. Levels count from the highest, which is 0.
-#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ask {
     /// How many pods.
     pub(crate) count: i64,
@@ -36,6 +37,10 @@ pub(crate) struct Ask {
     pub(crate) unconstrained: bool,
     /// The smallest domains first (LeastFreeCapacity) instead of the largest (BestFit).
     pub(crate) least_free: bool,
+    /// Preferred pods are spread evenly (balanced placement).
+    pub(crate) evenly: bool,
+    /// Of domains that are alike the one in the smaller domain is taken (ours: gate TASKeepWholeDomains).
+    pub(crate) keep_whole: bool,
     /// For each level, in what portions its domains take pods because of inner layers; 1 without.
     pub(crate) portions: SmallVec<[i64; 4]>,
     /// All layers, if there is more than one.
@@ -64,10 +69,13 @@ impl Ask {
             required: matches!(request.map(|request| &request.level), Some(RequestedLevel::Required(_))),
             unconstrained: request.is_none_or(|request| request.level == RequestedLevel::Unconstrained),
             least_free: false,
+            evenly: false,
+            keep_whole: gates.tas_keep_whole_domains,
             portions: smallvec![1; levels.len()],
             layers: Vec::new(),
         };
         ask.least_free = ask.unconstrained && gates.tas_profile_mixed;
+        ask.evenly = gates.tas_balanced_placement && !ask.required && !ask.unconstrained;
         if let Some((outermost, inner)) = slices.split_first() {
             ask.set_slices(levels, outermost, inner, name)?;
         }

@@ -2,34 +2,36 @@
 
 use crate::intern::{FlavorId, HostId, PlaceId};
 use crate::spec::TaintEffect;
+use crate::topology::booking::NodeUsage;
 use crate::topology::columns::PODS_COLUMN;
 use crate::topology::request::PlacedPods;
 use crate::topology::world::Topologies;
 
 impl Topologies {
     /// Recomputes from nodes and flavors what is held besides, and reports differences.
-    pub(crate) fn audit(&self, found: &mut Vec<String>) {
-        self.ledger.audit(found);
+    pub(crate) fn audit(&self, usage: &NodeUsage, found: &mut Vec<String>) {
+        usage.ledger.audit(found);
         for tree in self.trees.values() {
             tree.audit(found);
         }
         self.audit_homes(found);
         self.audit_leaves(found);
-        self.audit_offers(found);
+        self.audit_offers(usage, found);
     }
 
     /// Compares what is used with what these pods take.
     pub(crate) fn audit_usage<'a>(
         &self,
+        usage: &NodeUsage,
         pods: impl Iterator<Item = &'a PlacedPods>,
         found: &mut Vec<String>,
     ) {
-        let mut ledger = self.ledger.emptied();
+        let mut ledger = usage.ledger.emptied();
         for one in pods {
             ledger.add(one);
         }
         for (place, key) in self.places.iter() {
-            if ledger.used_row(place) != self.ledger.used_row(place) {
+            if ledger.used_row(place) != usage.ledger.used_row(place) {
                 found.push(format!("topology: what is used of {key:?} is not what its pods take"));
             }
         }
@@ -76,22 +78,22 @@ impl Topologies {
     }
 
     /// A place offers what its nodes do, less what other pods use.
-    fn audit_offers(&self, found: &mut Vec<String>) {
-        let stride = self.ledger.stride();
+    fn audit_offers(&self, usage: &NodeUsage, found: &mut Vec<String>) {
+        let stride = usage.ledger.stride();
         let mut expected = vec![0_i128; self.places.len() * stride];
         for id in self.hosts.ids() {
             let host = self.hosts.get(id);
             for place in host.places() {
                 for (amounts, sign) in [(&host.offered, 1), (&host.other, -1)] {
                     for &(resource, amount) in amounts {
-                        let column = self.ledger.column(resource).unwrap_or(PODS_COLUMN);
+                        let column = usage.ledger.column(resource).unwrap_or(PODS_COLUMN);
                         expected[place.at() * stride + column] += i128::from(amount) * sign;
                     }
                 }
             }
         }
         for (place, _) in self.places.iter() {
-            if self.ledger.bare_row(place) != &expected[place.at() * stride..][..stride] {
+            if usage.ledger.bare_row(place) != &expected[place.at() * stride..][..stride] {
                 found.push(format!("topology: {place:?} does not offer what its nodes do"));
             }
         }

@@ -26,6 +26,8 @@ pub(crate) struct Counts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllCounts {
     levels: Vec<Vec<Counts>>,
+    /// What domains are worth by preferred node affinity, as `levels`; empty if all are worth the same.
+    scores: Vec<Vec<i64>>,
     /// (level, position, counts before a search changed them).
     undo: Vec<(usize, usize, Counts)>,
     tightest: Cache<Tightest>,
@@ -36,6 +38,7 @@ impl AllCounts {
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
         self.undo.clear();
+        self.scores.clear();
         self.tightest.0.reset(depth);
         self.levels.resize_with(depth, Vec::new);
         for (level, counts) in self.levels.iter_mut().enumerate() {
@@ -50,10 +53,38 @@ impl AllCounts {
         &self.levels[level]
     }
 
-    /// Whether [`AllCounts::tightest`] gives the domain that is the best in either order: no leader fits anywhere, and no search has changed
-    /// anything, which the orders would not follow.
+    /// What a domain is worth by preferred node affinity.
+    pub(crate) fn score(&self, level: usize, at: usize) -> i64 {
+        self.scores.get(level).and_then(|scores| scores.get(at)).copied().unwrap_or(0)
+    }
+
+    /// Whether some domains are worth more than others.
+    pub(crate) fn are_scored(&self) -> bool {
+        !self.scores.is_empty()
+    }
+
+    /// Takes what leaves are worth; a domain is worth what its leaves are together.
+    pub(crate) fn set_scores(&mut self, layout: &Layout, leaves: Vec<i64>) {
+        self.scores.clear();
+        if leaves.iter().all(|score| *score == 0) {
+            return;
+        }
+        let mut levels = vec![leaves];
+        for level in (0..layout.depth() - 1).rev() {
+            let below = &levels[levels.len() - 1];
+            let of = |at| {
+                below[layout.children(level, at)].iter().fold(0, |sum: i64, one| sum.saturating_add(*one))
+            };
+            levels.push((0..layout.len(level)).map(of).collect());
+        }
+        levels.reverse();
+        self.scores = levels;
+    }
+
+    /// Whether [`AllCounts::tightest`] gives the domain that is the best in either order: no leader fits anywhere, all are worth the same, and
+    /// no search has changed anything, which the orders would not follow.
     pub(crate) fn are_in_order(&self) -> bool {
-        self.undo.is_empty() && self.levels[0].iter().all(|counts| counts.leaders == 0)
+        !self.are_scored() && self.undo.is_empty() && self.levels[0].iter().all(|counts| counts.leaders == 0)
     }
 
     /// The domain of a level with the fewest slices that holds so many, then the one with the fewest pods, then the first.
@@ -75,18 +106,19 @@ impl AllCounts {
         }
     }
 
-    /// What fits into a leaf has changed; [`AllCounts::sum_up_above`] follows.
-    pub(crate) fn set_leaf(&mut self, leaf: usize, mut counts: Counts, ask: &Ask) {
+    /// What fits into a leaf has changed; [`AllCounts::sum_up_above`] follows. Returns its counts before and after.
+    pub(crate) fn set_leaf(&mut self, leaf: usize, mut counts: Counts, ask: &Ask) -> (Counts, Counts) {
         let lowest = self.levels.len() - 1;
         if ask.slice_level == lowest {
             count_slices(&mut counts, ask.size);
         }
-        self.set(lowest, leaf, counts);
+        (self.set(lowest, leaf, counts), counts)
     }
 
-    fn set(&mut self, level: usize, at: usize, counts: Counts) {
+    fn set(&mut self, level: usize, at: usize, counts: Counts) -> Counts {
         let before = std::mem::replace(&mut self.levels[level][at], counts);
         self.tightest.0.changed(level, at, &before, &counts);
+        before
     }
 
     /// Sums up anew above some leaves, which come in order.

@@ -2,6 +2,7 @@
 
 use crate::Name;
 use crate::intern::{FlavorId, Names};
+use crate::topology::booking::NodeUsage;
 use crate::topology::needs::Needs;
 use crate::topology::places::Path;
 use crate::topology::world::Topologies;
@@ -42,6 +43,7 @@ impl Topologies {
     /// whatever the pods select or tolerate. Each lowest domain is looked at once.
     pub(crate) fn domain_fits(
         &self,
+        usage: &NodeUsage,
         flavor: FlavorId,
         names: &Names,
         per_pod: &[(Name, i64)],
@@ -54,12 +56,12 @@ impl Topologies {
             .filter(|(_, amount)| *amount > 0)
             .map(|(name, amount)| Some((names.find_resource(name)?, *amount)))
             .collect();
-        let needs = known.map(|known| Needs::new(&self.ledger, names, &known));
+        let needs = known.map(|known| Needs::new(&usage.ledger, names, &known));
         let level =
             |name: &Name| LevelFits { level: name.clone(), domains: 0, pods: 0, roomiest: Vec::new() };
         let mut levels: Vec<LevelFits> = tree.levels.iter().map(level).collect();
         let mut current = vec![0_i64; levels.len()];
-        let (view, stride) = (self.ledger.view(false), self.ledger.stride());
+        let (view, stride) = (usage.ledger.view(false), usage.ledger.stride());
         let mut before: Option<&Path> = None;
         let mut end = |before: &Path, from: usize, current: &mut [i64]| {
             for (at, level) in levels.iter_mut().enumerate().skip(from) {

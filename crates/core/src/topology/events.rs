@@ -4,6 +4,7 @@
 use crate::Name;
 use crate::intern::{FlavorId, HostId, Names, PODS, ResourceId};
 use crate::spec::FlavorSpec;
+use crate::topology::booking::NodeUsage;
 use crate::topology::hosts::Home;
 use crate::topology::spec::{NodeSpec, TopologySpec};
 use crate::topology::taints::NO_TAINTS;
@@ -12,7 +13,12 @@ use crate::topology::world::Topologies;
 
 impl Topologies {
     /// Takes in a Topology, or takes it away. Returns the flavors that it concerns.
-    pub(crate) fn set_topology(&mut self, name: &Name, spec: Option<&TopologySpec>) -> Vec<FlavorId> {
+    pub(crate) fn set_topology(
+        &mut self,
+        usage: &mut NodeUsage,
+        name: &Name,
+        spec: Option<&TopologySpec>,
+    ) -> Vec<FlavorId> {
         if self.specs.get(name) == spec {
             return Vec::new();
         }
@@ -23,13 +29,13 @@ impl Topologies {
         let names_it = |(_, flavor): &(&FlavorId, &FlavorSpec)| flavor.topology.as_ref() == Some(name);
         let concerned: Vec<FlavorId> = self.flavors.iter().filter(names_it).map(|(&id, _)| id).collect();
         for &flavor in &concerned {
-            self.plant(flavor);
+            self.plant(usage, flavor);
         }
         concerned
     }
 
     /// Takes in a flavor, or takes it away: its `topology`, `node_labels`, `taints` and `tolerations`.
-    pub(crate) fn set_flavor(&mut self, id: FlavorId, spec: Option<&FlavorSpec>) {
+    pub(crate) fn set_flavor(&mut self, usage: &mut NodeUsage, id: FlavorId, spec: Option<&FlavorSpec>) {
         let spec = spec.filter(|spec| spec.topology.is_some());
         if self.flavors.get(&id) == spec {
             return;
@@ -38,16 +44,15 @@ impl Topologies {
             Some(spec) => drop(self.flavors.insert(id, spec.clone())),
             None => drop(self.flavors.remove(&id)),
         }
-        self.plant(id);
+        self.plant(usage, id);
     }
 
     /// Makes the tree of a flavor anew, or takes it away.
-    fn plant(&mut self, flavor: FlavorId) {
-        self.generation += 1;
+    fn plant(&mut self, usage: &mut NodeUsage, flavor: FlavorId) {
         if let Some(tree) = self.trees.get(&flavor) {
             let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
             for host in hosts {
-                self.leave(host, |home| home.flavor == flavor);
+                self.leave(usage, host, |home| home.flavor == flavor);
             }
             self.trees.remove(&flavor);
         }
@@ -55,17 +60,27 @@ impl Topologies {
         let topology = spec.topology.as_ref().and_then(|name| self.specs.get(name));
         let Some(topology) = topology.filter(|topology| !topology.levels.is_empty()) else { return };
         self.trees.insert(flavor, Tree::new(flavor, spec, topology));
+        self.outdate(flavor);
         for host in self.hosts.ids() {
-            self.join(host, flavor);
+            self.join(usage, host, flavor);
+        }
+    }
+
+    /// What was found out about the tree of a flavor may be so no more.
+    fn outdate(&mut self, flavor: FlavorId) {
+        self.generations += 1;
+        if let Some(tree) = self.trees.get_mut(&flavor) {
+            tree.generation = self.generations;
         }
     }
 
     /// A node joins the tree of a flavor, if it belongs there.
-    fn join(&mut self, id: HostId, flavor: FlavorId) {
+    fn join(&mut self, usage: &mut NodeUsage, id: HostId, flavor: FlavorId) {
         let host = self.hosts.get(id);
         let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
         let Some(mut path) = tree.path(node) else { return };
-        self.generation += 1;
+        self.generations += 1;
+        tree.generation = self.generations;
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
             // Nodes with the same hostname are one domain, wherever else their labels say that they are.
@@ -74,10 +89,10 @@ impl Topologies {
         let is_new = host.homes.iter().all(|home| home.place != place);
         self.places.link(place, flavor);
         tree.insert(&path, place, id);
-        self.ledger.grow(self.places.len());
+        usage.ledger.grow(self.places.len());
         if is_new {
-            self.ledger.offer(place, &host.offered, 1);
-            self.ledger.offer(place, &host.other, -1);
+            usage.ledger.offer(place, &host.offered, 1);
+            usage.ledger.offer(place, &host.other, -1);
         }
         let homes = &mut self.hosts.get_mut(id).homes;
         let at = homes.partition_point(|home| home.flavor < flavor);
@@ -85,8 +100,7 @@ impl Topologies {
     }
 
     /// A node leaves some of the trees that it is in.
-    fn leave(&mut self, id: HostId, which: impl Fn(&Home) -> bool) {
-        self.generation += 1;
+    fn leave(&mut self, usage: &mut NodeUsage, id: HostId, which: impl Fn(&Home) -> bool) {
         let host = self.hosts.get_mut(id);
         let (gone, stay): (Vec<Home>, Vec<Home>) =
             std::mem::take(&mut host.homes).into_iter().partition(which);
@@ -97,11 +111,12 @@ impl Topologies {
         lost.dedup();
         lost.retain(|place| !after.contains(place));
         for place in lost {
-            self.ledger.offer(place, &host.offered, -1);
-            self.ledger.offer(place, &host.other, 1);
+            usage.ledger.offer(place, &host.offered, -1);
+            usage.ledger.offer(place, &host.other, 1);
         }
         for home in gone {
             self.places.unlink(home.place, home.flavor);
+            self.outdate(home.flavor);
             if let Some(tree) = self.trees.get_mut(&home.flavor) {
                 tree.remove(&home.path, id);
             }
@@ -109,8 +124,13 @@ impl Topologies {
     }
 
     /// Takes in a Node. Returns the flavors that it concerns, before or after, if anything changed that matters to them.
-    pub(crate) fn set_node(&mut self, names: &mut Names, node: &NodeSpec) -> Vec<FlavorId> {
-        self.ledger.set_pods(names.resource(&Name::from(PODS)));
+    pub(crate) fn set_node(
+        &mut self,
+        usage: &mut NodeUsage,
+        names: &mut Names,
+        node: &NodeSpec,
+    ) -> Vec<FlavorId> {
+        usage.ledger.set_pods(names.resource(&Name::from(PODS)));
         let id = self.hosts.id(&node.name);
         if self.hosts.get(id).spec.as_ref() == Some(node) {
             return Vec::new();
@@ -123,23 +143,25 @@ impl Topologies {
         let mut concerned = self.hosts.get(id).flavors();
         let stays = self.is_where_it_was(id, node);
         if stays {
-            self.offer_instead(id, offered);
+            self.offer_instead(usage, id, offered);
         } else {
-            self.leave(id, |_| true);
+            self.leave(usage, id, |_| true);
             self.hosts.get_mut(id).offered = offered;
         }
         let same = |known: &NodeSpec| {
             (&known.labels, &known.taints, known.usable) == (&node.labels, &node.taints, node.usable)
         };
-        if !self.hosts.get(id).spec.as_ref().is_some_and(same) {
-            self.generation += 1;
+        if stays && !self.hosts.get(id).spec.as_ref().is_some_and(same) {
+            for flavor in self.hosts.get(id).flavors() {
+                self.outdate(flavor);
+            }
         }
         let taints = self.taints.take(&node.taints);
         let before = self.hosts.set_taints(id, taints);
         self.taints.give_back(before);
         self.hosts.get_mut(id).spec = Some(node.clone());
         if !stays {
-            self.join_all(id);
+            self.join_all(usage, id);
             concerned.extend(self.hosts.get(id).flavors());
             concerned.sort_unstable();
             concerned.dedup();
@@ -147,10 +169,10 @@ impl Topologies {
         concerned
     }
 
-    fn join_all(&mut self, id: HostId) {
+    fn join_all(&mut self, usage: &mut NodeUsage, id: HostId) {
         let flavors: Vec<FlavorId> = self.trees.keys().copied().collect();
         for flavor in flavors {
-            self.join(id, flavor);
+            self.join(usage, id, flavor);
         }
     }
 
@@ -162,20 +184,20 @@ impl Topologies {
     }
 
     /// A node that stays where it is offers something else.
-    fn offer_instead(&mut self, id: HostId, offered: Vec<(ResourceId, i64)>) {
+    fn offer_instead(&mut self, usage: &mut NodeUsage, id: HostId, offered: Vec<(ResourceId, i64)>) {
         let host = self.hosts.get_mut(id);
         let before = std::mem::replace(&mut host.offered, offered);
         for place in host.places() {
-            self.ledger.offer(place, &before, -1);
-            self.ledger.offer(place, &host.offered, 1);
+            usage.ledger.offer(place, &before, -1);
+            usage.ledger.offer(place, &host.offered, 1);
         }
     }
 
     /// A Node is gone. Returns the flavors that it concerns.
-    pub(crate) fn remove_node(&mut self, name: &str) -> Vec<FlavorId> {
+    pub(crate) fn remove_node(&mut self, usage: &mut NodeUsage, name: &str) -> Vec<FlavorId> {
         let Some(id) = self.hosts.find(name) else { return Vec::new() };
         let concerned = self.hosts.get(id).flavors();
-        self.leave(id, |_| true);
+        self.leave(usage, id, |_| true);
         let before = self.hosts.set_taints(id, NO_TAINTS);
         self.taints.give_back(before);
         let host = self.hosts.get_mut(id);
@@ -187,15 +209,20 @@ impl Topologies {
 
     /// What pods that are not placed by topology take of a node, `pods` included; the node need not exist yet. Returns the flavors
     /// that it concerns, if something was freed.
-    pub(crate) fn set_other_usage(&mut self, node: &Name, usage: &[(ResourceId, i64)]) -> Vec<FlavorId> {
+    pub(crate) fn set_other_usage(
+        &mut self,
+        usage: &mut NodeUsage,
+        node: &Name,
+        other: &[(ResourceId, i64)],
+    ) -> Vec<FlavorId> {
         let id = self.hosts.id(node);
         let host = self.hosts.get_mut(id);
         let after: Vec<(ResourceId, i64)> =
-            usage.iter().copied().filter(|(_, amount)| *amount != 0).collect();
+            other.iter().copied().filter(|(_, amount)| *amount != 0).collect();
         let before = std::mem::replace(&mut host.other, after);
         for place in host.places() {
-            self.ledger.offer(place, &before, 1);
-            self.ledger.offer(place, &host.other, -1);
+            usage.ledger.offer(place, &before, 1);
+            usage.ledger.offer(place, &host.other, -1);
         }
         let amount = |of: &[(ResourceId, i64)], resource| -> i128 {
             of.iter().filter(|(other, _)| *other == resource).map(|&(_, amount)| i128::from(amount)).sum()
@@ -205,18 +232,5 @@ impl Topologies {
         let concerned = if before.iter().any(is_less) { host.flavors() } else { Vec::new() };
         self.hosts.forget_if_unknown(node);
         concerned
-    }
-
-    /// Whether what is used of a node counts for all flavors that it belongs to. A change moves all nodes; ids of places from before
-    /// mean nothing after it.
-    pub(super) fn share(&mut self, shared: bool) {
-        if self.own_hosts != shared {
-            return;
-        }
-        self.own_hosts = !shared;
-        for id in self.hosts.ids() {
-            self.leave(id, |_| true);
-            self.join_all(id);
-        }
     }
 }

@@ -7,14 +7,14 @@ use sluice_quantity::is_extended;
 
 use crate::Name;
 use crate::intern::HostId;
-use crate::matching::{affinity_holds, puts_up_with, selects_node};
+use crate::matching::{affinity_holds, affinity_score, puts_up_with, selects_node};
 use crate::spec::{Taint, Toleration};
 use crate::topology::hosts::Hosts;
 use crate::topology::layout::Layout;
 use crate::topology::needs::Needs;
 use crate::topology::request::Exclusions;
 use crate::topology::taints::{NO_TAINTS, TaintSets};
-use crate::workload::PodSetSpec;
+use crate::workload::{PodSetSpec, PreferredTerm};
 
 /// What decides about the leaves of one placement.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Filter<'a> {
     pub(crate) taints: &'a TaintSets,
     /// The pod set whose selectors, affinity and tolerations count.
     pub(crate) pod_set: &'a PodSetSpec,
+    /// The preferred node affinity that counts.
+    pub(crate) preferred: &'a [PreferredTerm],
     /// What its pods take.
     pub(crate) needs: &'a Needs,
     /// What the flavor tolerates for its pods.
@@ -148,6 +150,21 @@ impl<'a> Sieve<'a> {
         }
         let name = node.map(|node| &*node.name);
         (!affinity_holds(self.filter.pod_set, name, labels)).then_some(Why::Affinity)
+    }
+
+    /// Whether some nodes are worth more than others.
+    pub(crate) fn scores(&self) -> bool {
+        self.filter.by_host && !self.filter.preferred.is_empty()
+    }
+
+    /// What a leaf is worth by the preferred node affinity. One that taints or labels keep out is worth nothing; what is free, and which
+    /// domain is asked for, makes no difference.
+    pub(crate) fn score(&self, layout: &Layout, leaf: usize, kept_out: Option<Why>) -> i64 {
+        if matches!(kept_out, Some(Why::Taints(_) | Why::NodeSelector | Why::Affinity)) {
+            return 0;
+        }
+        let node = self.filter.hosts.get(layout.hosts[leaf]).spec.as_ref();
+        node.map_or(0, |node| affinity_score(self.filter.preferred, Some(&node.name), &node.labels))
     }
 
     fn by_domain(&self, layout: &Layout, leaf: usize, host: HostId) -> Option<Why> {

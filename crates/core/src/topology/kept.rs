@@ -1,5 +1,7 @@
 //! How many pods of a shape fit into each domain, kept from one placement to the next: only what has changed since is counted anew.
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 
 use crate::Name;
@@ -11,10 +13,15 @@ use crate::topology::filter::{Excluded, Sieve, Why};
 use crate::topology::layout::Layout;
 use crate::topology::ledger::Ledger;
 use crate::topology::needs::Needs;
-use crate::workload::{AffinityTerm, PodSetSpec};
+use crate::topology::placer::Found;
+use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
 /// Of so many shapes the counts are kept: those that were asked for last.
 const MOST: usize = 8;
+/// So many searches with the same counts are remembered.
+const MOST_KNOWN: usize = 4;
+/// What searches found is forgotten once so many leaves are not as they were.
+const MOST_AWAY: usize = 256;
 
 /// What the counts depend on, besides the nodes and what is free.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub(crate) struct ShapeRef<'a> {
     pub(crate) empty: bool,
     /// Selectors, affinity and tolerations.
     pub(crate) pod_set: &'a PodSetSpec,
+    /// The preferred node affinity that counts.
+    pub(crate) preferred: &'a [PreferredTerm],
     /// What each pod takes.
     pub(crate) needs: &'a Needs,
     /// What the leader takes, if there is one.
@@ -40,6 +49,7 @@ struct Shape {
     empty: bool,
     node_selector: Vec<(Name, Name)>,
     affinity: Vec<AffinityTerm>,
+    preferred: Vec<PreferredTerm>,
     tolerations: Vec<Toleration>,
     needs: Needs,
     leader: Option<Needs>,
@@ -55,6 +65,7 @@ impl Shape {
             empty: shape.empty,
             node_selector: shape.pod_set.node_selector.clone(),
             affinity: shape.pod_set.affinity.clone(),
+            preferred: shape.preferred.to_vec(),
             tolerations: shape.pod_set.tolerations.clone(),
             needs: shape.needs.clone(),
             leader: shape.leader.cloned(),
@@ -73,6 +84,7 @@ impl Shape {
             && self.portions == shape.ask.portions
             && self.node_selector == shape.pod_set.node_selector
             && self.affinity == shape.pod_set.affinity
+            && self.preferred == shape.preferred
             && self.tolerations == shape.pod_set.tolerations
     }
 }
@@ -93,6 +105,10 @@ pub(crate) struct Kept {
     position: usize,
     /// When they were asked for last.
     used: u64,
+    /// What was searched for, and what was found: those that find nothing, and those as if no workload used anything.
+    known: Vec<(Ask, Found)>,
+    /// The leaves that have other counts than when that was found, with those that they had then.
+    away: BTreeMap<usize, (Counts, Option<Why>)>,
 }
 
 /// The counts of several shapes, those of one ledger.
@@ -105,6 +121,8 @@ pub(crate) struct KeptCounts {
     asked: u64,
     /// How many leaves were counted.
     counted: u64,
+    /// How many searches were made.
+    searched: u64,
 }
 
 /// What is counted.
@@ -128,15 +146,24 @@ impl KeptCounts {
         self.counted
     }
 
+    /// How many searches were made so far.
+    pub(crate) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    /// One more search was made.
+    pub(crate) fn count_search(&mut self) {
+        self.searched += 1;
+    }
+
     /// The counts of a shape that comes again, those that were kept if there are any.
     pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
         self.asked += 1;
         let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
         let at = self.kept.iter().position(is).unwrap_or_else(|| self.room());
         let kept = &mut self.kept[at];
-        let known = kept.shape.is_some() && kept.generation == counting.generation;
-        let changed = if known { kept.changed(counting) } else { None };
-        let counted = if let Some(leaves) = changed {
+        let counted = if kept.shape.is_some() && kept.generation == counting.generation {
+            let leaves = kept.changed(counting);
             kept.recount(counting, leaves)
         } else {
             kept.shape = Some(Shape::of(&counting.shape));
@@ -166,16 +193,55 @@ impl KeptCounts {
 }
 
 impl Kept {
-    /// The leaves of which what is free has changed, in order; `None` if they are too many, or not known.
-    fn changed(&self, counting: &Counting<'_, '_>) -> Option<Vec<usize>> {
-        let places = counting.ledger.changed_since(self.position)?;
-        if places.len() > counting.layout.places.len() {
-            return None;
+    /// What a search found before with these counts.
+    pub(crate) fn known(&self, ask: &Ask) -> Option<&Found> {
+        let same = |known: &&(Ask, Found)| known.0 == *ask;
+        self.known.iter().find(same).map(|known| &known.1).filter(|_| self.away.is_empty())
+    }
+
+    /// Remembers what a search found with these counts.
+    pub(crate) fn remember(&mut self, ask: &Ask, found: &Found) {
+        if !self.away.is_empty() {
+            self.forget();
         }
-        let mut leaves: Vec<usize> = places.iter().filter_map(|&place| counting.layout.leaf(place)).collect();
+        if self.known.len() >= MOST_KNOWN {
+            drop(self.known.remove(0));
+        }
+        self.known.push((ask.clone(), found.clone()));
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        self.away.clear();
+    }
+
+    /// A leaf has other counts than before.
+    fn note(&mut self, leaf: usize, before: (Counts, Option<Why>), after: (Counts, Option<Why>)) {
+        if self.known.is_empty() || before == after {
+            return;
+        }
+        if self.away.get(&leaf) == Some(&after) {
+            self.away.remove(&leaf);
+        } else if self.away.len() < MOST_AWAY {
+            self.away.entry(leaf).or_insert(before);
+        } else {
+            self.forget();
+        }
+    }
+
+    /// The leaves of which what is free has changed, in order.
+    fn changed(&self, counting: &Counting<'_, '_>) -> Vec<usize> {
+        let (ledger, layout) = (counting.ledger, counting.layout);
+        let places = ledger.changed_since(self.position);
+        let Some(places) = places.filter(|places| places.len() <= layout.places.len()) else {
+            // Most of them may be of other trees.
+            let has_changed = |leaf: &usize| ledger.has_changed(layout.places[*leaf], self.position);
+            return (0..layout.places.len()).filter(has_changed).collect();
+        };
+        let mut leaves: Vec<usize> = places.iter().filter_map(|&place| layout.leaf(place)).collect();
         leaves.sort_unstable();
         leaves.dedup();
-        Some(leaves)
+        leaves
     }
 
     /// Counts some leaves anew. Returns how many.
@@ -195,7 +261,8 @@ impl Kept {
                 self.excluded.add(why);
             }
             self.why[leaf] = why;
-            self.counts.set_leaf(leaf, counts, counting.shape.ask);
+            let were = self.counts.set_leaf(leaf, counts, counting.shape.ask);
+            self.note(leaf, (were.0, before), (were.1, why));
         }
         self.counts.sum_up_above(counting.layout, counting.shape.ask, &mut leaves);
         self.position = counting.ledger.position();
@@ -209,11 +276,17 @@ impl Kept {
         let mut scratch = vec![0; counting.ledger.stride()];
         (self.excluded, self.generation) = (Excluded::default(), counting.generation);
         self.position = counting.ledger.position();
+        self.forget();
         self.why.clear();
         self.why.reserve(leaves);
+        let preferred = counting.sieve.scores();
+        let mut scores = Vec::with_capacity(if preferred { leaves } else { 0 });
         let all = self.counts.reset(layout);
         for leaf in 0..leaves {
             let kept_out = if passes_all { None } else { counting.sieve.keeps_out(layout, leaf) };
+            if preferred {
+                scores.push(counting.sieve.score(layout, leaf, kept_out));
+            }
             let (counts, why) = match kept_out {
                 Some(why) => (Counts::default(), Some(why)),
                 None => counting.leaf(leaf, &mut scratch),
@@ -225,6 +298,7 @@ impl Kept {
             all.push(counts);
         }
         self.counts.sum_up(layout, counting.shape.ask);
+        self.counts.set_scores(layout, scores);
         wide(leaves)
     }
 }

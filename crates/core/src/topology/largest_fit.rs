@@ -2,6 +2,7 @@
 
 use crate::Name;
 use crate::intern::{FlavorId, Names, ResourceId};
+use crate::topology::booking::NodeUsage;
 use crate::topology::columns::PODS_COLUMN;
 use crate::topology::places::Path;
 use crate::topology::trees::Tree;
@@ -56,13 +57,18 @@ impl Size {
 impl Topologies {
     /// By size and level: the pods that fit into one domain of a flavor, and how many lowest domains were looked at. The sizes are the powers
     /// of two of each extended resource up to what the largest node offers, and that.
-    pub(crate) fn largest_fits(&self, flavor: FlavorId, names: &Names) -> (Vec<LargestFit>, usize) {
+    pub(crate) fn largest_fits(
+        &self,
+        usage: &NodeUsage,
+        flavor: FlavorId,
+        names: &Names,
+    ) -> (Vec<LargestFit>, usize) {
         let Some(tree) = self.trees.get(&flavor) else { return (Vec::new(), 0) };
-        let mut sizes = self.sizes(tree, names);
+        let mut sizes = self.sizes(usage, tree, names);
         if sizes.is_empty() {
             return (Vec::new(), 0);
         }
-        let (view, stride) = (self.ledger.view(false), self.ledger.stride());
+        let (view, stride) = (usage.ledger.view(false), usage.ledger.stride());
         let mut before: Option<&Path> = None;
         let mut looked_at = 0;
         for (path, place) in tree.leaves() {
@@ -86,7 +92,7 @@ impl Topologies {
         (fits, looked_at)
     }
 
-    fn sizes(&self, tree: &Tree, names: &Names) -> Vec<Size> {
+    fn sizes(&self, usage: &NodeUsage, tree: &Tree, names: &Names) -> Vec<Size> {
         let mut largest: Vec<(ResourceId, i64)> = Vec::new();
         for (host, _, _) in tree.hosts() {
             for &(resource, amount) in &self.hosts.get(host).offered {
@@ -102,7 +108,7 @@ impl Topologies {
         largest.sort_by(|a, b| names.resource_name(a.0).cmp(names.resource_name(b.0)));
         let mut sizes = Vec::new();
         for (resource, most) in largest {
-            let Some(column) = self.ledger.column(resource) else { continue };
+            let Some(column) = usage.ledger.column(resource) else { continue };
             let powers = (0..MOST_AMOUNTS - 1).map(|power| 1_i64 << power).take_while(|&power| power < most);
             for per_pod in powers.chain([most]) {
                 let none = vec![0; tree.levels.len()];

@@ -37,6 +37,8 @@ struct Changes {
     places: Vec<PlaceId>,
     /// How many were forgotten.
     forgotten: usize,
+    /// By place: where those begin that came after its last change; 0 if it never changed.
+    last: Vec<usize>,
 }
 
 impl std::fmt::Debug for Changes {
@@ -53,6 +55,13 @@ const LEAST_CHANGED: usize = 4_096;
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Assumed(Vec<(usize, i64, i64)>);
+
+impl Assumed {
+    /// Whether nothing was replaced.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl Ledger {
     /// Says which resource is `pods`. Must come before the resource is used.
@@ -122,6 +131,10 @@ impl Ledger {
             changes.places.clear();
         }
         changes.places.push(place);
+        if changes.last.len() <= place.at() {
+            changes.last.resize(place.at() + 1, 0);
+        }
+        changes.last[place.at()] = changes.forgotten + changes.places.len();
     }
 
     /// Where the places that change from now on begin: for [`Ledger::changed_since`].
@@ -132,6 +145,16 @@ impl Ledger {
     /// The places whose free amounts have changed since a position, some of them more than once; `None` if that is forgotten.
     pub(crate) fn changed_since(&self, position: usize) -> Option<&[PlaceId]> {
         self.changes.places.get(position.checked_sub(self.changes.forgotten)?..)
+    }
+
+    /// Whether the free amounts of a place have changed since a position.
+    pub(crate) fn has_changed(&self, place: PlaceId, position: usize) -> bool {
+        self.changes.last.get(place.at()).is_some_and(|&last| last > position)
+    }
+
+    /// Whether something is tried that is going to be rolled back.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.trying > 0
     }
 
     /// Pods take what they need of their places.

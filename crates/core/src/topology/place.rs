@@ -5,102 +5,53 @@ use smallvec::smallvec;
 use crate::Name;
 use crate::config::Config;
 use crate::intern::{FlavorId, Names};
-use crate::topology::hosts::Hosts;
-use crate::topology::kept::KeptCounts;
-use crate::topology::layout::Layout;
+use crate::topology::booking::NodeUsage;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::placer::{Part, Placer};
-use crate::topology::places::Places;
 use crate::topology::replace::{LeafOf, Reused, merged};
 use crate::topology::request::{
     Exclusions, Placement, PlacementFailure, PlacementFit, PlacementRequest, PodSetPlacement, PodSetToPlace,
 };
-use crate::topology::taints::TaintSets;
-use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
 impl Topologies {
-    /// Where pods go (docs/reference/06-algorithm.md 6.12).
+    /// Where pods go (docs/reference/06-algorithm.md 6.12). What is used is the same afterwards.
     pub(crate) fn place(
-        &mut self,
+        &self,
+        usage: &mut NodeUsage,
         flavor: FlavorId,
         request: &PlacementRequest<'_>,
         names: &Names,
         config: &Config,
     ) -> Result<Placement, PlacementFailure> {
-        self.share(config.gates.tas_handle_overlapping_flavors);
-        self.ledger.grow(self.places.len());
-        let Some(layout) = self.trees.get_mut(&flavor).map(Tree::take_layout) else {
-            return Err(unknown(names.flavor_name(flavor)));
+        let NodeUsage { ledger, kept } = usage;
+        ledger.grow(self.places.len());
+        let Some(tree) = self.trees.get(&flavor) else { return Err(unknown(names.flavor_name(flavor))) };
+        let assumed = assume(ledger, request);
+        let mut placer = Placer {
+            tree,
+            layout: tree.layout(),
+            hosts: &self.hosts,
+            taints: &self.taints,
+            places: &self.places,
+            ledger,
+            kept: &mut kept.0,
+            names,
+            gates: &config.gates,
+            empty: request.empty,
+            lost: request.lost,
+            slice_moves: request.slice_moves,
+            assumed,
         };
-        let placed = self.trees.get(&flavor).map(|tree| {
-            let ground = Ground {
-                tree,
-                layout: &layout,
-                hosts: &self.hosts,
-                taints: &self.taints,
-                places: &self.places,
-                generation: self.generation,
-            };
-            place_on(ground, (&mut self.ledger, &mut self.kept.0), request, names, config)
-        });
-        if let Some(tree) = self.trees.get_mut(&flavor) {
-            tree.put_layout(layout);
-        }
-        placed.unwrap_or_else(|| Err(unknown(names.flavor_name(flavor))))
+        let outcome = place_all(&mut placer, &request.pod_sets);
+        let Placer { ledger, assumed, .. } = placer;
+        ledger.release(assumed);
+        outcome
     }
 }
 
-/// What a placement reads of the world.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ground<'a> {
-    /// The flavor's tree.
-    pub(crate) tree: &'a Tree,
-    /// Its domains.
-    pub(crate) layout: &'a Layout,
-    /// All nodes.
-    pub(crate) hosts: &'a Hosts,
-    /// Their taints.
-    pub(crate) taints: &'a TaintSets,
-    /// All places.
-    pub(crate) places: &'a Places,
-    /// Changes with nodes, their labels and taints, and flavors.
-    pub(crate) generation: u64,
-}
-
-/// Where pods go on this ground, by what is free in a ledger, which is the same afterwards. The counts that are kept are those of this ledger.
-pub(crate) fn place_on(
-    ground: Ground<'_>,
-    (ledger, kept): (&mut Ledger, &mut KeptCounts),
-    request: &PlacementRequest<'_>,
-    names: &Names,
-    config: &Config,
-) -> Result<Placement, PlacementFailure> {
-    let assumed = assume(ledger, request);
-    let mut placer = Placer {
-        tree: ground.tree,
-        layout: ground.layout,
-        hosts: ground.hosts,
-        taints: ground.taints,
-        places: ground.places,
-        ledger,
-        generation: ground.generation,
-        kept,
-        names,
-        gates: &config.gates,
-        empty: request.empty,
-        lost: request.lost,
-        slice_moves: request.slice_moves,
-        assumed,
-    };
-    let outcome = place_all(&mut placer, &request.pod_sets);
-    let Placer { ledger, assumed, .. } = placer;
-    ledger.release(assumed);
-    outcome
-}
-
 /// A flavor has no topology that is known.
-pub(crate) fn unknown(flavor: &Name) -> PlacementFailure {
+fn unknown(flavor: &Name) -> PlacementFailure {
     let text = format!("Flavor {:?} information missing in TAS cache", &**flavor);
     PlacementFailure {
         topology: Name::from(""),

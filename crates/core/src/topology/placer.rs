@@ -26,6 +26,9 @@ use crate::topology::trees::Tree;
 /// Pods in leaves: (position in the layout, how many), in order.
 pub(crate) type InLeaves = Vec<(usize, i64)>;
 
+/// What a search finds: where pods go, and where their leader goes.
+pub(crate) type Found = Result<(InLeaves, InLeaves), PlacementFailure>;
+
 /// Everything that a placement reads, and the tables that it works in.
 #[derive(Debug)]
 pub(crate) struct Placer<'a> {
@@ -41,8 +44,6 @@ pub(crate) struct Placer<'a> {
     pub(crate) places: &'a Places,
     /// What is free.
     pub(crate) ledger: &'a mut Ledger,
-    /// Changes with nodes, their labels and taints, and flavors.
-    pub(crate) generation: u64,
     /// How many pods fit.
     pub(crate) kept: &'a mut KeptCounts,
     /// The names of resources.
@@ -83,21 +84,20 @@ impl<'a> Part<'a> {
 
 impl Placer<'_> {
     /// Places pods and the leader that comes with them, if any: where the pods go, and where the leader goes.
-    pub(crate) fn place(
-        &mut self,
-        part: &Part<'_>,
-        leader: Option<&PodSetToPlace<'_>>,
-    ) -> Result<(InLeaves, InLeaves), PlacementFailure> {
+    pub(crate) fn place(&mut self, part: &Part<'_>, leader: Option<&PodSetToPlace<'_>>) -> Found {
         let leaders = leader.map_or(0, |leader| leader.count.clamp(0, 1));
         let levels = &self.tree.levels;
         let ask = Ask::new(levels, part.request, part.count, leaders, self.gates)
             .map_err(|text| self.failure(PlacementFit::Other(text)))?;
         let needs = Needs::new(self.ledger, self.names, part.pod_set.per_pod);
         let leader_needs = leader.map(|leader| Needs::new(self.ledger, self.names, leader.per_pod));
+        let respected = self.gates.tas_respect_node_affinity_preferred;
+        let preferred = if respected { &part.pod_set.spec.preferred_affinity[..] } else { &[] };
         let mut sieve = Sieve::new(Filter {
             hosts: self.hosts,
             taints: self.taints,
             pod_set: part.pod_set.spec,
+            preferred,
             needs: &needs,
             tolerations: &self.tree.tolerations,
             lost: self.lost,
@@ -108,12 +108,13 @@ impl Placer<'_> {
         let mut counting = Counting {
             layout: self.layout,
             ledger: self.ledger,
-            generation: self.generation,
+            generation: self.tree.generation,
             sieve: &mut sieve,
             shape: ShapeRef {
                 flavor: self.tree.flavor(),
                 empty: self.empty,
                 pod_set: part.pod_set.spec,
+                preferred,
                 needs: &needs,
                 leader: leader_needs.as_ref(),
                 ask: &ask,
@@ -121,16 +122,24 @@ impl Placer<'_> {
         };
         let shared = part.within.is_none() && part.without.is_empty() && self.lost.is_empty();
         let kept = if shared { self.kept.shared(&mut counting) } else { self.kept.once(&mut counting) };
+        if let Some(found) = kept.known(&ask).filter(|_| shared) {
+            return found.clone();
+        }
         let mut search = Search { layout: self.layout, levels, ask: &ask, counts: &mut kept.counts };
-        let evenly = self.gates.tas_balanced_placement && !ask.required && !ask.unconstrained;
-        let chosen = if evenly { balanced(&mut search) } else { None };
+        let chosen = if ask.evenly { balanced(&mut search) } else { None };
         let chosen = chosen.map_or_else(|| search.run(), Ok);
         let placed = chosen.map(|leaves| in_leaves(self.layout, &kept.counts, leaves));
         kept.counts.revert();
-        placed.map_err(|fit| {
+        let found = placed.map_err(|fit| {
             let excluded = sieve.exclusions(&kept.excluded, self.layout.places.len());
             PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
-        })
+        });
+        let lasts = self.assumed.is_empty() && !self.ledger.is_tried();
+        if shared && lasts && (found.is_err() || self.empty) {
+            kept.remember(&ask, &found);
+        }
+        self.kept.count_search();
+        found
     }
 
     /// Takes pods off what is free, for what is placed after them.

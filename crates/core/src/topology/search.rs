@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::Name;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
@@ -33,8 +35,8 @@ impl Unit {
     }
 }
 
-/// The place of a domain in an order: slices, pods, rank.
-type Key = (i64, i64, usize);
+/// The place of a domain in an order: what it is worth, slices, pods, rank.
+type Key = (Reverse<i64>, i64, i64, usize);
 
 /// Phase 2 of one placement. A domain is a position in its level of the layout, which is its rank.
 #[derive(Debug)]
@@ -60,16 +62,23 @@ impl Search<'_> {
         self.counts.at_mut(level, at)
     }
 
-    /// The order without regard to leaders: most slices first (least first for LeastFreeCapacity), then fewest pods, then by values.
+    /// What a domain is worth by preferred node affinity.
+    fn score(&self, level: usize, at: usize) -> i64 {
+        self.counts.score(level, at)
+    }
+
+    /// The order without regard to leaders: what is worth most first, then most slices (least for LeastFreeCapacity), then fewest pods,
+    /// then by values.
     pub(crate) fn key(&self, level: usize, at: usize) -> Key {
         let counts = self.at(level, at);
-        (self.directed(counts.slices), counts.pods, at)
+        (Reverse(self.score(level, at)), self.directed(counts.slices), counts.pods, at)
     }
 
     /// The order of domains for a leader: those that can have it first, then as [`Search::key`] with what fits besides it.
     pub(crate) fn led_key(&self, level: usize, at: usize) -> (i64, Key) {
         let counts = self.at(level, at);
-        (-counts.leaders, (self.directed(counts.slices_led), counts.pods_led, at))
+        let score = Reverse(self.score(level, at));
+        (-counts.leaders, (score, self.directed(counts.slices_led), counts.pods_led, at))
     }
 
     fn directed(&self, slices: i64) -> i64 {
@@ -104,23 +113,42 @@ impl Search<'_> {
         }
     }
 
-    /// The domain that holds everything alone: the first in order for LeastFreeCapacity, else the one with the fewest slices.
+    /// The domain that holds everything alone: the first in order for LeastFreeCapacity, else the one with the fewest slices of those that
+    /// are worth most. Unless one is required, it is among the domains that are worth most of all, or there is none.
     fn single(&mut self, level: usize) -> Option<usize> {
         let (leaders, slices) = (self.ask.leaders, self.ask.slices());
-        if leaders == 0 && self.counts.are_in_order() {
+        if leaders == 0 && !self.ask.keep_whole && self.counts.are_in_order() {
             return self.counts.tightest(level, slices);
         }
         let counts = self.counts.level(level);
         let least_free = self.ask.least_free;
-        let order = |counts: &Counts| {
+        let order = |at: usize, counts: &Counts| {
+            let score = Reverse(self.score(level, at));
             let slices = if least_free { counts.slices_led } else { -counts.slices_led };
             // The tightest first; the smallest of all is the tightest as well.
             let tightest = if least_free { 0 } else { counts.slices_led };
-            (tightest, -counts.leaders, slices, counts.pods_led)
+            (score, tightest, -counts.leaders, slices, counts.pods_led, self.around(level, at))
         };
         let fits = |(_, counts): &(usize, &Counts)| counts.leaders >= leaders && counts.slices_led >= slices;
         // Of domains that are alike, the first.
-        counts.iter().enumerate().filter(fits).min_by_key(|(_, counts)| order(counts)).map(|(at, _)| at)
+        let best = counts.iter().enumerate().filter(fits).min_by_key(|&(at, counts)| order(at, counts));
+        best.map(|(at, _)| at).filter(|&at| self.ask.required || least_free || self.is_worth_most(level, at))
+    }
+
+    /// What fits into the domains around one, from the nearest to the highest, where larger domains are to be kept whole.
+    fn around(&self, level: usize, at: usize) -> SmallVec<[i64; 3]> {
+        let above = if self.ask.keep_whole { level } else { 0 };
+        let pods = |above| self.at(above, self.layout.ancestor_from(level, at, above)).pods;
+        (0..above).rev().map(pods).collect()
+    }
+
+    /// Whether no domain that can have the leader as well is worth more than this one, whatever it holds.
+    fn is_worth_most(&self, level: usize, at: usize) -> bool {
+        let leaders = self.at(level, at).leaders;
+        !self.counts.are_scored()
+            || !(0..self.layout.len(level)).any(|other| {
+                self.at(level, other).leaders >= leaders && self.score(level, other) > self.score(level, at)
+            })
     }
 
     /// Domains that hold everything together, the largest (or smallest) first, the last one as tight as possible.
@@ -135,9 +163,9 @@ impl Search<'_> {
             if self.at(level, rest[0]).leaders < self.ask.leaders {
                 return Err(self.misfit(level, 0));
             }
-            // It does not hold everything, or it would do alone.
+            // It does not hold everything, or it would do alone; but one that is worth less may.
             let first = rest[0];
-            remaining -= self.at(level, first).slices_led;
+            remaining = (remaining - self.at(level, first).slices_led).max(0);
             chosen.push(first);
             rest.remove(0);
         }
@@ -163,14 +191,16 @@ impl Search<'_> {
         }
     }
 
-    /// The first domain with the least that still holds the rest; the first of all if there is none.
+    /// Of the first domains that are worth the same, the first one with the least that still holds the rest; the first of all if there is
+    /// none.
     fn tightest(&self, level: usize, list: &[usize], rest: i64, leaders: i64, unit: Unit) -> usize {
         let room = |at: usize| {
             let counts = self.at(level, at);
             if leaders > 0 { unit.led_of(counts) } else { unit.of(counts) }
         };
         let fits = |at: &&usize| self.at(level, **at).leaders >= leaders && room(**at) >= rest;
-        list.iter().filter(fits).min_by_key(|&&at| room(at)).map_or(list[0], |&at| at)
+        let alike = |at: &&usize| self.score(level, **at) == self.score(level, list[0]);
+        list.iter().take_while(alike).filter(fits).min_by_key(|&&at| room(at)).map_or(list[0], |&at| at)
     }
 
     /// Picks domains of a list one after the other: (domain, how much of it). Also returns what does not fit.
@@ -182,12 +212,13 @@ impl Search<'_> {
             nonempty.map(|&at| Reverse(self.key(level, at))).collect::<Vec<_>>().into();
         while rest > 0 {
             let Some(Reverse(mut key)) = heap.pop() else { break };
-            if !self.ask.least_free && room(key.2) >= rest {
-                let others = heap.iter().map(|other| other.0).filter(|other| room(other.2) >= rest);
-                key = others.chain([key]).min_by_key(|&one| (room(one.2), one)).unwrap_or(key);
+            if !self.ask.least_free && room(key.3) >= rest {
+                let holds = |other: &Key| other.0 == key.0 && room(other.3) >= rest;
+                let others = heap.iter().map(|other| other.0).filter(holds);
+                key = others.chain([key]).min_by_key(|&one| (room(one.3), one)).unwrap_or(key);
             }
-            let taken = room(key.2).min(rest);
-            picked.push((key.2, taken));
+            let taken = room(key.3).min(rest);
+            picked.push((key.3, taken));
             rest -= taken;
         }
         (picked, rest)

@@ -2,6 +2,7 @@
 
 mod balanced;
 mod events;
+mod exhaustive;
 mod filtering;
 mod fixture;
 mod groups;
@@ -10,6 +11,7 @@ mod largest_fit;
 mod levels;
 mod moving;
 mod oracle;
+mod preferred;
 mod random;
 mod slices;
 mod staying;

@@ -1,7 +1,7 @@
 //! The tree of one flavor: which nodes belong to it, and the domains that they form.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::Name;
 use crate::intern::{FlavorId, HostId, PlaceId};
@@ -31,10 +31,10 @@ pub(crate) struct Tree {
     pub(crate) tolerations: Vec<Toleration>,
     node_labels: Vec<(Name, Name)>,
     leaves: BTreeMap<Path, Leaf>,
-    /// Laid out when a placement needs it.
-    layout: Option<Layout>,
-    /// Leaves came or went since then.
-    stale: bool,
+    /// Changes with its nodes, their labels and taints, and its flavor, but not with what is free. No two trees have the same.
+    pub(crate) generation: u64,
+    /// Laid out when a placement needs it, until leaves come or go.
+    layout: OnceLock<Layout>,
 }
 
 impl Tree {
@@ -47,8 +47,8 @@ impl Tree {
             tolerations: flavor.tolerations.clone(),
             node_labels: flavor.node_labels.clone(),
             leaves: BTreeMap::new(),
-            layout: None,
-            stale: false,
+            generation: 0,
+            layout: OnceLock::new(),
         }
     }
 
@@ -98,7 +98,7 @@ impl Tree {
         let at = leaf.hosts.partition_point(|&other| other < host);
         leaf.hosts.insert(at, host);
         if at == 0 {
-            self.stale = true;
+            drop(self.layout.take());
         }
     }
 
@@ -106,7 +106,7 @@ impl Tree {
     pub(crate) fn remove(&mut self, path: &Path, host: HostId) {
         let Some(leaf) = self.leaves.get_mut(path) else { return };
         if leaf.hosts.first() == Some(&host) {
-            self.stale = true;
+            drop(self.layout.take());
         }
         leaf.hosts.retain(|&other| other != host);
         if leaf.hosts.is_empty() {
@@ -122,33 +122,14 @@ impl Tree {
         Layout::new(self.levels.len(), rows)
     }
 
-    /// Its domains, laid out: as a placement left them, or anew.
-    pub(crate) fn layout(&self) -> Cow<'_, Layout> {
-        match &self.layout {
-            Some(layout) if !self.stale => Cow::Borrowed(layout),
-            _ => Cow::Owned(self.laid_out()),
-        }
-    }
-
-    /// Takes its domains out, laid out; [`Tree::put_layout`] puts them back.
-    pub(crate) fn take_layout(&mut self) -> Layout {
-        match self.layout.take() {
-            Some(layout) if !self.stale => layout,
-            _ => {
-                self.stale = false;
-                self.laid_out()
-            }
-        }
-    }
-
-    /// Puts back what [`Tree::take_layout`] took.
-    pub(crate) fn put_layout(&mut self, layout: Layout) {
-        self.layout = Some(layout);
+    /// Its domains, laid out.
+    pub(crate) fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| self.laid_out())
     }
 
     /// Compares the layout with the leaves.
     pub(crate) fn audit(&self, found: &mut Vec<String>) {
-        if !self.stale && self.layout.as_ref().is_some_and(|layout| *layout != self.laid_out()) {
+        if self.layout.get().is_some_and(|layout| *layout != self.laid_out()) {
             found.push(format!(
                 "topology {}: the order of the domains is not that of the leaves",
                 self.topology

@@ -1,14 +1,8 @@
 //! Placements that are only tried: the world's nodes, with amounts of their own.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use crate::config::Config;
 use crate::intern::{FlavorId, HostId, Names, ResourceId};
-use crate::topology::kept::KeptCounts;
-use crate::topology::layout::Layout;
-use crate::topology::ledger::Ledger;
-use crate::topology::place::{Ground, place_on, unknown};
+use crate::topology::booking::NodeUsage;
 use crate::topology::request::{PlacedPods, Placement, PlacementFailure, PlacementRequest};
 use crate::topology::world::Topologies;
 
@@ -16,33 +10,29 @@ use crate::topology::world::Topologies;
 #[derive(Debug)]
 pub(crate) struct Trial<'a> {
     world: &'a Topologies,
-    ledger: Ledger,
-    /// How many pods fit.
-    kept: KeptCounts,
-    /// The domains of the flavors that were asked for.
-    layouts: BTreeMap<FlavorId, Cow<'a, Layout>>,
+    usage: NodeUsage,
     /// The domains that placements have looked at, besides those that were counted.
     looked: u64,
 }
 
 impl Topologies {
     /// A copy of all amounts to try something with.
-    pub(crate) fn trial(&self) -> Trial<'_> {
-        let mut ledger = self.ledger.clone();
-        ledger.grow(self.places.len());
-        Trial { world: self, ledger, kept: KeptCounts::default(), layouts: BTreeMap::new(), looked: 0 }
+    pub(crate) fn trial(&self, usage: &NodeUsage) -> Trial<'_> {
+        let mut usage = usage.clone();
+        usage.ledger.grow(self.places.len());
+        Trial { world: self, usage, looked: 0 }
     }
 }
 
 impl Trial<'_> {
     /// Pods take what they need of their places.
     pub(crate) fn add(&mut self, pods: &PlacedPods) {
-        self.ledger.add(pods);
+        self.usage.add(pods);
     }
 
     /// The exact inverse of [`Trial::add`].
     pub(crate) fn remove(&mut self, pods: &PlacedPods) {
-        self.ledger.remove(pods);
+        self.usage.remove(pods);
     }
 
     /// A node, if it is known.
@@ -53,7 +43,7 @@ impl Trial<'_> {
     /// The places of a node have so much more for pods, or less if the sign is negative.
     pub(crate) fn offer(&mut self, host: HostId, amounts: &[(ResourceId, i64)], sign: i128) {
         for place in self.world.hosts.get(host).places() {
-            self.ledger.offer(place, amounts, sign);
+            self.usage.ledger.offer(place, amounts, sign);
         }
     }
 
@@ -61,8 +51,8 @@ impl Trial<'_> {
     pub(crate) fn close(&mut self, host: HostId) {
         let host = self.world.hosts.get(host);
         for place in host.places() {
-            self.ledger.offer(place, &host.offered, -1);
-            self.ledger.offer(place, &host.other, 1);
+            self.usage.ledger.offer(place, &host.offered, -1);
+            self.usage.ledger.offer(place, &host.other, 1);
         }
     }
 
@@ -74,25 +64,15 @@ impl Trial<'_> {
         names: &Names,
         config: &Config,
     ) -> Result<Placement, PlacementFailure> {
-        let world = self.world;
-        let Some(tree) = world.trees.get(&flavor) else { return Err(unknown(names.flavor_name(flavor))) };
-        let layout = self.layouts.entry(flavor).or_insert_with(|| tree.layout());
         // A search reads less of a domain than counting it.
-        let read = (layout.places.len() / 8).saturating_mul(request.pod_sets.len());
+        let domains = self.world.trees.get(&flavor).map_or(0, |tree| tree.layout().places.len());
+        let read = (domains / 8).saturating_mul(request.pod_sets.len());
         self.looked = self.looked.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        let ground = Ground {
-            tree,
-            layout,
-            hosts: &world.hosts,
-            taints: &world.taints,
-            places: &world.places,
-            generation: world.generation,
-        };
-        place_on(ground, (&mut self.ledger, &mut self.kept), request, names, config)
+        self.world.place(&mut self.usage, flavor, request, names, config)
     }
 
     /// How many domains all placements have looked at, about.
     pub(crate) fn looked(&self) -> u64 {
-        self.looked.saturating_add(self.kept.counted())
+        self.looked.saturating_add(self.usage.searched().1)
     }
 }

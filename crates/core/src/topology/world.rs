@@ -1,20 +1,17 @@
-//! The state: nodes, topologies, trees, places and what is used.
+//! The state: nodes, topologies, trees and places.
 
 use std::collections::BTreeMap;
 
 use crate::Name;
-use crate::cache::Cache;
 use crate::intern::FlavorId;
 use crate::spec::FlavorSpec;
 use crate::topology::hosts::Hosts;
-use crate::topology::kept::KeptCounts;
-use crate::topology::ledger::Ledger;
 use crate::topology::places::Places;
 use crate::topology::spec::TopologySpec;
 use crate::topology::taints::TaintSets;
 use crate::topology::trees::Tree;
 
-/// Nodes, topologies, the trees of the flavors that have one, and what workloads and other pods use of them.
+/// Nodes, topologies, and the trees of the flavors that have one. What is used of them is in [`NodeUsage`](super::NodeUsage).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topologies {
     pub(super) specs: BTreeMap<Name, TopologySpec>,
@@ -25,16 +22,18 @@ pub(crate) struct Topologies {
     pub(super) hosts: Hosts,
     pub(super) taints: TaintSets,
     pub(super) places: Places,
-    pub(super) ledger: Ledger,
     /// Every flavor counts what is used of a node by itself.
     pub(super) own_hosts: bool,
-    /// Changes with nodes, their labels and taints, and flavors, but not with what is free.
-    pub(super) generation: u64,
-    /// How many pods fit, from one placement to the next.
-    pub(super) kept: Cache<KeptCounts>,
+    /// How many generations trees have had: see [`Tree::generation`].
+    pub(super) generations: u64,
 }
 
 impl Topologies {
+    /// No nodes. `shared`: what is used of a node counts for all flavors that it belongs to.
+    pub(crate) fn new(shared: bool) -> Self {
+        Self { own_hosts: !shared, ..Self::default() }
+    }
+
     /// Whether a Topology exists.
     pub(crate) fn exists(&self, name: &str) -> bool {
         self.specs.contains_key(name)

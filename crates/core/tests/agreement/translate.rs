@@ -149,6 +149,7 @@ fn pod_set(pod_set: &plain::PodSet) -> core::PodSetSpec {
         requests: pod_set.requests.iter().map(|(name, amount)| (name.clone(), *amount)).collect(),
         node_selector: pairs(&pod_set.node_selector),
         affinity: Vec::new(),
+        preferred_affinity: Vec::new(),
         tolerations: pod_set.tolerated.iter().map(tolerate).collect(),
         group: None,
         topology: None,

@@ -7,9 +7,9 @@ use sluice_core::{
     Admission, AdmissionFairSharing, AffinityTerm, Amount, BorrowWithinCohort, CheckRule, ClusterQueueSpec,
     CohortSpec, Config, CycleReport, Expression, FairSharing, FairStrategy, FlavorQuotas, FlavorSpec,
     Fungibility, FungibilityPolicy, FungibilityPreference, Gates, LocalQueueSpec, Name, Operator, Outcome,
-    PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, QueueingStrategy, ReplacedSlice,
-    ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time, Toleration,
-    TolerationOperator, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
+    PodSetAssignment, PodSetSpec, Preemption, PreemptionPolicy, PreferredTerm, QueueingStrategy,
+    ReplacedSlice, ResourceGroup, ResourceQuota, Scheduler, Selector, StopPolicy, Taint, TaintEffect, Time,
+    Toleration, TolerationOperator, Weight, WhenCanPreempt, WorkloadKey, WorkloadSpec, WorkloadState,
 };
 
 use crate::mirror::Mirror;
@@ -99,6 +99,7 @@ fn config(c: &mut Choices<'_>) -> Config {
         &mut gates.preemption_loop_guard,
         &mut gates.requeue_reclaimers_on_borrowing,
         &mut gates.admit_only_free_quota,
+        &mut gates.tas_respect_node_affinity_preferred,
     ] {
         *gate ^= c.byte() & 3 == 3;
     }
@@ -248,6 +249,14 @@ fn local_queue(c: &mut Choices<'_>) -> LocalQueueSpec {
     }
 }
 
+fn preferred(c: &mut Choices<'_>) -> PreferredTerm {
+    let weight = c.pick(&[1, 50, 100, 0, -1, i32::MAX, i32::MIN]);
+    PreferredTerm {
+        weight,
+        term: AffinityTerm { expressions: c.some(2, expression), ..AffinityTerm::default() },
+    }
+}
+
 fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
     PodSetSpec {
         name: c.name("ps", 3),
@@ -260,6 +269,7 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         } else {
             Vec::new()
         },
+        preferred_affinity: if c.byte() > 245 { c.some(2, preferred) } else { Vec::new() },
         tolerations: c.some(1, toleration),
         group: (c.byte() > 200).then(|| Name::from("group")),
         topology: if c.byte() > 235 { nodes::request(c) } else { None },

@@ -161,6 +161,9 @@ fn the_most_that_a_queue_could_ever_use_is_its_own_quota_and_what_it_could_borro
     assert_eq!(most(&w, "alone"), Some(Amount(2)));
     assert_eq!(most(&w, "missing"), None);
     assert_eq!(w.core.potential_available("alone", "default", "cpu"), None);
+    assert_eq!(w.core.nominal("alone", "default", "gpu"), Some(Amount(2)));
+    assert_eq!(w.core.nominal("b", "default", "gpu"), Some(Amount(10)));
+    assert_eq!(w.core.nominal("alone", "default", "cpu"), None);
 }
 
 #[test]

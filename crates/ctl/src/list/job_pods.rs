@@ -42,6 +42,7 @@ impl Named {
         let Some((kind, name)) = parts.filter(|(_, name)| !name.contains('/')) else {
             bail!("expected TYPE[.GROUP]/NAME, for example job/train, found {job}");
         };
+        crate::cluster::object("", name)?;
         let lower = kind.to_ascii_lowercase();
         let (word, group) =
             lower.split_once('.').map_or((&*lower, None), |(word, group)| (word, Some(group)));

@@ -127,9 +127,12 @@ impl Around {
             .map(|w| key(w, &w["spec"]["queueName"]))
             .collect();
         for (namespace, queue) in waiting {
-            let place = format!(
-                "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
-            );
+            // A tenant writes the name of the queue into a Workload.
+            let of_namespace = format!("/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}");
+            let Ok(place) = crate::cluster::object(&format!("{of_namespace}/localqueues"), &queue) else {
+                continue;
+            };
+            let place = format!("{place}/pendingworkloads");
             // Without the visibility API, or the right to read it, no position is shown.
             around.note_places(async |query| maybe(client, format!("{place}?{query}")).await).await;
         }

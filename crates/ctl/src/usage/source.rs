@@ -44,8 +44,10 @@ pub(crate) async fn online(
 }
 
 async fn pages(client: &Client, queue: Option<&str>, since: Timestamp) -> anyhow::Result<Vec<Line>> {
+    let queues = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues";
     // All queues are the one that no queue can be called.
-    let path = format!("/apis/visibility.sluice.dev/v1alpha1/clusterqueues/{}/journal", queue.unwrap_or("-"));
+    let all = || Ok(format!("{queues}/-"));
+    let path = queue.map_or_else(all, |queue| cluster::object(queues, queue))? + "/journal";
     let (mut all, mut token) = (Vec::new(), String::new());
     loop {
         let more = if token.is_empty() { String::new() } else { selector("continue", Some(&token)) };

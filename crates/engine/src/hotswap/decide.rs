@@ -12,6 +12,7 @@ use super::displaced::DisplacedWorkload;
 use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
+use super::planned::Move;
 use super::room::Room;
 use super::scope::Scope;
 use super::search::{Gone, Search};
@@ -25,7 +26,7 @@ use crate::world::WorkloadEntry;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// It moves to other nodes after these victims were evicted.
-    Move { key: WorkloadKey, nodes: Vec<String>, victims: Vec<WorkloadKey> },
+    Move(Move),
     /// These are its lost nodes, and why nothing is done.
     List { key: WorkloadKey, nodes: Vec<String>, why: Option<NotMoved> },
 }
@@ -114,9 +115,7 @@ impl Engine {
             self.hotswap.tried = evaluation.tried;
             self.hotswap.resumes = true;
         }
-        for action in evaluation.actions {
-            self.act(action);
-        }
+        self.begin_moves(evaluation.actions);
     }
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {

@@ -5,6 +5,7 @@ use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
 use super::decide::Action;
+use super::planned::Move;
 use super::snapshot::leaves;
 use super::state::NotMoved;
 use crate::account::WhyNotMoved;
@@ -36,7 +37,7 @@ impl Engine {
     /// Carries out the result of an evaluation.
     pub(super) fn act(&mut self, action: Action) {
         match action {
-            Action::Move { key, nodes, victims } => {
+            Action::Move(Move { key, nodes, victims }) => {
                 // Victims first: after a crash in between, the next leader finds their room free, and the move still to be made.
                 for victim in &victims {
                     self.make_way(&key, victim);

@@ -3,7 +3,7 @@
 //! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]): those whose turn does not come go
 //! on in the cycles that follow, where those before them without a result are not searched again. Those with one look for their nodes again in
 //! each cycle until they run, which may be more than the limit: one search that is new has its turn all the same, so that there is an end.
-//! Nor does a cycle evict many more than `MOST_EVICTIONS`: the rest goes on in the next.
+//! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
 //! What is found is the same as without the limits, except for a search that alone is longer than all that a cycle may do: it finds nothing.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -18,7 +18,8 @@ use super::decide::uses;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage};
 use super::needs;
-use super::quota::{self, QuotaInUse, QuotaToBe};
+use super::planned::Move;
+use super::quota::{QuotaInUse, QuotaToBe};
 use super::room::{Room, RoomProbe, free_sets};
 use super::scope::Scope;
 use super::snapshot::Snapshot;
@@ -26,9 +27,6 @@ use super::state::NotMoved;
 use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_priority;
-
-/// Once so many Workloads are evicted in one cycle, the other moves wait for the next: each eviction is written, and its job stopped.
-const MOST_EVICTIONS: usize = 64;
 
 /// Where a displaced Workload goes.
 struct Found {
@@ -72,14 +70,12 @@ pub(super) struct Search<'s, 'a> {
     snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
     room: Room<'a>,
-    held: OnceCell<QuotaInUse<'a>>,
+    held: OnceCell<QuotaInUse>,
     quota: OnceCell<QuotaToBe<'a>>,
     /// The Workloads that may have to go, once a search needs them.
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
     gone: Gone,
-    /// How many Workloads are evicted.
-    evictions: usize,
     /// Steps that the searches of this cycle may make.
     most: u64,
     /// The highest priority of those that search: only Workloads below it make room.
@@ -142,7 +138,6 @@ impl<'s, 'a> Search<'s, 'a> {
             candidates: OnceCell::new(),
             brakes: RefCell::default(),
             gone: Gone::of(snapshot),
-            evictions: 0,
             most,
             highest,
         }
@@ -173,7 +168,7 @@ impl<'s, 'a> Search<'s, 'a> {
             }
             let outcome = if evaluation.tried.contains(one.key) {
                 SearchOutcome::Nothing
-            } else if !fresh && self.room.steps() > self.most || running && self.evictions >= MOST_EVICTIONS {
+            } else if !fresh && self.room.steps() > self.most {
                 SearchOutcome::Cut
             } else {
                 self.search(one, running, &mut fresh)
@@ -211,7 +206,8 @@ impl<'s, 'a> Search<'s, 'a> {
             }
             if running || !victims.is_empty() {
                 let victims = victims.iter().map(|at| self.snapshot.workloads[*at].key.clone()).collect();
-                evaluation.actions.push(Action::Move { key: one.key.clone(), nodes: nodes(), victims });
+                let one = Move { key: one.key.clone(), nodes: nodes(), victims };
+                evaluation.actions.push(Action::Move(one));
             }
             let needs = one.choices[choice].claim.clone();
             evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
@@ -226,7 +222,6 @@ impl<'s, 'a> Search<'s, 'a> {
             candidates.leave(at);
         }
         self.gone.0[at] = true;
-        self.evictions += 1;
     }
 
     /// Looks for nodes of one, and for victims; takes the room of what it finds.
@@ -363,7 +358,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     fn within_nominal(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>) -> bool {
-        let held = self.held.get_or_init(|| quota::in_use(&self.snapshot.workloads));
+        let held = self.held.get_or_init(|| self.engine.quota_in_use());
         self.engine.within_nominal(&one.queue, one.key, &way.claim, held)
     }
 }

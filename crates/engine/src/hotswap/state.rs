@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
 
+use super::planned::Planned;
+
 /// Names that nothing uses any more are forgotten once there are so many more than twice those in use.
 const MOST_UNUSED: usize = 64;
 
@@ -27,6 +29,8 @@ pub(crate) struct HotswapState {
     pub(super) tried: BTreeSet<WorkloadKey>,
     /// Something changed meanwhile: once all had their turn, all have it again.
     pub(super) again: bool,
+    /// The moves that the last look found, and that are still to be made.
+    pub(super) planned: Planned,
     /// What the searches of this cycle have looked at.
     pub(super) steps: u64,
     /// A look is due because of a swarm, and will be woken.

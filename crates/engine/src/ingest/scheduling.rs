@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use sluice_core::{
-    AffinityTerm, Expression, Name, Selector, Taint, TaintEffect, Toleration, TolerationOperator,
+    AffinityTerm, Expression, Name, PreferredTerm, Selector, Taint, TaintEffect, Toleration,
+    TolerationOperator,
 };
 use sluice_selector::Operator;
 use std::collections::BTreeMap;
@@ -38,17 +39,29 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
 
 /// The terms of a required node affinity. One with an operator that does not exist holds for no node: nothing has one of no values.
 pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
+    terms.iter().map(term).collect()
+}
+
+/// The terms of a preferred node affinity that can make a difference.
+pub(crate) fn preferred_affinity(affinity: Option<&api::Affinity>) -> Vec<PreferredTerm> {
+    let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let terms = nodes.and_then(|nodes| nodes.preferred_during_scheduling_ignored_during_execution.as_ref());
+    let weighted = |one: &api::PreferredSchedulingTerm| PreferredTerm {
+        weight: one.weight,
+        term: term(&one.preference),
+    };
+    terms.into_iter().flatten().filter(|one| one.weight != 0).map(weighted).collect()
+}
+
+fn term(api: &api::NodeSelectorTerm) -> AffinityTerm {
     let expression = |e: &api::NodeSelectorRequirement| match Operator::of_nodes(&e.operator) {
         Some(op) => Expression { key: name(&e.key), op, values: names(e.values.as_ref()) },
         None => Expression { key: name(&e.key), op: Operator::In, values: Vec::new() },
     };
-    terms
-        .iter()
-        .map(|t| AffinityTerm {
-            expressions: t.match_expressions.iter().flatten().map(expression).collect(),
-            fields: t.match_fields.iter().flatten().map(expression).collect(),
-        })
-        .collect()
+    AffinityTerm {
+        expressions: api.match_expressions.iter().flatten().map(expression).collect(),
+        fields: api.match_fields.iter().flatten().map(expression).collect(),
+    }
 }
 
 fn effect(text: &str) -> Option<TaintEffect> {

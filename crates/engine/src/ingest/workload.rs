@@ -11,7 +11,7 @@ use sluice_core as core;
 use sluice_core::WorkloadKey;
 
 use super::requests::{Surroundings, amount_in, per_pod};
-use super::scheduling::{affinity, pairs, tolerations};
+use super::scheduling::{affinity, pairs, preferred_affinity, tolerations};
 use super::{name, time, topology};
 use crate::config::EngineConfig;
 
@@ -117,6 +117,11 @@ pub(crate) fn pod_sets(
                 requests,
                 node_selector,
                 affinity: affinity(&set.template.node_affinity),
+                preferred_affinity: if config.on(Gate::TASRespectNodeAffinityPreferred) {
+                    preferred_affinity(set.template.affinity.as_deref())
+                } else {
+                    Vec::new()
+                },
                 tolerations: tolerated,
                 group: topology::group(set, config),
                 topology: topology::request(set, config),

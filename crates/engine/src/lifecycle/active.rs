@@ -31,12 +31,12 @@ impl Engine {
         }
         let Some(entry) = self.world.jobs.get(key) else { return false };
         let children = self.children(key, &entry.view.job.uid);
-        let views: Vec<_> = std::iter::once(entry).chain(children).map(|entry| &entry.view).collect();
-        // A job that ended is not kept up to date any more: those that it controls are.
-        if views.iter().any(|view| view.active && view.finished.is_none()) {
+        let all: Vec<_> = std::iter::once(entry).chain(children).collect();
+        if entry.has_pods_left() || all.iter().any(|entry| entry.says_active()) {
             return true;
         }
-        let terminating = views.iter().filter(|view| view.terminating > 0);
+        let views = all.iter().map(|entry| &entry.view);
+        let terminating = views.filter(|view| view.terminating > 0);
         let terminating: Vec<_> =
             terminating.map(|view| (Arc::clone(&view.job.uid), view.terminating)).collect();
         let mut next = self.unanswered_until(key);
@@ -108,7 +108,8 @@ impl Engine {
         let known = self.world.jobs.get(key).map(|entry| &*entry.view);
         let matters = |view: &JobView| {
             let pods = (view.active, view.terminating);
-            let stop = (view.suspended, view.suspended_condition, view.deleting, view.finished.is_some());
+            let answer = (view.suspended_condition, view.observed_generation);
+            let stop = (view.suspended, answer, view.deleting, view.finished.is_some());
             // Its numbers of pods may be those of the job.
             let spec = (view.generation, view.invalid.is_some());
             (view.job.uid.clone(), view.controller.clone(), pods, stop, spec)

@@ -185,7 +185,9 @@ impl Engine {
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
         // One with more pods than the job above has quota for is none that its controller made.
         let exceeds = |parent: &JobView| {
-            parent.is_exceeded_by(view, self.is_elastic(parent)) || self.exceeds_admitted(parent, view)
+            parent.is_exceeded_by(view, self.is_elastic(parent))
+                || self.exceeds_admitted(parent, view)
+                || parent.exceeded_by_wrapped(view).is_some()
         };
         let exceeds = parent.is_some_and(|parent| exceeds(&parent.view));
         if admitted && exceeds && !view.suspended && self.replace_exceeding(key, view) {

@@ -5,6 +5,9 @@
 //! the controller writes it `False` together with the first pods, and `True` together with the number that is left once it has deleted
 //! them. `True` from before the last start, or from before the eviction that led to the stop, is no answer.
 //!
+//! A kind without that condition answers by showing pods since the start, and then none; or by `status.observedGeneration`, where its
+//! controllers write that. One that shows neither keeps its quota for a while.
+//!
 //! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
 //! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
 //! for a second, its condition is therefore set to `False`. The controller sets it to `True` again the next time it has looked at the Job
@@ -33,7 +36,7 @@ const SILENCE: SignedDuration = SignedDuration::from_secs(1);
 
 impl JobEntry {
     /// Whether it belongs to its kind's own controller, not to another that `spec.managedBy` names, and that controller is known to answer.
-    fn can_be_asked(&self) -> bool {
+    pub(super) fn can_be_asked(&self) -> bool {
         let integration = self.view.job.kind.integration();
         let managed_by = self.view.managed_by.as_deref();
         integration.confirms_stops && (managed_by.is_none() || managed_by == integration.managed_by)
@@ -61,9 +64,16 @@ impl JobEntry {
                     let is_later = since > decided && self.seen.stale != Some(since);
                     !suspended || !(self.seen.runs || is_later)
                 }
-                // Its controller had not looked at it when it was started.
-                None => self.can_be_asked() && !self.seen.runs,
+                // Its controller says no such thing, or had not looked at the job when that was started.
+                None => !(self.seen.runs || self.saw_generation()),
             }
+    }
+
+    /// Whether its controller has acted on the job as it is now, of a kind whose controllers say that.
+    pub(super) fn saw_generation(&self) -> bool {
+        let observed = self.view.observed_generation;
+        self.view.job.kind.integration().observes_generation
+            && observed.is_some_and(|observed| observed >= self.view.generation)
     }
 
     /// When the controller of this part of a stopped job is asked whether it has seen the stop.

@@ -67,6 +67,10 @@ impl Engine {
         if managed && self.runs_other_pods(key, &view) {
             return self.halt_other_pods(key, &view);
         }
+        let enforced = managed || !self.world.owned(&view.job.uid).is_empty();
+        if enforced && self.enforce_stop(key, &view) {
+            return;
+        }
         if managed {
             self.tend_parts(key, &view);
             if self.tend_pods(key, &view) {
@@ -86,7 +90,7 @@ impl Engine {
         }
         match standing {
             Standing::Own => {}
-            Standing::Unmanaged => return self.remove_former_workloads(key, &view),
+            Standing::Unmanaged => return self.leave_queue(key, &view),
             Standing::Part { of, until } => {
                 self.remember_name(key, &view);
                 if until < Timestamp::MAX {
@@ -107,11 +111,7 @@ impl Engine {
         if let Some(trouble) = view.invalid.as_ref().filter(|_| view.finished.is_none()) {
             self.ask_for_template(key, &view);
             self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
-            // Its pods may be others by now than those that were admitted.
-            if !view.suspended && view.template.is_none() && key.kind.integration().follows_changes {
-                return self.halt(key, &view);
-            }
-            return self.lost_pods(key, &view);
+            return self.unreadable(key, &view, trouble);
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),
@@ -138,19 +138,11 @@ impl Engine {
         }
     }
 
-    /// A job that names a queue in a namespace whose jobs are not managed stays suspended, and gets no Workload.
-    fn report_unmanaged_namespace(&mut self, key: &JobKey, view: &JobView) {
-        let namespace = &view.job.namespace;
-        if self.world.namespaces.contains_key(namespace) {
-            let note = format!(
-                "The job stays suspended: managedJobsNamespaceSelector does not select the namespace {namespace}"
-            );
-            self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &note);
-        }
-    }
-
-    /// A job is being deleted: its Workloads lose our finalizer.
+    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it.
     fn release_workloads(&mut self, view: &JobView) {
+        if self.parts_clean_up(view.job.kind, &view.job.uid) {
+            return;
+        }
         for workload in self.world.owned(&view.job.uid) {
             self.drop_finalizer(&workload);
         }
@@ -274,6 +266,9 @@ impl Engine {
         if view.prebuilt_workload.is_some() || asks_nothing || self.is_active(key) {
             return;
         }
+        if self.is_held_unqueued(key, view) {
+            return;
+        }
         match self.priority_of(view) {
             Ok(priority) => self.create_workload(key, view, priority, None),
             Err(trouble) => self.report_uncomposed(key, view, &trouble),
@@ -299,6 +294,9 @@ impl Engine {
         }
         if let Some(finished) = &view.finished {
             return self.job_finished(key, view, workload, finished);
+        }
+        if self.evict_exceeding(key, view, workload) {
+            return;
         }
         // While pods of the job wait for a slice, it is the slice before that is ready.
         let waits = self.has_waiting_pods(view, workload);
@@ -422,6 +420,11 @@ impl Engine {
                 self.log(Level::Info, "job stopped", &[("job", &key.object()), ("why", &why)]),
             ];
             then.extend(more.iter().cloned());
+        }
+        if !view.suspended && !view.stopping && self.world.jobs.get(key).is_some_and(|job| job.only_suspends)
+        {
+            let write = Write::SuspendJob { view: Arc::clone(view) };
+            return self.write_job(key, Purpose::SuspendJob, write, then);
         }
         let write = Write::StopJob { view: Arc::clone(view), infos: by_position(infos, view) };
         self.write_job(key, Purpose::StopJob, write, then);

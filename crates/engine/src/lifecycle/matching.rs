@@ -54,9 +54,8 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
     let sets = &object.spec.pod_sets;
     let named = sets.len() == view.pod_sets.len()
         && sets.iter().zip(&view.pod_sets).all(|(set, job)| set.name == job.name);
-    let same = |(set, job): (&slim::PodSet, &JobPodSet)| {
-        set.count == job.count && set.template.containers_hash == job.containers_hash
-    };
+    let same =
+        |(set, job): (&slim::PodSet, &JobPodSet)| set.count == job.count && asks_for_the_same(set, job);
     let as_large = |(set, job): (&slim::PodSet, &JobPodSet)| {
         set.count == job.count && set.template.requests_hash == job.requests_hash
     };
@@ -90,6 +89,11 @@ fn assigned_count(status: &WorkloadStatus, at: usize, set: &slim::PodSet) -> i32
     assignments.get(at).and_then(|a| a.count).unwrap_or(set.count)
 }
 
+/// Whether the pods have the same containers, and ask for the same besides: by the pod as a whole, its overhead, its claims.
+fn asks_for_the_same(set: &slim::PodSet, job: &JobPodSet) -> bool {
+    set.template.containers_hash == job.containers_hash && set.template.requests_hash == job.requests_hash
+}
+
 fn pod_sets_match(
     view: &JobView,
     object: &slim::Workload,
@@ -99,8 +103,6 @@ fn pod_sets_match(
     let sets = &object.spec.pod_sets;
     sets.len() == view.pod_sets.len()
         && sets.iter().zip(&view.pod_sets).enumerate().all(|(at, (set, job))| {
-            count(at, set) == job.count
-                && set.template.containers_hash == job.containers_hash
-                && same(set, job)
+            count(at, set) == job.count && asks_for_the_same(set, job) && same(set, job)
         })
 }

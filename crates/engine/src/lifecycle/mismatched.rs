@@ -55,4 +55,15 @@ impl Engine {
         let why = if class { "WorkloadPriorityClassNotFound" } else { "ErrWorkloadCompose" };
         self.report_job(key, view, EventType::Warning, why, trouble);
     }
+
+    /// A job that names a queue in a namespace whose jobs are not managed stays suspended, and gets no Workload.
+    pub(super) fn report_unmanaged_namespace(&mut self, key: &JobKey, view: &JobView) {
+        let namespace = &view.job.namespace;
+        if self.world.namespaces.contains_key(namespace) {
+            let note = format!(
+                "The job stays suspended: managedJobsNamespaceSelector does not select the namespace {namespace}"
+            );
+            self.report_job(key, view, EventType::Warning, "ErrWorkloadCompose", &note);
+        }
+    }
 }

@@ -27,7 +27,10 @@ impl Engine {
             return false;
         };
         let (why, message) = match held {
-            reason::PODS_READY_TIMEOUT | reason::ADMISSION_CHECK => {
+            reason::PODS_READY_TIMEOUT
+            | reason::ADMISSION_CHECK
+            | reason::OUT_OF_SYNC
+            | reason::FAILED_TO_START => {
                 let until = status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref());
                 if until.is_some_and(|until| until.0 > self.now) {
                     return false;

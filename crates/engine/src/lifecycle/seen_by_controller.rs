@@ -12,13 +12,16 @@ pub(crate) struct SeenByController {
     pub(super) stale: Option<Timestamp>,
     /// When the job was first seen suspended, if it is.
     pub(super) suspended_from: Option<Timestamp>,
+    /// It was found to have no pods since it was stopped, and has not said since that it has some.
+    pub(super) heeded: bool,
 }
 
 impl SeenByController {
-    /// With the next state of a job, after what was known, and whether it was suspended.
-    pub fn next(before: Option<(Self, bool)>, view: &JobView, now: Timestamp) -> Self {
-        let (known, was_suspended) = before.unwrap_or_default();
-        let starts = was_suspended && !view.suspended;
+    /// With the next state of a job, after what was known, and the state in which that was.
+    pub fn next(before: Option<(Self, &JobView)>, view: &JobView, now: Timestamp) -> Self {
+        let known = before.map_or_else(Self::default, |(known, _)| known);
+        let was = |is: fn(&JobView) -> bool| before.is_some_and(|(_, view)| is(view));
+        let starts = was(|view| view.suspended) && !view.suspended;
         let runs = view.active || view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         Self {
             runs: runs || (known.runs && !starts),
@@ -28,6 +31,7 @@ impl SeenByController {
                 view.suspended_condition.map(|(_, since)| since)
             },
             suspended_from: view.suspended.then(|| known.suspended_from.unwrap_or(now)),
+            heeded: known.heeded && view.suspended && (!view.active || was(|view| view.active)),
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::metrics;
 use crate::outbox::{About, normal, observe, warning};
 use crate::world::{JobKey, workload_ref};
 
+/// How often in a row the API server refuses a start before the job is evicted: 15 s, in which one that has just started learns of rights and webhooks.
+const REFUSALS: u32 = 3;
+
 impl Engine {
     /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
     pub(crate) fn end_eviction(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
@@ -127,6 +130,31 @@ impl Engine {
             then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
         }
         then
+    }
+
+    /// The API server refuses the start of a job, as a policy or another webhook may have it: its quota is not held for good. It is tried again
+    /// later each time, when it has quota again.
+    pub(crate) fn start_refused(&mut self, key: &JobKey, why: &str) {
+        let Some(entry) = self.world.jobs.get(key).filter(|entry| entry.retry.failures >= REFUSALS) else {
+            return;
+        };
+        let owned = self.world.owned(&entry.view.job.uid);
+        let holds = |w: &&WorkloadKey| {
+            let entry = &self.world.workloads[*w];
+            let status = entry.status();
+            let is_free = entry.open.is_none() && entry.decision.is_none();
+            is_free && is(status, Type::Admitted) && !is(status, Type::Finished) && !is(status, Type::Evicted)
+        };
+        let Some(workload) = owned.iter().find(holds).cloned() else { return };
+        self.evict_for_a_while(
+            &workload,
+            reason::FAILED_TO_START,
+            format!("The start of the job is refused: {why}"),
+        );
+        if let Some(entry) = self.world.jobs.get_mut(key) {
+            // It waits for quota from now on.
+            entry.retry.until = None;
+        }
     }
 
     /// The start patch of a job cannot be made: its workload has failed (docs/reference/03-conditions-events.md, `FailedToStart`).

@@ -174,7 +174,7 @@ impl Engine {
         let orphan = object.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
         let ours = object.metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::JOB_UID));
         if object.metadata.deletion_timestamp.is_some() {
-            if held && self.job_is_gone(entry) {
+            if held && self.job_is_gone(entry) && !self.is_cleaned_up_after(entry) {
                 if orphan && !is(entry.status(), Type::Finished) {
                     self.finish_orphan(key);
                 } else {

@@ -1,29 +1,36 @@
-//! Which pods of a job a start is for. Of an object that gathers its pods (docs/reference/07-integrations.md 7.4) its Workload is for so many of a
-//! certain size, whatever pods claim to be its own.
+//! Which pods of a job a start is for. Its Workload is for pods of a certain size, whatever role pods claim to have; and of an object that gathers
+//! its pods (docs/reference/07-integrations.md 7.4) for so many of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sluice_api::slim;
+use sluice_api::v1beta2::PodSetAssignment;
 use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_jobs::pods::{Member, StopReason};
 
 use super::tend::role_counts;
+use crate::effect::EventType;
 use crate::engine::Engine;
-use crate::ingest::requests::per_pod;
+use crate::ingest::requests::{amount_in, per_pod};
 use crate::world::{JobKey, WorkloadEntry};
 
+/// What one pod of a role has quota for.
+struct Granted {
+    /// The hash of what it asks for, if it asks for just that.
+    requests_hash: u64,
+    /// The amounts.
+    amounts: BTreeMap<Name, Amount>,
+}
+
 impl Engine {
-    /// The pods of a job that a start is for. Of an object that gathers its pods: no more than its Workload is for, and none that asks for more.
+    /// The pods of a job that a start is for: none that asks for more than its role has quota for; and of an object that gathers its pods no more
+    /// than its Workload is for.
     pub(super) fn pods_to_start(&mut self, key: &JobKey, workload: &WorkloadKey) -> Vec<Name> {
         let name = |member: &Member| Arc::clone(&member.name);
         let Some(job) = self.world.pod_jobs.get(key) else { return Vec::new() };
         if !job.has_roles() {
             return job.pods.gated().map(name).collect();
-        }
-        let Some(entry) = self.world.workloads.get(workload) else { return Vec::new() };
-        if job.parent.is_none() {
-            let roles = entry.object.spec.pod_sets.iter().map(|set| set.name.as_str());
-            return roles.flat_map(|role| job.pods.waiting(role)).map(name).collect();
         }
         self.measure_again(key, workload);
         self.gathered_to_start(key, workload)
@@ -46,53 +53,107 @@ impl Engine {
         else {
             return Vec::new();
         };
-        let sizes = self.sizes(entry);
+        let granted = self.granted(entry);
         let (mut chosen, mut too_large) = (Vec::new(), Vec::new());
         for set in role_counts(entry) {
             let room = usize::try_from(set.count).unwrap_or(0).saturating_sub(job.pods.ungated(&set.role));
-            let all = chosen.len() + room;
+            // Those that a group has too many of are removed.
+            let room = if job.parent.is_some() { room } else { usize::MAX };
+            let all = chosen.len().saturating_add(room);
             let mut waiting = job.pods.waiting(&set.role);
             while chosen.len() < all
                 && let Some(member) = waiting.next()
             {
-                let fits = self.fits(member, &sizes);
+                let fits = self.fits(member, &granted);
                 if fits { &mut chosen } else { &mut too_large }.push(Arc::clone(&member.name));
             }
         }
+        let is_group = job.parent.is_none();
         if let Some(job) = self.world.pod_jobs.get_mut(key) {
             job.pods.set_back(&too_large);
+        }
+        if is_group && let Some(pod) = too_large.first() {
+            self.report_too_large(key, pod);
         }
         chosen
     }
 
-    /// What one pod of each pod set of a Workload asks for.
-    fn sizes<'a>(&self, entry: &'a WorkloadEntry) -> BTreeMap<&'a str, BTreeMap<Name, Amount>> {
+    /// A pod of a group waits until it is removed: it would use more than its role has quota for.
+    fn report_too_large(&mut self, key: &JobKey, pod: &Name) {
+        let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
+        let note = format!(
+            "The pod {pod:?} waits: it asks for more than the Workload is for, though it says to be of the same role"
+        );
+        self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
+    }
+
+    /// What one pod of each pod set of a Workload has quota for: what its template asks for, or did when it was admitted.
+    fn granted<'a>(&self, entry: &'a WorkloadEntry) -> BTreeMap<&'a str, Granted> {
         let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
         let around = self.world.around(namespace, &self.config);
-        let sets = entry.object.spec.pod_sets.iter();
-        sets.map(|set| (set.name.as_str(), per_pod(&set.template, "", around).0.into_iter().collect()))
-            .collect()
+        let admission = entry.object.status.admission.as_ref();
+        let of = |(at, set): (usize, &'a slim::PodSet)| {
+            let mut amounts: BTreeMap<Name, Amount> =
+                per_pod(&set.template, "", around).0.into_iter().collect();
+            let assigned = admission.and_then(|admission| admission.pod_set_assignments.get(at));
+            for (name, amount) in assigned.into_iter().flat_map(|assigned| used_by_one(assigned, set)) {
+                let most = amounts.entry(name).or_default();
+                *most = amount.max(*most);
+            }
+            (set.name.as_str(), Granted { requests_hash: set.template.requests_hash, amounts })
+        };
+        entry.object.spec.pod_sets.iter().enumerate().map(of).collect()
     }
 
     /// Whether a pod asks for no more than its role has quota for.
-    fn fits(&self, member: &Member, sizes: &BTreeMap<&str, BTreeMap<Name, Amount>>) -> bool {
-        let (Some(size), Some(granted)) = (&member.size, sizes.get(&*member.role)) else { return false };
+    fn fits(&self, member: &Member, granted: &BTreeMap<&str, Granted>) -> bool {
+        let Some(granted) = granted.get(&*member.role) else { return false };
+        if member.requests_hash() == Some(granted.requests_hash) {
+            return true;
+        }
+        let Some(size) = &member.size else { return false };
         let around = self.world.around(&member.namespace, &self.config);
         let asked = per_pod(size, "", around).0;
-        asked
-            .iter()
-            .all(|(name, amount)| granted.get(name).is_some_and(|most| amount <= most) || amount.get() == 0)
+        let most = |name| granted.amounts.get(name).copied().unwrap_or(Amount::ZERO);
+        asked.iter().all(|(name, amount)| *amount <= most(name))
+    }
+
+    /// Pods that run, or may at any time, and ask for more than their role has quota for.
+    pub(super) fn running_too_large(&self, key: &JobKey, workload: &WorkloadKey) -> BTreeSet<Name> {
+        let (Some(job), Some(entry)) = (self.world.pod_jobs.get(key), self.world.workloads.get(workload))
+        else {
+            return BTreeSet::new();
+        };
+        let sets = entry.object.spec.pod_sets.iter();
+        let others =
+            sets.flat_map(|set| job.pods.free_asking_otherwise(&set.name, set.template.requests_hash));
+        let others: Vec<_> = others.collect();
+        if others.is_empty() {
+            return BTreeSet::new();
+        }
+        let granted = self.granted(entry);
+        let too_large = others.into_iter().filter(|member| !self.fits(member, &granted));
+        too_large.map(|member| Arc::clone(&member.name)).collect()
     }
 
     /// Stops pods that run beyond those that the Workload of their object is for; says whether there are any.
     pub(super) fn tend_gathered(&mut self, key: &JobKey, workload: &WorkloadKey) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
         let Some(entry) = self.world.workloads.get(workload) else { return false };
-        let others: BTreeSet<_> = job.pods.running_beyond(&role_counts(entry)).into_iter().collect();
+        let mut others: BTreeSet<_> = job.pods.running_beyond(&role_counts(entry)).into_iter().collect();
+        others.extend(self.running_too_large(key, workload));
         if others.is_empty() {
             return false;
         }
         let why = "The Workload is not for this pod";
         self.end_pods(key, StopReason::NoMatchingWorkload, why, |member| others.contains(&member.name))
     }
+}
+
+/// The amounts of one pod in what a pod set was admitted with.
+fn used_by_one(assigned: &PodSetAssignment, set: &slim::PodSet) -> Vec<(Name, Amount)> {
+    let pods = i64::from(assigned.count.unwrap_or(set.count)).max(1);
+    let usage = &assigned.resource_usage;
+    let one = |name: &String| (Name::from(name.as_str()), Amount(amount_in(usage, name).get() / pods));
+    usage.keys().map(one).collect()
 }

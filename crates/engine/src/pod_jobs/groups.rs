@@ -38,6 +38,19 @@ impl World {
         jobs.chain(made_of_pods).cloned().collect()
     }
 
+    /// The objects whose pods are in groups that another object of the same namespace controls.
+    pub fn sets_below<'a>(
+        &'a self,
+        above: &'a JobKey,
+        uid: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<JobView>> {
+        let near = self.sets.iter().filter(|(key, _)| key.namespace == above.namespace);
+        let is_below = move |view: &&Arc<JobView>| {
+            view.controller.as_ref().is_some_and(|controller| *controller.uid == *uid)
+        };
+        near.map(|(_, view)| view).filter(is_below)
+    }
+
     /// Keeps pods in sight that say to be of a group which no object has: without one, no Workload lets them run.
     pub fn note_left_over(&mut self, key: &JobKey) {
         let Some(group) = key.group else { return };
@@ -70,6 +83,8 @@ impl Engine {
         if before.is_some_and(|before| says_the_same(&before, &view)) {
             return;
         }
+        // It may have more groups than what wraps it declares.
+        self.dirty.jobs.extend(self.above(&view));
         let wanted = view.groups.unwrap_or(0);
         for group in 0..wanted {
             self.put_group(&view, group);

@@ -67,6 +67,14 @@ impl Engine {
                 return true;
             }
         }
+        let too_large = workload.map(|workload| self.running_too_large(key, &workload)).unwrap_or_default();
+        if !too_large.is_empty() {
+            let why = "The Workload is not for this pod: it asks for more";
+            let reason = StopReason::NoMatchingWorkload;
+            if self.end_pods(key, reason, why, |member| too_large.contains(&member.name)) {
+                return true;
+            }
+        }
         self.remove_pods(key, replaced, against.excess)
     }
 

@@ -68,6 +68,10 @@ impl Engine {
             (None, Some(group)) => self.group_view(key, job, group)?,
         };
         view.active = job.pods.active_until(self.now, fast).is_some();
+        // What an object says of its end counts once no pod of it runs, or may begin to.
+        if job.parent.is_some() && (view.active || !view.suspended) {
+            view.finished = None;
+        }
         Some(view)
     }
 

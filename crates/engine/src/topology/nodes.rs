@@ -1,15 +1,16 @@
 //! Nodes for the core, and what pods that no topology assignment placed take of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
 //! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that nothing is known to be free. A
-//! pod is placed if it names a Workload of its namespace that holds its node; every other bound pod takes what it asks for, such as one
-//! that its node did not let go before it was replaced.
+//! pod is placed if it names a Workload of its namespace that holds its node, and is one of as many as that has there; every other bound pod
+//! takes what it asks for, such as one that its node did not let go before it was replaced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, WorkloadKey};
 
+use super::seating::Change;
 use super::state::{Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::pod::{PodKey, allocatable};
@@ -53,6 +54,7 @@ impl Engine {
             for key in self.topology.counted.keys().cloned().collect::<Vec<_>>() {
                 self.topology.uncount(&key);
             }
+            self.topology.seating.clear();
             self.tell_taken();
             for node in &nodes {
                 self.scheduler.remove_node(node);
@@ -78,7 +80,12 @@ impl Engine {
                 self.node_may_fail(name);
             }
         }
+        let moves = changed
+            && self.world.nodes.get(name).is_none_or(|old| old.metadata.labels != node.metadata.labels);
         self.world.nodes.insert(Name::clone(name), node);
+        if moves {
+            self.node_moved(name);
+        }
         if changed {
             if self.topology.used {
                 self.tell_node(name);
@@ -96,6 +103,7 @@ impl Engine {
         self.world.allocatable.remove(name);
         self.node_may_fail(name);
         self.topology.hosts.take(name);
+        self.node_moved(name);
         if self.topology.used {
             self.scheduler.remove_node(name);
             self.request_cycle();
@@ -116,25 +124,32 @@ impl Engine {
             return;
         }
         let before = self.topology.changed.len();
-        let known = self.world.pods.get(key).filter(|_| !self.has_assigned_node(key));
-        match known {
-            Some(pod) => {
-                let same = self
-                    .topology
-                    .counted
-                    .get(key)
-                    .is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests);
-                if !same {
-                    let pod = pod.clone();
-                    self.topology.uncount(key);
-                    self.topology.count(key.clone(), &pod);
-                }
+        for change in self.seat(key) {
+            match change {
+                Change::Seated(pod) => self.topology.uncount(&pod),
+                Change::Standing(pod) => self.count_for_itself(&pod),
             }
-            None => self.topology.uncount(key),
+        }
+        if self.has_assigned_node(key) {
+            self.topology.uncount(key);
+        } else {
+            self.count_for_itself(key);
         }
         if self.topology.changed.len() > before {
             self.request_cycle();
         }
+    }
+
+    /// A pod takes what it asks for, if it is there.
+    fn count_for_itself(&mut self, key: &PodKey) {
+        let Some(pod) = self.world.pods.get(key) else { return self.topology.uncount(key) };
+        let counted = self.topology.counted.get(key);
+        if counted.is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests) {
+            return;
+        }
+        let pod = pod.clone();
+        self.topology.uncount(key);
+        self.topology.count(key.clone(), &pod);
     }
 
     /// A pod that may be placed came or changed.
@@ -156,12 +171,7 @@ impl Engine {
 
     /// Whether a pod has its node by the assignment of its Workload.
     fn has_assigned_node(&self, key: &PodKey) -> bool {
-        let place = self.world.job_pods.get(key).and_then(|pod| pod.place.as_ref());
-        place.is_some_and(|place| {
-            let workload = WorkloadKey::new(Name::clone(&key.0), Name::clone(&place.workload));
-            let mut keys = self.topology.holding.get(&workload).into_iter().flatten();
-            place.node.as_ref().is_some_and(|node| keys.any(|key| self.is_assigned(key, node)))
-        })
+        self.topology.seating.is_seated(key)
     }
 
     /// The core knows a Workload anew, or not any more: its pods are counted by its assignment, or each for itself.
@@ -177,8 +187,15 @@ impl Engine {
         if entry.is_none_or(|entry| entry.status().unhealthy_nodes.is_empty()) {
             self.assigned.unreplaced.remove(key);
         }
-        let moved = self.assigned.replace(key, nodes).then(|| home.clone()).flatten();
-        for home in self.topology.note(key, home).into_iter().chain(moved) {
+        let before = self.topology.home_of(key);
+        let moved = self.assigned.replace(key, nodes);
+        let mut homes = BTreeSet::new();
+        if moved {
+            homes.extend(before.into_iter().chain(home.clone()));
+        }
+        homes.extend(self.topology.note(key, home));
+        for home in homes {
+            self.rooms_changed(&home);
             let Some(pods) = self.world.placed.get(&home) else { continue };
             let bound = pods.all([Stage::Bound]);
             let bound = bound.map(|name| (Name::clone(&home.namespace), Name::clone(name)));
@@ -237,6 +254,7 @@ impl Engine {
                 differences.push(format!("the nodes assigned to {key} differ from what the core knows"));
             }
         }
+        differences.extend(self.audit_seats());
         differences.extend(self.assigned.audit());
         differences
     }

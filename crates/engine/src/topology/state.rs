@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
+use super::seating::Seating;
 use crate::hotswap::pod::{Pod, PodKey};
 
 /// Amounts by resource; `pods` counts pods.
@@ -26,6 +27,8 @@ pub(crate) struct TopologyNodes {
     /// These names.
     home_of: BTreeMap<WorkloadKey, WorkloadKey>,
     pub(super) hosts: Hosts,
+    /// Which pods are where they were assigned.
+    pub(super) seating: Seating,
 }
 
 /// Nodes by hostname, by which assignments name them. It is a label, and most often the node's name.
@@ -99,6 +102,11 @@ impl TopologyNodes {
     /// The hostname of a node.
     pub(super) fn host_of(&self, node: &str) -> Option<&Name> {
         self.hosts.of.get(node)
+    }
+
+    /// The name by which the pods of a Workload know it, if it holds nodes.
+    pub(super) fn home_of(&self, key: &WorkloadKey) -> Option<WorkloadKey> {
+        self.home_of.get(key).cloned()
     }
 
     /// Notes by which name the pods of a Workload know it, if it holds nodes. Gives the names of which that is new, or over.

@@ -17,6 +17,7 @@ mod maintenance;
 mod many_evictions;
 mod mass;
 mod page;
+mod planned;
 mod refused;
 mod restart;
 mod rules;

@@ -21,21 +21,28 @@ struct Cost {
     evicted: usize,
 }
 
-/// Pools of two nodes with a JobSet each, of which so many fail, under JobSets of a higher priority than the others have.
-fn decide(failing: usize) -> Cost {
+/// Pools of two nodes with a JobSet each, of which so many failed just now, under JobSets of a higher priority than the others have; and the
+/// names of the pools.
+pub fn failed(failing: usize) -> (Bed, Vec<String>) {
     let half = failing + 1;
     let mut bed = Bed::with(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     bed.c.checked = false;
     bed.page_queue(i64::try_from(half * 16).unwrap());
     let names: Vec<String> = (0..2 * half).map(|pool| format!("p{pool:04}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    bed.pools(&names, 2);
-    for (pool, name) in names.iter().enumerate() {
+    let pools: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&pools, 2);
+    for (pool, name) in pools.iter().enumerate() {
         bed.sized_jobset(name, "q", if pool < half { "high" } else { "low" }, 1, 2);
     }
     bed.settle();
-    bed.fail(&names[1..half]);
+    bed.fail(&pools[1..half]);
     bed.c.settle();
+    (bed, names)
+}
+
+/// What deciding for all of them costs.
+fn decide(failing: usize) -> Cost {
+    let (mut bed, names) = failed(failing);
     bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
     (bed.c.most_steps, bed.c.most_looks, bed.c.most_allocations, bed.c.spent) =
         (0, 0, 0, (Duration::ZERO, 0));

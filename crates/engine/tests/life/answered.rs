@@ -2,9 +2,10 @@
 //! not show.
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
-use sluice_engine::{EngineConfig, Purpose, WriteError};
+use sluice_engine::{EngineConfig, Kind, Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
@@ -136,10 +137,20 @@ fn a_controller_that_sees_a_job_wait_after_its_admission_has_answered_no_stop() 
 
 /// `old` was admitted at once and evicted after all replicas began anew; its controller has written nothing. `new` waits for its quota.
 fn evicted_unseen(managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
-    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    evicted_unseen_of(JobKind::JOB, managed_by, condition)
+}
+
+/// The same with `old` of this kind.
+fn evicted_unseen_of(kind: JobKind, managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.frameworks.insert(kind);
+    let mut c = Cluster::new(config);
+    let revision = c.api.revision();
+    c.list(Kind::Job(kind), Vec::new(), revision);
     c.api.namespace("team-a", &[]);
     c.api.simple("2", &json!({}));
     let mut old = job("team-a", "old", "lq", 2, "1");
+    old.job.kind = kind;
     old.managed_by = managed_by.map(str::to_owned);
     old.suspended_condition =
         condition.map(|suspended| (suspended, c.now - jiff::SignedDuration::from_secs(60)));
@@ -170,13 +181,70 @@ fn the_controller_of_a_job_that_it_has_never_seen_is_asked() {
 #[test]
 fn a_job_that_another_controller_manages_is_not_asked_about() {
     let other = Some("example.com/other");
-    let c = evicted_unseen(other, None);
-    assert!(runs(&c, "new"), "nothing but its status says whether it has pods");
-    let mut c = evicted_unseen(other, Some(true));
-    c.advance(5);
-    assert!(!runs(&c, "new"), "that controller has 5 s, and 50 ms for each of the two pods");
-    c.advance(1);
-    assert!(runs(&c, "new") && asked(&c) == 0);
+    for condition in [None, Some(true)] {
+        let mut c = evicted_unseen(other, condition);
+        c.advance(5);
+        assert!(!runs(&c, "new"), "that controller has 5 s, and 50 ms for each of the two pods");
+        c.advance(1);
+        assert!(runs(&c, "new") && asked(&c) == 0);
+    }
+}
+
+#[test]
+fn a_kind_that_says_nothing_of_a_stop_keeps_its_quota_for_a_while_if_it_was_not_seen_to_run() {
+    for kind in [JobKind::RAY_JOB, declared()] {
+        let mut c = evicted_unseen_of(kind, None, None);
+        c.advance(5);
+        assert!(!runs(&c, "new"), "{kind:?}: its controller may be making pods");
+        c.advance(1);
+        assert!(runs(&c, "new") && asked(&c) == 0, "{kind:?}");
+        // Its controller makes them late, and shows it: its quota stays.
+        let mut c = evicted_unseen_of(kind, None, None);
+        c.advance(3);
+        c.api.edit_job("old", |j| j.view.active = true);
+        c.advance(60);
+        assert!(!runs(&c, "new"), "{kind:?}");
+        c.api.edit_job("old", |j| j.view.active = false);
+        c.settle();
+        assert!(runs(&c, "new"), "{kind:?}: there were some, and are none any more");
+    }
+}
+
+/// A kind of this group that only a configuration describes, with one pod set.
+pub fn errand(group: &str, pod_set: &Value) -> JobKind {
+    let declaration = json!({
+        "group": group, "version": "v1", "kind": "Errand",
+        "podSets": [pod_set],
+        "active": "self.status.running > 0",
+    });
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [declaration]},
+    });
+    let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    JobKind::named(&format!("{group}/errand")).unwrap()
+}
+
+fn declared() -> JobKind {
+    errand("engine.answered.example.com", &json!({"name": "main", "template": "spec.template"}))
+}
+
+#[test]
+fn the_controller_of_a_declared_kind_answers_by_the_generation_that_it_observed() {
+    let mut c = evicted_unseen_of(declared(), None, None);
+    let generation = c.api.job("old").view.generation;
+    c.api.edit_job("old", |j| j.view.observed_generation = Some(generation - 1));
+    c.settle();
+    assert!(!runs(&c, "new"), "that is the start");
+    c.api.edit_job("old", |j| j.view.observed_generation = Some(j.view.generation));
+    c.settle();
+    assert!(runs(&c, "new"));
+    // Of other kinds that says nothing.
+    let mut c = evicted_unseen_of(JobKind::RAY_JOB, None, None);
+    c.api.edit_job("old", |j| j.view.observed_generation = Some(j.view.generation));
+    c.settle();
+    assert!(!runs(&c, "new"));
 }
 
 #[test]

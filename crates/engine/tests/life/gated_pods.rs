@@ -131,16 +131,9 @@ fn its_pods_of_all_roles_run_once_the_one_workload_is_admitted_until_it_has_fini
 #[test]
 fn what_matters_more_takes_its_quota_once_its_pods_are_gone() {
     let (mut c, uid) = with_crew("3");
-    make(&mut c, &uid);
-    for (name, _) in PODS {
-        c.api.run_pod(name, "Running");
-    }
-    c.settle();
+    running(&mut c, &uid);
     c.pods_vanish = false;
-    let mut high = pod("high", "lq", "3");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c);
     assert!(c.api.is_gated("high"), "its pods are still there");
     c.pods_vanish = true;
     c.settle();
@@ -157,4 +150,114 @@ fn what_matters_more_takes_its_quota_once_its_pods_are_gone() {
     c.settle();
     let mut left = c.api.workloads().into_iter();
     assert!(left.all(|workload| condition(&workload, "Finished") == "True"), "nothing is left of it");
+}
+
+/// The pods of the crew run.
+fn running(c: &mut Cluster, uid: &str) {
+    make(c, uid);
+    for (name, _) in PODS {
+        c.api.run_pod(name, "Running");
+    }
+    c.settle();
+}
+
+/// What matters more asks for their quota.
+fn add_high(c: &mut Cluster) {
+    let mut high = pod("high", "lq", "3");
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    c.api.add_pod(high);
+    c.settle();
+}
+
+#[test]
+fn an_end_that_is_told_while_pods_run_neither_frees_quota_nor_keeps_it() {
+    let (mut c, uid) = with_crew("3");
+    running(&mut c, &uid);
+    c.api.edit_job("crew", |job| {
+        job.view.finished = Some(JobFinished { success: true, message: "a lie".to_owned() });
+    });
+    c.api.add_pod(pod("next", "lq", "3"));
+    c.settle();
+    assert!(c.api.is_gated("next") && free(&c) == [true; 3], "its pods run");
+    add_high(&mut c);
+    assert!(c.api.is_free("high") && c.api.pod("crew-0").is_none(), "they are stopped as those of others");
+}
+
+#[test]
+fn pods_that_were_let_run_and_do_not_yet_keep_their_quota_beyond_the_end_that_is_told() {
+    let (mut c, uid) = with_crew("3");
+    make(&mut c, &uid);
+    c.api.edit_job("crew", |job| {
+        job.view.finished = Some(JobFinished { success: true, message: "a lie".to_owned() });
+    });
+    c.api.add_pod(pod("next", "lq", "3"));
+    c.settle();
+    assert!(c.api.is_gated("next"), "they may begin to run at any time");
+    for (name, _) in PODS {
+        c.api.run_pod(name, "Succeeded");
+    }
+    c.settle();
+    assert!(c.api.is_free("next"));
+}
+
+/// The crew cannot be read any more; gives what mends it.
+fn break_it(c: &mut Cluster) -> impl FnOnce(&mut Cluster) + use<> {
+    let pods = c.api.job("crew").view.pod_sets.clone();
+    c.api.edit_job("crew", |job| {
+        job.view.pod_sets.clear();
+        job.view.invalid = Some("declared active: must be true or false".to_owned());
+    });
+    c.settle();
+    move |c: &mut Cluster| {
+        c.api.edit_job("crew", |job| (job.view.pod_sets, job.view.invalid) = (pods, None));
+        c.settle();
+    }
+}
+
+#[test]
+fn pods_of_what_cannot_be_read_any_more_run_on_until_their_workload_is_evicted() {
+    let (mut c, uid) = with_crew("3");
+    running(&mut c, &uid);
+    let mend = break_it(&mut c);
+    c.advance(60);
+    assert_eq!(free(&c), [true; 3], "they are those that were admitted");
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["declared active: must be true or false"]);
+    // No other starts, and quota is not given to others.
+    c.api.add_pod(one("more", "worker", &uid));
+    c.api.add_pod(pod("next", "lq", "3"));
+    c.settle();
+    assert!(c.api.is_gated("more") && c.api.is_gated("next"));
+    c.api.delete_queued_pod("more");
+    c.api.delete_queued_pod("next");
+    c.pods_vanish = false;
+    add_high(&mut c);
+    assert!(c.api.is_gated("high"), "its pods are still there");
+    c.pods_vanish = true;
+    c.settle();
+    assert!(c.api.is_free("high") && c.api.pod("crew-0").is_none());
+    make(&mut c, &uid);
+    c.api.run_pod("high", "Succeeded");
+    c.settle();
+    assert_eq!(free(&c), [false; 3], "it is not queued as long as it cannot be read");
+    assert!(!c.api.workloads().iter().any(|w| w.metadata.name.as_ref().unwrap().starts_with("crew-crew-")));
+    mend(&mut c);
+    c.advance(1);
+    assert_eq!(free(&c), [true; 3]);
+}
+
+#[test]
+fn what_waits_and_cannot_be_read_any_more_holds_no_quota() {
+    let (mut c, uid) = with_crew("3");
+    let mend = break_it(&mut c);
+    make(&mut c, &uid);
+    assert_eq!(free(&c), [false; 3]);
+    c.api.add_pod(pod("next", "lq", "3"));
+    c.settle();
+    assert!(c.api.is_free("next"));
+    mend(&mut c);
+    c.advance(1);
+    assert_eq!(free(&c), [false; 3]);
+    c.api.run_pod("next", "Succeeded");
+    c.settle();
+    assert_eq!(free(&c), [true; 3]);
 }

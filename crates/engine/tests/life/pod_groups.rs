@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use sluice_api::v1beta2::Workload;
-use sluice_engine::{Kind, Purpose};
+use sluice_engine::{Kind, ObjectRef, Purpose};
 
-use crate::model::pods::member;
+use crate::model::pods::{member, pod};
 use crate::model::{Api, Cluster, condition, told};
 use crate::plain_pods::{announced, bed};
 
@@ -298,4 +298,103 @@ fn after_a_restart_at_any_write_a_group_goes_on_where_it_was() {
             c.api.pods()
         );
     }
+}
+
+/// Adds a pod of the role `main` of the group `g` of two that asks for so many processors.
+fn add_sized(c: &mut Cluster, name: &str, cpu: &str) {
+    let mut pod = member(name, "g", 2, "main");
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    c.api.add_pod(pod);
+    c.settle();
+}
+
+#[test]
+fn a_pod_that_asks_for_more_than_its_role_waits() {
+    let mut c = bed("9");
+    add_sized(&mut c, "p0", "1");
+    add_sized(&mut c, "p1", "3");
+    assert_eq!(free(&c), ["p0"]);
+    let told = "The pod \"p1\" waits: it asks for more than the Workload is for, though it says to be of the same role";
+    assert_eq!(c.notes("ErrWorkloadCompose").last(), Some(&told));
+    c.restart();
+    c.settle();
+    assert_eq!(free(&c), ["p0"]);
+    c.api.delete_queued_pod("p1");
+    c.settle();
+    add_sized(&mut c, "r", "1000m");
+    assert_eq!(free(&c), ["p0", "r"]);
+}
+
+/// It keeps the place in its group, and the quota of one pod of its role with it, until it or the group goes.
+#[test]
+fn a_pod_that_asks_for_more_than_its_role_holds_the_quota_of_its_place() {
+    let mut c = bed("2");
+    add_sized(&mut c, "p0", "1");
+    add_sized(&mut c, "p1", "3");
+    c.api.run_pod("p0", "Succeeded");
+    c.settle();
+    c.api.add_pod(pod("one", "lq", "1"));
+    c.api.add_pod(pod("two", "lq", "1"));
+    c.advance(3_600);
+    assert_eq!(free(&c).len(), 1, "one cpu is free again: {:?}", free(&c));
+    c.api.edit(&ObjectRef::namespaced(Kind::Workload, "team-a", "g"), &json!({"spec": {"active": false}}));
+    c.advance(60);
+    assert_eq!(free(&c), ["one", "two"]);
+}
+
+#[test]
+fn a_pod_that_asks_for_less_than_its_role_runs() {
+    let mut c = bed("9");
+    add_sized(&mut c, "p0", "3");
+    add_sized(&mut c, "p1", "1");
+    assert_eq!(free(&c), ["p0", "p1"]);
+    let usage = workload(&c).status.unwrap().admission.unwrap().pod_set_assignments[0].resource_usage.clone();
+    assert_eq!(usage["cpu"].0, "6");
+}
+
+#[test]
+fn a_replacement_asks_for_no_more_than_the_pod_before() {
+    let mut c = bed("9");
+    add(&mut c, "p", 2, 2);
+    run(&mut c, "Running");
+    c.api.run_pod("p0", "Failed");
+    c.settle();
+    add_sized(&mut c, "large", "2");
+    assert!(c.api.is_gated("large"));
+}
+
+#[test]
+fn a_pod_that_runs_and_asks_for_more_than_its_role_is_stopped() {
+    let mut c = bed("9");
+    add_sized(&mut c, "p0", "1");
+    add_sized(&mut c, "p1", "3");
+    c.api.free("p1");
+    c.settle();
+    assert_eq!(free(&c), ["p0"]);
+    // One that was let run and grows in its place.
+    add_sized(&mut c, "q", "1");
+    assert_eq!(free(&c), ["p0", "q"]);
+    run(&mut c, "Running");
+    let container = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]);
+    c.api.edit_pod("p0", &json!({"spec": {"containers": container}}));
+    c.settle();
+    assert!(!free(&c).contains(&"p0".to_owned()), "{:?}", free(&c));
+}
+
+/// The role is what Kueue's webhook writes into such a pod, and what it says is not what the pod asks for.
+#[test]
+fn a_role_that_another_pod_was_given_is_held_to_what_it_has_quota_for() {
+    let sized = |name: &str, cpu: &str, role: &str| {
+        let mut pod = member(name, "g", 2, role);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+        pod
+    };
+    let large = sized("large", "8", "");
+    let spec = serde_json::from_value(large["spec"].clone()).unwrap();
+    let role = sluice_api::names::role_hash(&spec);
+    let mut c = bed("9");
+    c.api.add_pod(sized("a-small", "1", &role));
+    c.api.add_pod(sized("large", "8", &role));
+    c.settle();
+    assert_eq!(free(&c), ["a-small"]);
 }

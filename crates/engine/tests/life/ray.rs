@@ -1,15 +1,22 @@
 //! Ray's kinds: the clusters of RayJobs and RayServices are parts of them, although KubeRay gives them the queue's name, too.
 
 use serde_json::json;
+use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::{ControllerRef, JobKind, JobView};
-use sluice_engine::{Kind, ObjectRef, Purpose};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, pod_set};
 use crate::model::{Cluster, condition, told};
 
 /// A queue with this quota of the flavor `old` and of `new`.
 fn bed(quotas: [&str; 2]) -> Cluster {
-    let mut c = Cluster::plain();
+    bed_with(Gates::default(), quotas)
+}
+
+/// The same with these gates.
+fn bed_with(gates: Gates, quotas: [&str; 2]) -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, gates, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
     c.api.flavor("old", &[("pool", "old")]);
     c.api.flavor("new", &[("pool", "new")]);
     quota(&mut c, quotas);
@@ -174,30 +181,61 @@ fn what_cleans_up_after_a_cluster_that_is_deleted_may_run() {
     assert!(!c.api.job("ray-redis-cleanup").view.suspended, "without it the cluster would never go");
 }
 
-/// Where Kueue keeps the quota of the service (gate `DeferRayServiceFinalizationForRedisCleanup`), nothing has to be kept here.
-#[test]
-fn what_cleans_up_after_the_cluster_of_a_service_that_is_deleted_may_run_without_its_quota() {
-    let mut c = bed(["2", "0"]);
+/// A service that runs is deleted, in the foreground or not; its cluster is kept by a finalizer until its data is removed.
+fn deleted_service(gate: bool, foreground: bool) -> Cluster {
+    let gates = Gates::default().with(Gate::DeferRayServiceFinalizationForRedisCleanup, gate);
+    let mut c = bed_with(gates, ["2", "0"]);
     c.api.add_job(ray(JobKind::RAY_SERVICE, "serve"));
     c.settle();
     let cluster = made(&c, "serve", JobKind::RAY_CLUSTER, "serve-a1b2c", "lq");
     add(&mut c, cluster);
     let cluster = ObjectRef::namespaced(Kind::Job(JobKind::RAY_CLUSTER), "team-a", "serve-a1b2c");
     assert!(!c.api.job("serve-a1b2c").view.suspended);
-    // The service is deleted, and its quota given to others; a finalizer keeps its cluster until its data is removed.
-    for name in ["serve", "serve-a1b2c"] {
+    let going: &[&str] = if foreground { &["serve", "serve-a1b2c"] } else { &["serve-a1b2c"] };
+    for name in going {
         c.api.edit_job(name, |job| job.view.deleting = true);
+    }
+    if !foreground {
+        c.api.delete_job("serve");
     }
     c.settle();
     c.api.edit_job_at(&cluster, |job| job.view.active = false);
-    c.api.delete_job("serve");
     c.api.add_job(ray(JobKind::RAY_CLUSTER, "next"));
     c.settle();
-    assert!(!c.api.job("next").view.suspended, "the quota is free");
     let mut cleanup = made(&c, "serve-a1b2c", JobKind::JOB, "serve-redis-cleanup", "");
     (cleanup.suspended, cleanup.active) = (false, true);
     add(&mut c, cleanup);
     assert!(!c.api.job("serve-redis-cleanup").view.suspended, "without it the cluster would never go");
+    c
+}
+
+#[test]
+fn what_cleans_up_after_a_service_that_is_deleted_has_its_quota_until_it_is_done() {
+    for foreground in [false, true] {
+        let mut c = deleted_service(true, foreground);
+        assert!(c.api.job("next").view.suspended, "the quota is used");
+        c.restart();
+        c.settle();
+        assert!(c.api.job("next").view.suspended, "a new leader knows it, too");
+        c.api.delete_job("serve-redis-cleanup");
+        c.api.delete_job("serve-a1b2c");
+        c.settle();
+        if foreground {
+            c.api.delete_job("serve");
+            c.settle();
+        }
+        assert!(!c.api.job("next").view.suspended, "the quota is free");
+        assert_eq!(c.api.workloads().len(), 1);
+        // One without a cluster keeps nothing.
+        let mut c = bed(["2", "0"]);
+        c.api.add_job(ray(JobKind::RAY_SERVICE, "serve"));
+        c.settle();
+        c.api.delete_job("serve");
+        c.settle();
+        assert!(c.api.workloads().is_empty());
+    }
+    let c = deleted_service(false, false);
+    assert!(!c.api.job("next").view.suspended, "without the gate the quota is free when its pods are gone");
 }
 
 #[test]

@@ -206,6 +206,30 @@ fn block_admission_lets_one_after_the_other_get_ready() {
     assert!(!c.api.job("b").view.suspended);
 }
 
+/// docs/reference/11-observed.md 11.1.21.
+#[test]
+fn who_waited_for_the_pods_of_another_queue_goes_before_the_one_that_was_put_back() {
+    let mut c = wait(|w| w.block_admission = true);
+    c.api.cluster_queue("other", "default", "3", &json!({}));
+    c.api.local_queue("team-a", "other", "other");
+    c.api.priority_class("high", 100);
+    let mut blocker = job("team-a", "a", "lq", 1, "1");
+    blocker.workload_priority_class = Some("high".to_owned());
+    c.api.add_job(blocker);
+    c.settle();
+    c.api.add_job(job("team-a", "b", "other", 1, "1"));
+    c.settle();
+    assert!(c.api.job("b").view.suspended, "the pods of a are not ready");
+    let running = |c: &Cluster| ["a", "b"].map(|name| !c.api.job(name).view.suspended);
+    c.advance(301);
+    assert_eq!(running(&c), [false, true], "a waits for its backoff");
+    // Both could start when the backoff is over: the pods of b hold a up now.
+    c.advance(61);
+    assert_eq!(running(&c), [false, true]);
+    ready(&mut c, "b", true);
+    assert_eq!(running(&c), [true, true]);
+}
+
 /// The order in which two jobs get the quota of a third, when the older one was put back.
 fn first_after_eviction(order_by_eviction: bool) -> String {
     let mut c = wait(|w| {

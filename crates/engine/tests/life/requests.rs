@@ -230,3 +230,38 @@ fn more_than_can_be_counted_is_never_admitted_and_says_so() {
     c.settle();
     assert_eq!(usage(&c, "e"), pairs(&[(name, "9223372036854775806")]));
 }
+
+#[test]
+fn a_job_that_asks_for_more_beside_its_containers_is_queued_anew() {
+    let more = [
+        json!({"overhead": {"cpu": "2"}}),
+        json!({"resources": {"requests": {"cpu": "4"}}}),
+        json!({"runtimeClassName": "kata"}),
+        json!({"resourceClaims": [{"name": "gpu"}]}),
+    ];
+    for (more, checks) in more.iter().flat_map(|more| [(more, json!([])), (more, json!(["wait"]))]) {
+        let mut c = with(ResourceConfig::default());
+        c.api.active_check("wait");
+        let rules: Vec<_> = checks.as_array().unwrap().iter().map(|name| json!({"name": name})).collect();
+        c.api.simple("9", &json!({"admissionChecksStrategy": {"admissionChecks": rules}}));
+        let kata =
+            json!({"metadata": {"name": "kata"}, "handler": "kata", "overhead": {"podFixed": {"cpu": "2"}}});
+        c.api.put(Kind::RuntimeClass, kata);
+        c.api.add_job(asking("a", &json!({"cpu": "1"}), |_| {}));
+        c.settle();
+        assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True");
+        let with_more = asking("a", &json!({"cpu": "1"}), |spec| json_patch(spec, more));
+        c.api.edit_job("a", |job| job.view.pod_sets[0].template.clone_from(&with_more.pod_sets[0].template));
+        c.settle();
+        let spec = serde_json::to_value(&c.workload("a").spec.pod_sets[0].template).unwrap()["spec"].clone();
+        for (field, value) in more.as_object().unwrap() {
+            assert_eq!(&spec[field], value, "{checks}");
+        }
+    }
+}
+
+fn json_patch(spec: &mut Value, more: &Value) {
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+}

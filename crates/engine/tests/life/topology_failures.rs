@@ -83,6 +83,22 @@ fn without_a_replacement_the_workload_is_evicted_and_waits() {
 }
 
 #[test]
+fn where_nodes_are_not_the_lowest_level_none_is_replaced() {
+    let mut c = bed(&THREE);
+    let levels = json!({"levels": [{"nodeLabel": "rack"}]});
+    c.api.put(Kind::Topology, json!({"metadata": {"name": "dc"}, "spec": levels}));
+    submit_in_rack(&mut c, "a", 2);
+    let before = nodes_of(&c, "a");
+    c.api.delete(&node_ref("n1"));
+    not_ready(&mut c, "n2");
+    c.settle();
+    c.advance(120);
+    assert!(runs(&c, "a") && condition(&c.workload("a"), "Evicted").is_empty());
+    assert_eq!((unhealthy(&c, "a"), nodes_of(&c, "a")), (Vec::new(), before));
+    assert_eq!((c.written(Purpose::UnhealthyNodes), c.written(Purpose::Place)), (0, 0));
+}
+
+#[test]
 fn a_second_failed_node_evicts() {
     let mut c = bed_with(gates(&[(Gate::TASFailedNodeReplacementFailFast, false)]), &THREE, &json!({}));
     submit_in_rack(&mut c, "a", 3);

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, Kind};
 
+use crate::answered::errand;
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
 
@@ -94,4 +95,44 @@ fn one_whose_controller_follows_no_change_runs_on_with_its_quota() {
     c.advance(60);
     assert!(runs(&c, "broken"));
     assert_eq!(condition(&c.workload("broken"), "Admitted"), "True");
+}
+
+/// A kind whose run makes it unreadable: its status says how many pods it has.
+fn declared() -> JobKind {
+    let pod_set = json!({"name": "main", "template": "spec.template", "count": "self.status.wanted"});
+    errand("engine.unreadable.example.com", &pod_set)
+}
+
+#[test]
+fn one_that_its_run_makes_unreadable_is_started_ever_more_seldom() {
+    let kind = declared();
+    let mut c = bed();
+    c.config.frameworks.insert(kind);
+    c.restart();
+    let revision = c.api.revision();
+    c.list(Kind::Job(kind), Vec::new(), revision);
+    add(&mut c, "flaps", kind);
+    assert!(runs(&c, "flaps"));
+    // As long as it runs its controller says what cannot be read, and once it is stopped what can.
+    let mut ran = 0;
+    for _ in 0..3_600 {
+        if runs(&c, "flaps") {
+            ran += 1;
+            let mend = break_it(&mut c, "flaps");
+            assert!(!runs(&c, "flaps"));
+            mend(&mut c);
+        }
+        c.advance(1);
+    }
+    assert!((5..30).contains(&ran), "{ran}");
+    let told = c.notes("ErrWorkloadCompose");
+    assert!(told.contains(&"The job could not be read while it ran: it is queued again after a while"));
+    assert!(told.len() < 60, "{}", told.len());
+    // Others have the quota meanwhile.
+    while runs(&c, "flaps") {
+        drop(break_it(&mut c, "flaps"));
+    }
+    add(&mut c, "other", JobKind::JOB);
+    c.advance(10);
+    assert!(runs(&c, "other"));
 }

@@ -1,11 +1,11 @@
 //! Jobs in an AppWrapper, and those that their controllers make, have no Workload: the AppWrapper has.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::job::{ControllerRef, JobKind, JobView, WrappedPods};
 use sluice_engine::EngineConfig;
 
-use crate::model::Cluster;
-use crate::model::build::{job, wrapped};
+use crate::model::build::{job, pod_set, wrapped};
+use crate::model::{Cluster, told};
 
 /// An AppWrapper of two pods around a JobSet, in a queue with room for so many.
 fn cluster(quota: &str, config: EngineConfig) -> Cluster {
@@ -86,4 +86,124 @@ fn a_name_that_the_api_server_made_is_known_by_its_beginning() {
     c.advance(60);
     assert!(!c.api.job("made-x7f").view.suspended);
     assert!(c.api.job("other-x7f").view.suspended);
+}
+
+/// An AppWrapper that runs, around a JobSet that runs; whether it is known what the JobSet asks for by itself.
+fn running(knows_sizes: bool) -> Cluster {
+    let mut c = cluster("2", EngineConfig::default());
+    if knows_sizes {
+        c.api.edit_job("wrapper", |job| {
+            let set = &mut job.view.pod_sets[0];
+            let mut of = (**set.wrapped.as_ref().unwrap()).clone();
+            let (name, requests_hash) = ("main".to_owned(), pod_set("main", 2, "1").requests_hash);
+            of.sizes = Some(vec![WrappedPods { name, count: 2, requests_hash }]);
+            set.wrapped = Some(of.into());
+        });
+    }
+    made(&mut c, JobKind::JOB_SET, "set", "", "wrapper");
+    c.advance(60);
+    assert!(!c.api.job("set").view.suspended && !c.api.job("wrapper").view.suspended);
+    c
+}
+
+/// A change of what is wrapped.
+type Edit = fn(&mut JobView);
+
+fn evicted(c: &Cluster) -> String {
+    told(&c.workload("wrapper"), "Evicted")
+}
+
+#[test]
+fn what_is_in_an_appwrapper_runs_with_no_more_than_was_declared() {
+    let more = |job: &mut JobView| job.pod_sets[0].count = 5;
+    let larger = |job: &mut JobView| job.pod_sets = vec![pod_set("main", 2, "3")];
+    let another = |job: &mut JobView| job.pod_sets.push(pod_set("another", 1, "1"));
+    let unreadable = |job: &mut JobView| {
+        job.pod_sets.clear();
+        job.invalid = Some("why".to_owned());
+    };
+    let edits: [(Edit, [&str; 2]); 4] = [
+        (more, ["has 5 pods of \"main\", and 2 were declared"; 2]),
+        (
+            larger,
+            [
+                "has 2 pods of \"main\", and 0 were declared",
+                "has pods of \"main\" that ask for something else than was declared",
+            ],
+        ),
+        (
+            another,
+            ["has 3 pods of \"main\", and 2 were declared", "has 1 pods of \"another\", and 0 were declared"],
+        ),
+        (unreadable, ["cannot be read: why"; 2]),
+    ];
+    for (edit, told) in edits {
+        for (knows_sizes, told) in [false, true].into_iter().zip(told) {
+            let mut c = running(knows_sizes);
+            c.api.edit_job("set", |job| {
+                edit(&mut job.view);
+                job.view.generation += 1;
+            });
+            c.settle();
+            assert!(c.api.job("set").view.suspended, "{told}");
+            assert_eq!(evicted(&c), format!("True/OutOfSync: spec.components[0]: JobSet \"set\" {told}"));
+            assert!(c.api.job("wrapper").view.suspended, "{told}");
+        }
+    }
+}
+
+#[test]
+fn fewer_pods_than_were_declared_may_run() {
+    let mut c = running(true);
+    c.api.edit_job("set", |job| job.view.pod_sets[0].count = 1);
+    c.advance(60);
+    assert_eq!(evicted(&c), "");
+    assert!(!c.api.job("set").view.suspended);
+}
+
+#[test]
+fn an_appwrapper_that_ran_with_more_is_queued_again_later_each_time() {
+    let mut c = running(true);
+    let grow = |c: &mut Cluster, count: i32| {
+        c.api.edit_job("set", |job| {
+            job.view.pod_sets[0].count = count;
+            job.view.generation += 1;
+        });
+        c.settle();
+    };
+    for wait in [10, 20, 40] {
+        grow(&mut c, 5);
+        assert!(evicted(&c).starts_with("True/OutOfSync"), "{}", evicted(&c));
+        grow(&mut c, 2);
+        c.advance(wait - 2);
+        assert!(c.api.job("wrapper").view.suspended, "{wait}");
+        c.advance(5);
+        assert!(!c.api.job("wrapper").view.suspended, "{wait}");
+    }
+}
+
+/// Each group is within what was declared; there are more of them.
+#[test]
+fn groups_that_a_wrapped_leader_worker_set_gets_later_have_the_appwrapper_evicted() {
+    let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    config.frameworks.insert(JobKind::LEADER_WORKER_SET);
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("4", &json!({}));
+    let mut wrapper = job("team-a", "wrapper", "lq", 4, "1");
+    wrapper.job.kind = JobKind::APP_WRAPPER;
+    wrapper.pod_sets[0].wrapped = Some(wrapped(JobKind::LEADER_WORKER_SET, "set"));
+    c.api.add_job(wrapper);
+    c.settle();
+    made(&mut c, JobKind::LEADER_WORKER_SET, "set", "", "wrapper");
+    c.api.edit_job("set", |job| job.view.groups = Some(2));
+    c.advance(60);
+    assert_eq!(evicted(&c), "");
+    c.api.edit_job("set", |job| {
+        (job.view.groups, job.view.generation) = (Some(3), job.view.generation + 1);
+    });
+    c.settle();
+    let told = "spec.components[0]: LeaderWorkerSet \"set\" has 6 pods of \"main\", and 4 were declared";
+    assert_eq!(evicted(&c), format!("True/OutOfSync: {told}"));
+    assert!(c.api.job("wrapper").view.suspended);
 }

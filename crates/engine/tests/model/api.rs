@@ -14,15 +14,20 @@ use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
-use super::played::{start, stop};
+use super::played::{Disobeys, start, stop};
 use super::pods::is_pod;
 
 /// A job and its pods.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub struct JobState {
     pub view: JobView,
     /// Its pods are being stopped.
     pub stopping_pods: bool,
+    /// Its controller removes no pods when it is stopped.
+    pub disobeys: Disobeys,
+    /// Whether it has pods that go on although it was stopped, whatever its status says.
+    pub pods: bool,
     /// Its controller, for which no test speaks, has answered the stop.
     pub(super) answered: bool,
     /// The user unsuspended it; the engine has not yet had a chance.
@@ -253,6 +258,8 @@ impl Api {
         let state = JobState {
             view,
             stopping_pods: false,
+            disobeys: Disobeys::No,
+            pods: false,
             answered: false,
             started_by_user: false,
             original,
@@ -262,6 +269,12 @@ impl Api {
     }
 
     fn store_job(&mut self, reference: &ObjectRef, mut job: JobState) {
+        // As the adapters read it.
+        for set in &mut job.view.pod_sets {
+            if let Some(spec) = set.template.as_ref().and_then(|template| template.spec.as_ref()) {
+                set.requests_hash = sluice_api::names::requests_hash(spec);
+            }
+        }
         let revision = self.next();
         job.view.resource_version = revision.to_string();
         self.objects.insert(reference.clone(), Stored::Job(Box::new(job)));
@@ -379,6 +392,9 @@ impl Api {
                 self.store(reference, value, true);
                 return Ok(None);
             }
+            Write::MergePatch { body, .. } if matches!(self.objects.get(reference), Some(Stored::Job(_))) => {
+                self.touch_job(&body["metadata"]["uid"]);
+            }
             Write::MergePatch { subresource, body } => {
                 let mut value = self.locked(reference, body)?;
                 let before = value.clone();
@@ -424,6 +440,7 @@ impl Api {
                 job.answered |= job.view.suspended_condition.is_none();
                 job.view.suspended_condition = Some((job.answered, *at));
             })?,
+            Write::EndPods { of, then } => return self.look_for_pods(of, then),
             Write::Patch(patch) => {
                 self.step(reference, &PodStep::Patch(patch.clone()))?;
                 return Ok(self.object(reference));

@@ -56,6 +56,7 @@ pub fn wrapped(kind: JobKind, name: &str) -> Arc<Wrapped> {
         kind: kind.kind().to_owned(),
         name: name.to_owned(),
         generates_name: false,
+        sizes: None,
     })
 }
 
@@ -89,6 +90,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         stopping: false,
         stop_waits: false,
         suspended_condition: None,
+        observed_generation: None,
         active: false,
         terminating: 0,
         spare_failures: Some(6),
@@ -98,6 +100,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         finished: None,
         pods_ready: false,
         reclaimable: Vec::new(),
+        running: Vec::new(),
         pod_sets: vec![pod_set("main", count, cpu)],
         groups: None,
         skipped: false,

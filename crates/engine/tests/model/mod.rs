@@ -8,7 +8,7 @@
 
 pub mod api;
 pub mod build;
-mod played;
+pub mod played;
 pub mod pods;
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use sluice_engine::{
 pub use api::Api;
 
 /// Every kind that the manager lists before it says so.
-pub const KINDS: [Kind; 26] = [
+pub const KINDS: [Kind; 27] = [
     Kind::ResourceFlavor,
     Kind::ClusterQueue,
     Kind::LocalQueue,
@@ -50,6 +50,7 @@ pub const KINDS: [Kind; 26] = [
     Kind::Job(sluice_api::job::JobKind::TRAIN_JOB),
     Kind::Job(sluice_api::job::JobKind::APP_WRAPPER),
     Kind::Job(sluice_api::job::JobKind::POD),
+    Kind::Job(sluice_api::job::JobKind::RAY_SERVICE),
     Kind::Job(sluice_api::job::JobKind::STATEFUL_SET),
     Kind::Job(sluice_api::job::JobKind::LEADER_WORKER_SET),
 ];

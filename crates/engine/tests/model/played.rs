@@ -1,8 +1,26 @@
 //! What a start and a stop do to a job.
 
-use sluice_api::job::PodSetInfo;
+use std::sync::Arc;
 
-use super::api::JobState;
+use serde_json::Value;
+use sluice_api::job::PodSetInfo;
+use sluice_engine::{EndPods, Object, WriteError};
+
+use super::api::{Api, JobState};
+
+/// How a controller fails to remove the pods of a stopped job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disobeys {
+    /// It does not.
+    #[default]
+    No,
+    /// It waits for the next event.
+    UntilTouched,
+    /// It leaves the job alone, and its status as it was.
+    Always,
+    /// It makes others in place of those that are deleted.
+    MakesOthers,
+}
 
 pub(super) fn start(job: &mut JobState, infos: &[PodSetInfo]) {
     assert!(job.view.suspended, "{} is started twice", job.view.job.name);
@@ -37,12 +55,59 @@ pub(super) fn stop(job: &mut JobState, infos: &[PodSetInfo]) {
     job.view.generation += 1;
     (job.view.stopping, job.view.stop_waits) = (false, false);
     job.view.pods_ready = false;
-    job.stopping_pods = job.view.active;
+    job.stopping_pods = job.view.active && job.disobeys == Disobeys::No;
+    job.pods |= job.view.active && job.disobeys != Disobeys::No;
     let elastic = job.view.annotations.contains_key("kueue.x-k8s.io/elastic-job");
     for (set, info) in job.view.pod_sets.iter_mut().zip(infos) {
         if !elastic {
             set.count = info.count;
         }
         set.scheduling = info.scheduling.clone();
+    }
+}
+
+impl JobState {
+    /// Where its controller obeys, pods that its status shows are being deleted.
+    fn has_leaving_pods(&self) -> bool {
+        self.stopping_pods || self.view.active && self.disobeys == Disobeys::No
+    }
+}
+
+impl Api {
+    /// The controller of the job with that UID gets an event.
+    pub(super) fn touch_job(&mut self, uid: &Value) {
+        let jobs: Vec<_> =
+            self.jobs().filter(|(_, j)| *j.view.job.uid == *uid).map(|(r, _)| r.clone()).collect();
+        for reference in jobs {
+            self.edit_job_at(&reference, |job| {
+                if job.disobeys == Disobeys::UntilTouched {
+                    (job.stopping_pods, job.pods) = (job.pods, false);
+                }
+            });
+        }
+    }
+
+    /// Looks for pods of these jobs, and has them go.
+    pub(super) fn look_for_pods(
+        &mut self,
+        of: &[Arc<str>],
+        then: &EndPods,
+    ) -> Result<Option<Object>, WriteError> {
+        let own: Vec<_> = self.jobs().filter(|(_, job)| of.contains(&job.view.job.uid)).collect();
+        let count = |has: fn(&JobState) -> bool| {
+            u32::try_from(own.iter().filter(|(_, job)| has(job)).count()).unwrap()
+        };
+        let (going_on, leaving) = (count(|job| job.pods), count(JobState::has_leaving_pods));
+        let has_pods: Vec<_> = own.iter().filter(|(_, job)| job.pods).map(|(r, _)| (*r).clone()).collect();
+        match then {
+            EndPods::Touch(patch) if going_on > 0 => self.touch_job(&patch["metadata"]["uid"]),
+            EndPods::Touch(_) => {}
+            EndPods::Delete => {
+                for reference in has_pods {
+                    self.edit_job_at(&reference, |job| job.pods = job.disobeys == Disobeys::MakesOthers);
+                }
+            }
+        }
+        if going_on + leaving == 0 { Ok(None) } else { Err(WriteError::PodsLeft { going_on, leaving }) }
     }
 }

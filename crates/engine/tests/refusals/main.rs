@@ -200,6 +200,7 @@ fn play(purpose: Purpose, c: &mut Cluster) {
         | Purpose::CreateRequest => queue_job(c, 1),
         Purpose::UnhealthyNodes
         | Purpose::Place
+        | Purpose::EndPods
         | Purpose::DeleteChild
         | Purpose::UpdateChild
         | Purpose::ReplacePart
@@ -236,6 +237,7 @@ const PURPOSES: [Purpose; Purpose::Read as usize + 1] = [
     Purpose::StopJob,
     Purpose::SuspendJob,
     Purpose::AskController,
+    Purpose::EndPods,
     Purpose::DeleteJob,
     Purpose::DeleteChild,
     Purpose::UpdateChild,

@@ -214,6 +214,7 @@ fn pods() -> Cluster {
 pub fn begin(purpose: Purpose) -> Option<Cluster> {
     Some(match purpose {
         Purpose::DeleteChild => child_of_another_flavor(),
+        Purpose::EndPods => two_flavors("0"),
         Purpose::UpdateChild => launcher_before_the_start(),
         Purpose::ReplacePart => trainjob(),
         Purpose::UngatePod | Purpose::ReleasePod | Purpose::RemovePod | Purpose::Replacement => pods(),
@@ -233,6 +234,14 @@ pub fn play(purpose: Purpose, c: &mut Cluster) {
     match purpose {
         Purpose::DeleteChild => policy(c, "None"),
         Purpose::UpdateChild => flavors(c, "1", "0"),
+        // There is no quota, and its user lets it run; its controller says nothing.
+        Purpose::EndPods => {
+            let mut mpi = job("team-a", "mpi", "lq", 1, "1");
+            mpi.job.kind = JobKind::MPI_JOB;
+            c.api.add_job(mpi);
+            c.api.edit_job("mpi", |job| (job.view.suspended, job.started_by_user) = (false, true));
+            c.settle();
+        }
         Purpose::ReplacePart => jobset_with_more_pods(c),
         Purpose::UngatePod => elastic(c, 1),
         Purpose::ResizeSlice => c.api.edit_job("a", |job| {

@@ -3,6 +3,9 @@
 //! An AppWrapper wraps whole objects, its components. Its controller makes them when it is started, with what `podSetInfos` say added to
 //! their pod templates, and deletes them when it is stopped. The templates themselves never change.
 
+#[cfg(rustfmt)]
+mod descriptor;
+mod own;
 mod path;
 mod pods;
 mod template;
@@ -13,14 +16,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
-use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo, Wrapped};
+use sluice_api::job::{
+    JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo, Wrapped, WrappedPods,
+};
 use sluice_api::labels;
 use sluice_api::names::dns1123_label_error;
 
 use self::pods::Pods;
-use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step};
+use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired};
 use crate::topology;
 
@@ -87,9 +93,9 @@ impl Adapter for AppWrapper {
         let of = |(number, found): (usize, Found<'a>)| PodGroup {
             name: Cow::Owned(format!("{name}-{number}")),
             template: if found.info.is_null() {
-                Cow::Borrowed(found.template)
+                found.template
             } else {
-                Cow::Owned(template::with(found.template, found.info))
+                Cow::Owned(template::with(&found.template, found.info))
             },
             replicas: 1,
             parallel: found.pods.count,
@@ -154,12 +160,24 @@ impl Adapter for AppWrapper {
         let inner = found.filter(|found| found.pods.path != "template");
         inner.map(|found| (found.pointer, Schema::PodTemplate)).collect()
     }
+
+    /// What would run without quota is not let in.
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+        if !context.manage_jobs_without_queue_name && change.meta.queue_name().is_none() {
+            return;
+        }
+        let known = change.old.map(|(old, _)| beyond_declared(old)).unwrap_or_default();
+        for (path, why) in beyond_declared(change.object).into_iter().filter(|one| !known.contains(one)) {
+            violations.add(&path, why);
+        }
+    }
 }
 
 /// A pod template in an AppWrapper.
 struct Found<'a> {
     pods: Pods,
-    template: &'a Value,
+    /// With what the controller of the wrapped object adds.
+    template: Cow<'a, Value>,
     /// Where it is, from the AppWrapper on.
     pointer: String,
     /// What admission added; null where it is not admitted.
@@ -175,28 +193,69 @@ fn templates(object: &Value) -> Result<Vec<Found<'_>>, String> {
     let statuses = statuses.filter(|statuses| statuses.len() == components.len());
     let mut all = Vec::new();
     for (at, component) in components.iter().enumerate() {
-        let path = format!("spec.components[{at}]");
         let status = statuses.and_then(|statuses| statuses.get(at));
-        let pods = pods::of(component, status).map_err(|why| format!("{path}.{why}"))?;
-        let wrapped = Arc::new(wrapped(at, &component["template"]));
-        for (number, pods) in pods.into_iter().enumerate() {
-            let (template, pointer) = path::find(&component["template"], &pods.path)
-                .map_err(|why| format!("{path}.podSets[{number}]: {why}"))?;
-            all.push(Found {
-                template,
-                pointer: format!("/spec/components/{at}/template{pointer}"),
-                info: &component["podSetInfos"][number],
-                wrapped: Arc::clone(&wrapped),
-                pods,
-            });
-        }
+        let found = of_component(at, component, status);
+        all.extend(found.map_err(|why| format!("spec.components[{at}].{why}"))?);
     }
     Ok(all)
 }
 
-fn wrapped(index: usize, object: &Value) -> Wrapped {
+/// Those of one component. `status` is what its controller has written down of it.
+///
+/// The number and the size of the pods are those that the wrapped object has by its own kind: of a kind that AppWrapper's library knows they are
+/// taken from there, of others it has to be declared as many.
+fn of_component<'a>(
+    at: usize,
+    component: &'a Value,
+    status: Option<&Value>,
+) -> Result<Vec<Found<'a>>, String> {
+    let object = &component["template"];
+    let pods = pods::of(component, status)?;
+    let own = own::of(object)?;
+    if let Some((path, why)) = own.as_ref().and_then(|own| own::beyond(object, &pods, own)) {
+        return Err(format!("{path}: {why}"));
+    }
+    let sizes = own.as_ref().map(|own| own.iter().map(|own| own.pods.clone()).collect());
+    let wrapped = Arc::new(wrapped(at, object, status, sizes));
+    let mut own = own.unwrap_or_default();
+    let mut all = Vec::new();
+    for (number, mut pods) in pods.into_iter().enumerate() {
+        let (template, pointer) =
+            path::find(object, &pods.path).map_err(|why| format!("podSets[{number}]: {why}"))?;
+        let mut template = Cow::Borrowed(template);
+        if let Some(same) = own.iter().position(|own| own.pointer == pointer) {
+            let same = own.swap_remove(same);
+            pods.count = same.pods.count.max(pods.count);
+            template = same.template;
+        }
+        all.push(Found {
+            template,
+            pointer: format!("/spec/components/{at}/template{pointer}"),
+            info: &component["podSetInfos"][number],
+            wrapped: Arc::clone(&wrapped),
+            pods,
+        });
+    }
+    Ok(all)
+}
+
+/// What the components of an AppWrapper ask for beyond what they declare: where, and what is wrong.
+fn beyond_declared(object: &Value) -> Vec<(String, String)> {
+    let components = object["spec"]["components"].as_array().into_iter().flatten().enumerate();
+    let of = |(at, component): (usize, &Value)| {
+        let (path, why) = own::beyond_declared(component)?;
+        Some((format!("spec.components[{at}].{path}"), why))
+    };
+    components.filter_map(of).collect()
+}
+
+fn wrapped(index: usize, object: &Value, status: Option<&Value>, sizes: Option<Vec<WrappedPods>>) -> Wrapped {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let [named, prefix] = ["name", "generateName"].map(|key| text(&object["metadata"][key]));
+    // The controller writes the whole name down once the object is there.
+    let made = status.filter(|status| is_true(status, "ResourcesDeployed"));
+    let made = made.map(|status| text(&status["name"])).filter(|name| named.is_empty() && !name.is_empty());
+    let named = made.unwrap_or(named);
     let generates_name = named.is_empty() && !prefix.is_empty();
     Wrapped {
         index,
@@ -204,6 +263,7 @@ fn wrapped(index: usize, object: &Value) -> Wrapped {
         kind: text(&object["kind"]),
         name: if generates_name { prefix } else { named },
         generates_name,
+        sizes,
     }
 }
 
@@ -220,7 +280,7 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
                 "metadata.name: pod sets are named after it, and {name:?} is no name for one: {error}"
             ));
         }
-        let template = template::reduced(found.template);
+        let template = template::reduced(&found.template);
         let mut pod_set = object::pod_set(&name, found.pods.count, &template, &path, &[])?;
         topology::number(&mut pod_set, found.pods.index_label.as_deref());
         topology::number_groups(&mut pod_set, found.pods.group_label.as_deref(), found.pods.groups);
@@ -300,3 +360,6 @@ fn suspended_condition(status: &Value, created: Timestamp) -> Option<(bool, Time
 fn suspend_operation(suspend: bool) -> Value {
     json!({"op": "add", "path": "/spec/suspend", "value": suspend})
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,11 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     }
 }
 
+/// Whether AppWrapper's library knows the kind of an object, and with it where its pods are.
+pub(super) fn are_known(object: &Value) -> bool {
+    of_known_kind(object).is_ok_and(|pods| !pods.is_empty())
+}
+
 fn told(pods: &[Pods]) -> String {
     let one = |pods: &Pods| format!("{} with {}", pods.path, pods.count);
     pods.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -158,3 +163,6 @@ fn of_ray_cluster(object: &Value, path: &str) -> Result<Vec<Pods>, String> {
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

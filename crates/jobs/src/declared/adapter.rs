@@ -65,14 +65,14 @@ pub(super) enum Count {
 }
 
 /// Evaluates the expressions of a declaration over one object, and remembers the first that fails.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     object: &'a Value,
     budget: Budget,
     failure: Option<String>,
 }
 
 impl<'a> Reading<'a> {
-    fn new(object: &'a Value) -> Self {
+    pub(super) fn new(object: &'a Value) -> Self {
         Self { object, budget: Budget::new(), failure: None }
     }
 
@@ -100,6 +100,7 @@ impl Adapter for Declared {
         let mut view = object::from_metadata(self.of, object);
         let mut reading = Reading::new(object);
         view.suspended = self.is_suspended(object);
+        view.observed_generation = object["status"]["observedGeneration"].as_i64();
         view.finished = self.ended(&mut reading);
         // Quota that may be in use is not given to others.
         view.active = reading.truth("active", &self.active, true);
@@ -185,7 +186,8 @@ impl Adapter for Declared {
     }
 
     fn is_simulated(&self) -> bool {
-        self.declaration.states.is_some()
+        // Pods that wait in the place of what never ends say all that happens.
+        self.declaration.states.is_some() || self.gates_pods() && self.finished.is_none()
     }
 
     fn suspend_path(&self) -> &'static [&'static str] {
@@ -212,9 +214,9 @@ impl Adapter for Declared {
         self.marked_maps(group)
     }
 
-    fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         if self.gates_pods() {
-            self.check_gathered(change, violations);
+            self.check_gathered(change, violations, context);
         }
     }
 
@@ -248,7 +250,7 @@ impl Declared {
         })
     }
 
-    fn pod_sets(&self, reading: &mut Reading<'_>) -> Result<Vec<JobPodSet>, String> {
+    pub(super) fn pod_sets(&self, reading: &mut Reading<'_>) -> Result<Vec<JobPodSet>, String> {
         let mut pod_sets = Vec::new();
         for pod_set in &self.pod_sets {
             let Some(template) = pod_set.template(reading)? else { continue };

@@ -52,6 +52,9 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         errors.add("podSets", "inject cannot be used where a template is in a list".to_owned());
     }
     let Some(active) = active.filter(|_| errors.found.is_empty()) else { return Err(errors.found) };
+    if declaration.suspend.gates_pods {
+        check_sizes(&pod_sets, &mut errors);
+    }
     let names = DeclaredNames {
         group: &declaration.group,
         version: &declaration.version,
@@ -117,6 +120,27 @@ fn pod_set_of(pod_set: &DeclaredPodSet, index: usize, errors: &mut Errors<'_>) -
         optional: pod_set.optional,
         pod_index_label: pod_set.pod_index_label.clone(),
     })
+}
+
+/// The sizes of pods that wait in the place of their object are fixed by the webhook, which does not see what becomes of a status.
+fn check_sizes(pod_sets: &[PodSet], errors: &mut Errors<'_>) {
+    for pod_set in pod_sets {
+        let template = match &pod_set.template {
+            Template::Made(expression) => expression.reads_beside_spec(),
+            Template::At(_) => false,
+        };
+        let (field, count) = match &pod_set.count {
+            Count::Made(expression) => ("count", expression.reads_beside_spec()),
+            Count::At(parts) => ("countPath", parts.first().is_none_or(|first| first != "spec")),
+            Count::One => ("count", false),
+        };
+        for (field, wrong) in [("templateExpression", template), (field, count)] {
+            if wrong {
+                let message = "must read nothing but the spec with suspend.gatesPods".to_owned();
+                errors.add(&format!("podSets[{}].{field}", pod_set.index), message);
+            }
+        }
+    }
 }
 
 /// The states that the declaration shows must be read as such, as far as that depends on the status alone.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::labels;
 
-use super::adapter::{Declared, Template};
+use super::adapter::{Declared, Reading, Template};
 use super::places::{ANNOTATIONS, LABELS};
 use crate::adapter::{Adapter as _, Change, PodGroup, path_of};
-use crate::review::Violations;
+use crate::review::{Context, Meta, Violations};
 use crate::serving::{MadePod, keeps_template, pod, stays_queued};
 
 impl Declared {
@@ -55,9 +55,35 @@ impl Declared {
             .unwrap_or_default()
     }
 
+    /// An object that cannot be read is not queued, and none that is becomes so: its templates could not be marked, and the sizes of its pods
+    /// not be compared. One that could not be read before is written as it is.
+    fn stays_readable(
+        &self,
+        change: &Change<'_>,
+        violations: &mut Violations,
+        context: &Context<'_>,
+    ) -> bool {
+        let unread = |object: &Value| self.pod_sets(&mut Reading::new(object)).err();
+        let waits = |meta: &Meta| context.is_managed(meta);
+        let before = change.old.filter(|(_, meta)| waits(meta)).and_then(|(old, _)| unread(old));
+        let Some(why) = unread(change.object).filter(|_| waits(change.meta)) else { return true };
+        if before.is_none() {
+            violations.forbidden("spec", &format!("the pods of a queued object must be known: {why}"));
+        }
+        false
+    }
+
     /// What quota depends on stays while there are pods.
-    pub(super) fn check_gathered(&self, change: &Change<'_>, violations: &mut Violations) {
+    pub(super) fn check_gathered(
+        &self,
+        change: &Change<'_>,
+        violations: &mut Violations,
+        context: &Context<'_>,
+    ) {
         stays_queued(change, violations);
+        if !self.stays_readable(change, violations, context) {
+            return;
+        }
         let queued = |object: &Value| {
             let groups = self.pod_groups(object);
             !groups.is_empty() && groups.iter().all(|group| self.unmarked(object, group).is_none())

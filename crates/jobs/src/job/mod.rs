@@ -1,5 +1,7 @@
 //! The adapter of batch/v1 Job (docs/reference/07-integrations.md 7.1 and 7.2).
 
+#[cfg(rustfmt)]
+mod descriptor;
 mod rules;
 mod spare;
 
@@ -64,6 +66,10 @@ impl Adapter for Job {
     }
 
     fn is_elastic(&self) -> bool {
+        true
+    }
+
+    fn copies_templates(&self) -> bool {
         true
     }
 

@@ -1,5 +1,8 @@
 //! The adapter of jobset.x-k8s.io/v1alpha2 JobSet (docs/reference/07-integrations.md 7.1 and 7.2).
 
+#[cfg(rustfmt)]
+mod descriptor;
+
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
@@ -47,6 +50,10 @@ impl Adapter for JobSet {
 
     fn status(&self, object: &Value, state: State) -> Value {
         status(object, state)
+    }
+
+    fn copies_templates(&self) -> bool {
+        true
     }
 
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
@@ -107,7 +114,8 @@ fn observe(jobset: &Value) -> JobView {
         .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
         .sum();
     view.pods_ready = ready >= replicas;
-    view.reclaimable = jobs.iter().filter_map(|job| reclaimable(job, statuses)).collect();
+    view.reclaimable = jobs.iter().filter_map(|job| pods_of(job, statuses, "succeeded")).collect();
+    view.running = jobs.iter().filter_map(|job| pods_of(job, statuses, "active")).collect();
     object::set_pod_sets(
         &mut view,
         jobs.iter().enumerate().map(|(index, job)| pod_set(index, job, &jobset["metadata"])).collect(),
@@ -151,11 +159,11 @@ fn exclusive_topology(job: &Value, jobset: &Value) -> Option<ExclusiveTopology> 
     Some(ExclusiveTopology { key, replicas: replicas(job) })
 }
 
-/// The pods of the replicas that succeeded.
-fn reclaimable(job: &Value, statuses: &[Value]) -> Option<(String, i32)> {
+/// The pods of the replicas that the status counts under this name: those that succeeded, or are active.
+fn pods_of(job: &Value, statuses: &[Value], counted: &str) -> Option<(String, i32)> {
     let status = statuses.iter().find(|status| name(status) == name(job))?;
-    let succeeded = object::int(&status["succeeded"])?.clamp(0, replicas(job));
-    let pods = succeeded.saturating_mul(pods_per_replica(job));
+    let replicas = object::int(&status[counted])?.clamp(0, replicas(job));
+    let pods = replicas.saturating_mul(pods_per_replica(job));
     (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))
 }
 

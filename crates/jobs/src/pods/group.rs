@@ -26,6 +26,8 @@ pub(super) struct Role {
     pub ungated: usize,
     /// Those that run, or may at any time, and are not being deleted.
     pub free: usize,
+    /// The same by what they ask for.
+    asks: BTreeMap<Option<u64>, usize>,
     /// Those that wait and were not set back, the first kept longest.
     pub waiting: BTreeSet<Keep>,
 }
@@ -115,6 +117,13 @@ impl Group {
             step(&mut role.released, !member.held);
         }
         step(&mut role.free, member.is_free() && present);
+        if member.is_free() && present {
+            let asking = role.asks.entry(member.requests_hash()).or_default();
+            step(asking, true);
+            if *asking == 0 {
+                role.asks.remove(&member.requests_hash());
+            }
+        }
         if waits {
             put(&mut role.waiting, Keep::of(member), add);
         }
@@ -311,6 +320,19 @@ impl Group {
     /// The pods that run, or may at any time, and are not being deleted: without admission there must be none.
     pub fn free(&self) -> impl Iterator<Item = &Member> {
         self.free.iter().filter_map(|name| self.members.get(name))
+    }
+
+    /// The pods of a role that run, or may at any time, and ask for something else than the hash says.
+    pub fn free_asking_otherwise(&self, role: &str, requests_hash: u64) -> Vec<&Member> {
+        let own = self.roles.get(role);
+        let Some(own) = own.filter(|own| own.asks.keys().any(|asked| *asked != Some(requests_hash))) else {
+            return Vec::new();
+        };
+        let counting = own.counting.iter().map(|keep| &keep.name);
+        let all = counting.chain(own.inactive.iter().map(|leave| &leave.name));
+        let members = all.filter_map(|name| self.members.get(name));
+        let is_free = |member: &&Member| member.is_free() && member.deleted_by.is_none();
+        members.filter(is_free).filter(|member| member.requests_hash() != Some(requests_hash)).collect()
     }
 
     /// The pods that a stop deletes: the free ones, or, when the Workload is being deleted, all. What is gated is left to be admitted again.

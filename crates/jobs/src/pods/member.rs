@@ -67,7 +67,7 @@ pub struct Member {
     pub suspending_parent: Option<String>,
     /// The object whose job it is a part of.
     pub parent: Option<Parent>,
-    /// What it asks for, if it has such an object.
+    /// What it asks for, if it has such an object, or is in a group and its role is not what its spec makes it.
     pub size: Option<Box<slim::PodTemplate>>,
     /// Whether it waits for admission.
     pub gated: bool,
@@ -96,11 +96,15 @@ impl Member {
         let filled = |map: &str, key: &str| metadata[map][key].as_str().filter(|value| !value.is_empty());
         let annotated = |key: &str, value: &str| metadata["annotations"][key] == value;
         let group = group_name(metadata, gates).map(Arc::from);
-        let role = filled("annotations", labels::ROLE_HASH).map(str::to_owned);
-        let role = role.or_else(|| PodSpec::deserialize(spec).ok().map(|spec| names::role_hash(&spec)));
-        let role: Arc<str> = Arc::from(role.unwrap_or_default());
         let parent = Parent::of(metadata);
         let has_role = group.is_some() || parent.is_some();
+        let said = filled("annotations", labels::ROLE_HASH).map(str::to_owned);
+        // Any user can write a role into a pod.
+        let is_known = said.is_some() && !has_role;
+        let made = if is_known { None } else { PodSpec::deserialize(spec).ok() };
+        let made = made.map(|spec| names::role_hash(&spec));
+        let is_made = said.is_none() || said == made;
+        let role: Arc<str> = Arc::from(said.or(made).unwrap_or_default());
         let name = if has_role { &role } else { labels::DEFAULT_POD_SET_NAME };
         let condition = |kind: &str| {
             status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind)
@@ -126,7 +130,7 @@ impl Member {
             index: metadata["labels"][labels::POD_GROUP_POD_INDEX].as_str().map(str::to_owned),
             managed: metadata["labels"][labels::MANAGED] == "true",
             suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
-            size: parent.is_some().then(|| size(pod)).flatten(),
+            size: (parent.is_some() || group.is_some() && !is_made).then(|| size(pod)).flatten(),
             parent,
             gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),
             held: finalizers.into_iter().any(|finalizer| finalizer == labels::MANAGED_FINALIZER),
@@ -169,6 +173,11 @@ impl Member {
         let has_role = self.group.is_some() || self.parent.is_some();
         let name = if has_role { &*self.role } else { labels::DEFAULT_POD_SET_NAME };
         pod_set.name = name.to_ascii_lowercase();
+    }
+
+    /// The hash of what it asks for; nothing where it cannot be read.
+    pub fn requests_hash(&self) -> Option<u64> {
+        self.pod_set.as_ref().ok().map(|set| set.requests_hash)
     }
 
     /// Whether the template, which only a new Workload needs, is there.

@@ -9,6 +9,8 @@
 mod adapter;
 mod changes;
 mod compose;
+#[cfg(rustfmt)]
+mod descriptor;
 mod group;
 mod member;
 mod order;

@@ -67,9 +67,12 @@ fn group(set: &str, owner: &str, pod: &str) -> Option<u32> {
 pub(super) fn size(pod: &Value) -> Option<Box<slim::PodTemplate>> {
     let spec = PodSpec::deserialize(&pod["spec"]).ok()?;
     let full = slim::PodTemplate::from(spec);
+    let unnamed = |containers: Vec<slim::Container>| -> Vec<slim::Container> {
+        containers.into_iter().map(|one| slim::Container { name: String::new(), ..one }).collect()
+    };
     Some(Box::new(slim::PodTemplate {
-        init_containers: full.init_containers,
-        containers: full.containers,
+        init_containers: unnamed(full.init_containers),
+        containers: unnamed(full.containers),
         resources: full.resources,
         overhead: full.overhead,
         runtime_class_name: full.runtime_class_name,

@@ -96,6 +96,8 @@ impl Adapter for Ray {
         view.active_deadline_seconds = self.deadline_seconds(object);
         view.autoscaled = self.cluster(object).scales_itself();
         object::set_pod_sets(&mut view, self.pod_sets(object));
+        // Its pods are known all the same.
+        view.invalid = view.invalid.or_else(|| self.variant.trouble(object));
         self.variant.read(object, &mut view);
         view
     }
@@ -222,7 +224,7 @@ impl Ray {
 
     fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
         let cluster = self.cluster(object);
-        if let Some(trouble) = self.variant.trouble(object).or_else(|| cluster.trouble()) {
+        if let Some(trouble) = cluster.trouble() {
             return Err(trouble);
         }
         let default =
@@ -246,7 +248,8 @@ impl Ray {
             } else if cluster.submits_from_head && group.name == HEAD {
                 // Its cluster does not say that the head submits, too.
                 let head = Cluster { submits_from_head: false, ..cluster }.head();
-                pod_set.part_hash = Some(object::pod_set(HEAD, 1, &head, &path, &[])?.containers_hash);
+                let part = object::pod_set(HEAD, 1, &head, &path, &[])?;
+                pod_set.part_hash = Some([part.containers_hash, part.requests_hash]);
             }
             Ok(pod_set)
         };

@@ -1,9 +1,10 @@
-//! The adapters of Ray's kinds (docs/reference/07-integrations.md 7.1 and 7.2). Each has the spec of a cluster: a RayCluster is one, a RayJob
-//! has one made for its work, and a RayService keeps one that serves.
+//! What the adapters of Ray's kinds have in common (docs/reference/07-integrations.md 7.1 and 7.2). Each has the spec of a cluster: a RayCluster is
+//! one, a RayJob has one made for its work, and a RayService keeps one that serves.
 
 mod adapter;
 mod cluster;
-mod kinds;
 mod rules;
+mod status;
 
-pub(crate) use kinds::{RAY_CLUSTER, RAY_JOB, RAY_SERVICE};
+pub(crate) use adapter::{Ray, Submission, Variant};
+pub(crate) use status::{READY, condition, is, name};

@@ -1,7 +1,7 @@
 //! The adapter of Kubeflow's jobs (docs/reference/07-integrations.md 7.1 and 7.2): `spec.<…>ReplicaSpecs` has the pods by replica type, and
 //! `spec.runPolicy` says whether they are to run.
 
-mod kinds;
+mod rules;
 
 use std::borrow::Cow;
 
@@ -10,13 +10,12 @@ use serde_json::{Map, Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 
-use crate::adapter::{Adapter, PodGroup, State};
+use crate::adapter::{Adapter, Change, PodGroup, State};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
+use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
 use crate::topology;
-
-pub(crate) use kinds::{JAX_JOB, MPI_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB};
 
 /// The field that suspends all of these kinds.
 const SUSPEND: [&str; 3] = ["spec", "runPolicy", "suspend"];
@@ -25,12 +24,18 @@ const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
 
 /// The adapter of one kind.
 pub(crate) struct ReplicaSpecs {
-    kind: JobKind,
+    /// The kind.
+    pub kind: JobKind,
     /// The field of the spec that maps replica types to their pods.
-    field: &'static str,
+    pub field: &'static str,
     /// The replica types, in the order of the pod sets.
-    types: &'static [&'static str],
+    pub types: &'static [&'static str],
+    /// What only this kind's controller does not act on: adds what is wrong with an object.
+    pub rules: fn(&Self, &Value, &mut Violations),
 }
+
+/// The rules of a kind that has none of its own.
+pub(crate) fn no_rules(_adapter: &ReplicaSpecs, _object: &Value, _violations: &mut Violations) {}
 
 impl Adapter for ReplicaSpecs {
     fn kind(&self) -> JobKind {
@@ -137,11 +142,15 @@ impl Adapter for ReplicaSpecs {
     fn deadline_seconds(&self, object: &Value) -> Option<i64> {
         object["spec"]["runPolicy"]["activeDeadlineSeconds"].as_i64()
     }
+
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+        self.judge(change, violations, context);
+    }
 }
 
 impl ReplicaSpecs {
     /// What the object has of each replica type that the kind knows, in their order.
-    fn specs<'a>(&self, object: &'a Value) -> impl Iterator<Item = (&'static str, &'a Value)> {
+    pub(crate) fn specs<'a>(&self, object: &'a Value) -> impl Iterator<Item = (&'static str, &'a Value)> {
         let specs = object["spec"][self.field].as_object();
         self.types.iter().filter_map(move |name| Some((*name, specs?.get(*name)?)))
     }
@@ -172,7 +181,8 @@ impl ReplicaSpecs {
     }
 }
 
-fn replicas(spec: &Value) -> i32 {
+/// How many pods there are to be of a replica type.
+pub(crate) fn replicas(spec: &Value) -> i32 {
     object::int(&spec["replicas"]).unwrap_or(1).max(0)
 }
 

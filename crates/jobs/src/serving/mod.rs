@@ -3,10 +3,6 @@
 //! The webhook marks the pods in their templates. The controller of the kind makes the pods, each of which waits for admission: as a job of its
 //! own, or as one of those that are admitted together.
 
-mod deployment;
-mod leader_worker_set;
-mod stateful_set;
-
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::PodSpec;
@@ -15,29 +11,36 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::{labels, names};
 
-pub(crate) use self::deployment::Deployment;
-pub(crate) use self::leader_worker_set::LeaderWorkerSet;
-pub(crate) use self::stateful_set::StatefulSet;
 use crate::adapter::{Change, PodGroup, State, path_of};
-use crate::object::int;
+use crate::object::{self, int};
 use crate::patch::Patch;
 use crate::review::{Violations, label_path};
 
 /// Where the pod template is.
-const TEMPLATE: &str = "/spec/template";
+pub(crate) const TEMPLATE: &str = "/spec/template";
 
 /// How many pods there are to be.
-fn replicas(object: &Value) -> i32 {
+pub(crate) fn replicas(object: &Value) -> i32 {
     int(&object["spec"]["replicas"]).unwrap_or(1).max(0)
 }
 
 /// How many pods are ready.
-fn ready(object: &Value) -> i32 {
+pub(crate) fn ready(object: &Value) -> i32 {
     int(&object["status"]["readyReplicas"]).unwrap_or(0)
 }
 
+/// What an object says of itself and of its pods, without its pod sets. It counts as suspended, so that its queue can be changed, until one of its
+/// pods is ready.
+pub(crate) fn observed(kind: JobKind, object: &Value) -> JobView {
+    let mut view = object::from_metadata(kind, object);
+    view.suspended = ready(object) == 0;
+    view.active = ready(object) > 0;
+    view.pods_ready = ready(object) >= replicas(object);
+    view
+}
+
 /// What its controller says of its pods.
-fn status(object: &Value, state: State) -> Value {
+pub(crate) fn status(object: &Value, state: State) -> Value {
     let running = matches!(state, State::Running { .. });
     let ready = matches!(state, State::Running { ready: true, .. });
     let count = |counts: bool| if counts { replicas(object) } else { 0 };
@@ -46,7 +49,7 @@ fn status(object: &Value, state: State) -> Value {
 
 /// The pod of this number, of as many as there are to be, as its controller makes it. Unlike a real one it has the object itself above it, and a
 /// number in its name, whatever the kind.
-fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
+pub(crate) fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
     if !usize::try_from(replicas(object)).is_ok_and(|replicas| number < replicas) {
         return None;
     }
@@ -103,7 +106,7 @@ pub(crate) fn untouched(view: &JobView) -> Patch {
 }
 
 /// The pods of a kind with one template.
-fn one_group(object: &Value) -> PodGroup<'_> {
+pub(crate) fn one_group(object: &Value) -> PodGroup<'_> {
     PodGroup {
         name: Cow::Borrowed(labels::DEFAULT_POD_SET_NAME),
         pointer: TEMPLATE.to_owned(),
@@ -124,17 +127,17 @@ pub(crate) fn stays_queued(change: &Change<'_>, violations: &mut Violations) {
 }
 
 /// The framework that the pods of the template at a JSON pointer name as that of the object which suspends them.
-fn marked_for<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(crate) fn marked_for<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer)?["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].as_str()
 }
 
 /// Whether the pods of the template at a JSON pointer wait for admission in the place of an object of this kind.
-fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
+pub(crate) fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
     marked_for(object, pointer) == Some(kind.framework())
 }
 
 /// What quota depends on stays as it was in the template at a JSON pointer of an old and a new object.
-fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut Violations) {
+pub(crate) fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut Violations) {
     let templates = objects.map(|object| object.pointer(pointer).unwrap_or(&Value::Null));
     keeps_template(templates, &format!("{}.spec", path_of(pointer)), violations);
 }

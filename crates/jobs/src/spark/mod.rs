@@ -4,6 +4,8 @@
 //! The object has no whole pod templates. What its pods look like is said by many fields, which the Spark operator makes into Spark's
 //! configuration, and adds to the pods by a webhook. What admission adds goes into those fields.
 
+#[cfg(rustfmt)]
+mod descriptor;
 mod pod;
 mod rules;
 
@@ -206,3 +208,6 @@ fn put(spec: &mut Map<String, Value>, role: &str, field: &str, value: Value) {
     let role = spec.entry(role).or_insert_with(|| json!({}));
     role[field] = value;
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,6 @@ fn reserved_label(object: &Value) -> Option<(&'static str, &'static str)> {
         |of: &Value, key: &str, value: &str| !of["labels"][key].is_null() && of["labels"][key] != value;
     all.find(|((_, of), (key, value))| other(of, key, value)).map(|((place, _), (key, _))| (place, key))
 }
+
+#[cfg(test)]
+mod tests;

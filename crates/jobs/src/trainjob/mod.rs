@@ -3,6 +3,8 @@
 //! A TrainJob names a runtime; its controller makes a JobSet of both. So do we ([`expand`]), to know its pods. What admission adds goes into an
 //! entry of `spec.runtimePatches`, which the controller merges into the templates.
 
+#[cfg(rustfmt)]
+mod descriptor;
 mod env;
 mod expand;
 mod merge;
@@ -237,7 +239,11 @@ fn fill_in(view: &mut JobView, statuses: &[Value], jobset: &Value) {
     let of_jobset = JobSet.observe(&whole);
     view.pods_ready = of_jobset.pods_ready;
     view.reclaimable = of_jobset.reclaimable;
+    view.running = of_jobset.running;
     view.pod_priority_class = of_jobset.pod_priority_class;
     view.pod_sets = of_jobset.pod_sets;
     view.invalid = of_jobset.invalid;
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::{meta, topology};
+use super::{meta, room, topology};
 use crate::adapter::Change;
 use crate::registry;
 use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_path};
@@ -33,6 +33,7 @@ pub fn validate(
     let mut violations = Violations::default();
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
+    room::check(kind, object, old, &mut violations);
     let slices = super::is_elastic(kind, &meta, context);
     topology::check((kind, slices), object, old, &mut violations, context);
     if let Some(before) = &before {

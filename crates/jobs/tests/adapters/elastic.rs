@@ -10,7 +10,8 @@ use sluice_api::job::{JobKind, PodScheduling, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, validate};
 use sluice_jobs::{observe, start};
 
-use crate::support::{apply, job, mutate_object};
+use crate::support::{job, mutate_object};
+use crate::testing::apply;
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 

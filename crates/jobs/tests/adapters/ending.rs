@@ -1,6 +1,7 @@
 //! The end of a Job: when it is neither started nor stopped, and what puts it right.
 
-use crate::support::{apply, job};
+use crate::support::job;
+use crate::testing::apply;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
 use sluice_jobs::{StartError, observe, start, stop};

@@ -8,8 +8,7 @@ use sluice_jobs::pods::{Member, Parent};
 use sluice_jobs::webhook::{Operation, PodSelectors, mutate_plain_pod};
 use sluice_jobs::{Patch, declare, made_pod, observe, start, stop};
 
-use crate::serving::World;
-use crate::support::apply;
+use crate::testing::{World, apply};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const MANAGED: &str = "kueue.x-k8s.io/managed";
@@ -200,6 +199,108 @@ fn what_its_quota_is_for_stays_while_it_has_pods() {
 }
 
 #[test]
+fn no_queued_object_becomes_one_that_cannot_be_read() {
+    const GROUP: &str = "unread.gated.example.com";
+    let declaration = json!({
+        "group": GROUP, "version": "v1", "kind": "Crew",
+        "suspend": {"gatesPods": true},
+        "podSets": [{
+            "name": "main",
+            "templateExpression": "{'spec': {'containers': [{'name': 'c', 'resources': {'requests': {'cpu': self.spec.cpu}}}]}}",
+            "count": "self.spec.size == 'large' ? 9 : self.spec.workers",
+            "inject": {"labels": "spec.podLabels", "annotations": "spec.podAnnotations"},
+        }],
+        "active": "self.status.phase == 'Running'",
+    });
+    let (world, kind) = (World::default(), declared(&declaration).unwrap());
+    let object = |cpu: &Value, workers: &Value, queue: &Value| {
+        let object = json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "Crew",
+            "metadata": {"name": "a", "namespace": "team-a", "uid": "u1", "resourceVersion": "3", "labels": queue},
+            "spec": {"cpu": cpu, "workers": workers, "size": "small"},
+        });
+        world.written(kind, Operation::Create, &object)
+    };
+    let queue = json!({QUEUE: "lq"});
+    let refused = |old: Option<&Value>, new: &Value| world.refusals(kind, new, old);
+    let sound = object(&json!("2"), &json!(2), &queue);
+    let larger = object(&json!("2"), &json!(3), &queue);
+    let unread = object(&json!("2"), &json!("two"), &queue);
+    let without_template = object(&json!({"no": "number"}), &json!(2), &queue);
+    assert_eq!(refused(None, &sound), "");
+    assert!(refused(Some(&sound), &larger).contains("the numbers of its pods"));
+    // Neither of the two steps by which the size could be changed is let in, and what could not be marked is not made.
+    for broken in [&unread, &without_template] {
+        for old in [None, Some(&sound)] {
+            let told = refused(old, broken);
+            assert!(told.contains("spec: Forbidden: the pods of a queued object must be known: "), "{told}");
+        }
+    }
+    let told = refused(Some(&sound), &unread);
+    assert!(told.contains("declared podSets[0].count: must be an integer, but is \"two\""), "{told}");
+    // Controllers write what was there before; and what no queue is named for is left alone.
+    assert_eq!(refused(Some(&unread), &unread), "");
+    assert_eq!(refused(Some(&unread), &larger), "");
+    let unqueued = object(&json!("2"), &json!("two"), &json!({}));
+    assert_eq!(refused(None, &unqueued), "");
+    assert!(refused(Some(&unqueued), &unread).contains("must be known"));
+    let everything = World { manage_all: true, ..World::default() };
+    assert!(everything.refusals(kind, &unqueued, None).contains("must be known"));
+    let owned = World { manage_all: true, managed_owner: true, ..World::default() };
+    assert_eq!(owned.refusals(kind, &unqueued, None), "");
+}
+
+#[test]
+fn pod_sets_of_which_none_is_left_cannot_come_back_larger() {
+    const GROUP: &str = "vanish.gated.example.com";
+    let mut one = declaration(GROUP);
+    for set in one["podSets"].as_array_mut().unwrap() {
+        set["optional"] = json!(true);
+    }
+    let (world, kind) = (World::default(), declared(&one).unwrap());
+    let made = world.written(kind, Operation::Create, &crew(GROUP, 2));
+    let mut bare = made.clone();
+    for part in ["coordinator", "worker"] {
+        bare["spec"].as_object_mut().unwrap().remove(part);
+    }
+    let told = world.refusals(kind, &bare, Some(&made));
+    assert!(told.contains("none of its declared pod sets is there"), "{told}");
+    bare["spec"]["coordinator"] = json!({"spec": {"containers": "none"}});
+    let told = world.refusals(kind, &bare, Some(&made));
+    assert!(told.contains("spec.coordinator"), "{told}");
+}
+
+#[test]
+fn sizes_of_pods_that_are_gated_are_said_by_the_spec_alone() {
+    let with = |field: &str, value: &str| {
+        let mut declaration = declaration("beside.gated.example.com");
+        let worker = declaration["podSets"][1].as_object_mut().unwrap();
+        worker.remove("countPath");
+        worker.insert(field.to_owned(), json!(value));
+        declared(&declaration)
+    };
+    for (field, value) in [
+        ("count", "self.status.workers"),
+        ("count", "has(self.status) ? 2 : 1"),
+        ("count", "self.spec.workers + int(self.metadata.labels['more'])"),
+        ("count", "size(self)"),
+        ("countPath", "status.workers"),
+        ("countPath", "metadata.generation"),
+    ] {
+        let told = with(field, value).unwrap_err();
+        let why = format!("podSets[1].{field}: must read nothing but the spec with suspend.gatesPods");
+        assert!(told.contains(&why), "{value}: {told}");
+    }
+    let mut made = declaration("beside.gated.example.com");
+    made["podSets"] = json!([{
+        "name": "a", "templateExpression": "{'spec': self.status.podSpec}",
+        "inject": {"labels": "spec.labels", "annotations": "spec.annotations"},
+    }]);
+    assert!(declared(&made).unwrap_err().contains("podSets[0].templateExpression: must read nothing but"));
+    with("count", "self.spec.?workers.orValue(size(self.spec.names))").unwrap();
+}
+
+#[test]
 fn what_means_nothing_for_pods_that_are_gated_is_refused() {
     let with = |pointer: &str, value: Value| {
         let mut declaration = declaration("wrong.gated.example.com");
@@ -216,7 +317,6 @@ fn what_means_nothing_for_pods_that_are_gated_is_refused() {
             "podSets[0].reclaimable: means nothing with suspend.gatesPods",
         ),
         ("/ready", json!("true"), "ready: means nothing with suspend.gatesPods"),
-        ("/states", json!({"running": {"running": 1}}), "states: means nothing with suspend.gatesPods"),
         (
             "/podSets/0/inject",
             json!({"nodeSelector": "spec.nodes"}),

@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
 
-mod appwrapper;
 mod elastic;
 mod ending;
 mod gated;
-mod leader_worker_sets;
 mod observe;
 mod plain_pod;
 mod pods;
@@ -19,10 +17,9 @@ mod replica_specs;
 mod rules_of_all;
 mod serving;
 mod shipped;
-mod spark;
-mod spark_rules;
 mod start_stop;
 mod support;
+#[path = "../../src/testing.rs"]
+mod testing;
 mod topology;
-mod trainjob;
 mod webhook;

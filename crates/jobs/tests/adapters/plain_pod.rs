@@ -11,7 +11,7 @@ use sluice_jobs::pods::{Group, Member, finalize, start};
 use sluice_jobs::webhook::{Context, PodSelectors, mutate_plain_pod, validate_plain_pod};
 
 use crate::observe::junk;
-use crate::support::apply;
+use crate::testing::apply;
 
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 

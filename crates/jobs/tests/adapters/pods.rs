@@ -12,7 +12,7 @@ use sluice_jobs::pods::{
     owner_reference, start, termination,
 };
 
-use crate::support::apply;
+use crate::testing::apply;
 
 const GATE: &str = "kueue.x-k8s.io/admission";
 const TOPOLOGY: &str = "kueue.x-k8s.io/topology";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_jobs::{Schema, Step, observe, pod_groups, stop};
 
-use crate::support::apply;
+use crate::testing::apply;
 
 /// Each kind with the place of its cluster's spec.
 pub const KINDS: [(JobKind, &str); 3] = [

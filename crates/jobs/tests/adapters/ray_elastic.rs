@@ -11,7 +11,7 @@ use sluice_jobs::webhook::{Context, Operation, mutate, validate};
 use sluice_jobs::{StartError, observe, start, stop};
 
 use crate::ray::{KINDS, originals, place, ray};
-use crate::support::{apply, prune};
+use crate::testing::{apply, prune};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 const POD_SET: &str = "kueue.x-k8s.io/podset";

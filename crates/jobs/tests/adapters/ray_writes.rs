@@ -12,7 +12,7 @@ use sluice_jobs::webhook::{Context, Operation, mutate, validate};
 use sluice_jobs::{StartError, State, observe, pod_groups, start, stop};
 
 use crate::ray::{KINDS, originals, place, ray, template};
-use crate::support::{apply, prune};
+use crate::testing::{apply, prune};
 
 const SUBMITTER: &str = "/spec/submitterPodTemplate";
 

@@ -11,7 +11,7 @@ use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, mutate};
 use sluice_jobs::{Schema, StartError, State, observe, pod_groups, start, stop};
 
-use crate::support::{apply, prune};
+use crate::testing::{World, apply, prune};
 
 /// Each kind with its field and its replica types, in the order of its pod sets.
 pub const KINDS: [(JobKind, &str, &[&str]); 6] = [
@@ -328,6 +328,60 @@ fn a_job_with_a_queue_name_is_suspended_at_creation() {
             );
         }
     }
+}
+
+/// Its controller would leave a job that runs as it is, and with it all pods that it has.
+#[test]
+fn what_its_controller_does_not_act_on_is_refused() {
+    let world = World::default();
+    let of = |kind: usize, change: &dyn Fn(&mut Value)| {
+        let mut object = job(KINDS[kind]);
+        change(&mut object);
+        object
+    };
+    for (number, (kind, field, types)) in KINDS.into_iter().enumerate() {
+        let role = types.last().unwrap();
+        let sound = of(number, &|_| {});
+        assert_eq!(world.refusals(kind, &sound, None), "", "{kind:?}");
+        let negative = of(number, &|object| object["spec"][field][role]["replicas"] = json!(-1));
+        let said = format!(
+            "spec.{field}.{role}.replicas: Invalid value: \"-1\": must be greater than or equal to 0"
+        );
+        assert!(world.refusals(kind, &negative, None).contains(&said), "{kind:?}");
+        assert!(world.refusals(kind, &negative, Some(&sound)).contains(&said), "{kind:?}");
+        // What was so before does not keep its user from another change.
+        assert_eq!(world.refusals(kind, &negative, Some(&negative)), "", "{kind:?}");
+        let mut free = negative.clone();
+        free["metadata"]["labels"] = json!({});
+        assert_eq!(world.refusals(kind, &free, None), "", "{kind:?} that is not queued");
+    }
+    let mpi = JobKind::MPI_JOB;
+    let number = KINDS.iter().position(|(kind, ..)| *kind == mpi).unwrap();
+    let sound = of(number, &|_| {});
+    let cases: [(&str, Value, &str); 8] = [
+        ("/mpiReplicaSpecs/Launcher/replicas", json!(2), "must be 1"),
+        ("/mpiReplicaSpecs/Launcher/replicas", json!(0), "must be 1"),
+        ("/mpiReplicaSpecs/Worker/replicas", json!(0), "must be greater than or equal to 1"),
+        ("/mpiReplicaSpecs/Worker/restartPolicy", json!("Always"), "must be Never or OnFailure"),
+        ("/runPolicy/ttlSecondsAfterFinished", json!(-1), "must be greater than or equal to 0"),
+        ("/runPolicy/activeDeadlineSeconds", json!(-1), "must be greater than or equal to 0"),
+        ("/runPolicy/backoffLimit", json!(-1), "must be greater than or equal to 0"),
+        ("/slotsPerWorker", json!(-1), "must be greater than or equal to 0"),
+    ];
+    for (path, value, why) in cases {
+        let broken = of(number, &|object| {
+            object["spec"]["runPolicy"]["backoffLimit"] = json!(1);
+            for field in ["ttlSecondsAfterFinished", "activeDeadlineSeconds"] {
+                object["spec"]["runPolicy"][field] = json!(1);
+            }
+            object["spec"]["slotsPerWorker"] = json!(1);
+            *object.pointer_mut(&format!("/spec{path}")).unwrap() = value.clone();
+        });
+        let said = world.refusals(mpi, &broken, Some(&sound));
+        assert!(said.contains(why), "{path}: {said:?}");
+    }
+    let long = of(number, &|object| object["metadata"]["name"] = json!("m".repeat(60)));
+    assert!(world.refusals(mpi, &long, None).contains("must be a DNS label"));
 }
 
 fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>> {

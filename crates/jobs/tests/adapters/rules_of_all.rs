@@ -11,15 +11,14 @@ use sluice_jobs::{
     Patch, State, is_suspended, pod_groups, status, supports_slices, suspend_path, suspended_value,
 };
 
-use crate::serving::World;
-use crate::support::apply;
+use crate::testing::{World, apply};
 
 const PREFIX: &str = "kueue.x-k8s.io/";
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// A valid object of a kind, as small as it can be, that waits in the queue `main`.
-fn waiting(kind: JobKind) -> Value {
+pub fn waiting(kind: JobKind) -> Value {
     let name = format!("{}.yaml", kind.integration().controller);
     let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap();
     let mut files = folders.map(|folder| folder.unwrap().path().join(&name));

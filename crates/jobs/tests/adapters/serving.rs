@@ -1,18 +1,11 @@
 //! Kinds whose pods wait for admission in their place.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_api::config::Configuration;
-use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
-use sluice_jobs::webhook::{
-    Context, Operation, PodSelectors, mutate, mutate_plain_pod, validate, validate_plain_pod,
-};
+use sluice_jobs::webhook::{Operation, PodSelectors, mutate, mutate_plain_pod, validate_plain_pod};
 use sluice_jobs::{Patch, observe};
 
-use crate::support::apply;
+use crate::testing::{World, apply};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
@@ -32,52 +25,6 @@ pub fn deployment(labels: &Value) -> Value {
             },
         },
     })
-}
-
-/// What a cluster answers.
-#[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct World {
-    pub default_local_queue: bool,
-    pub default_priority_class: bool,
-    pub manage_all: bool,
-    pub managed_owner: bool,
-    pub system: bool,
-}
-
-impl World {
-    pub fn with<T>(&self, ask: impl FnOnce(&Context<'_>) -> T) -> T {
-        let name = if self.system { "kube-system" } else { "team-a" };
-        let labels = BTreeMap::from([("kubernetes.io/metadata.name".to_owned(), name.to_owned())]);
-        let selector: LabelSelector = Configuration::default().managed_jobs_namespace_selector;
-        let gate = sluice_api::gates::Gate::WorkloadPriorityClassDefaulting;
-        ask(&Context {
-            manage_jobs_without_queue_name: self.manage_all,
-            managed_jobs_namespace_selector: &selector,
-            namespace_labels: &labels,
-            default_local_queue: self.default_local_queue,
-            default_priority_class: self.default_priority_class,
-            managed_owner: self.managed_owner,
-            gatherer: None,
-            gates: Gates::default().with(gate, true),
-        })
-    }
-
-    /// The same with the gates that a test changes.
-    pub fn with_gates<T>(&self, gates: Gates, ask: impl FnOnce(&Context<'_>) -> T) -> T {
-        self.with(|context| ask(&Context { gates, ..*context }))
-    }
-
-    pub fn written(&self, kind: JobKind, operation: Operation, object: &Value) -> Value {
-        apply(object, &self.with(|context| mutate(kind, operation, object, context))).unwrap()
-    }
-
-    pub fn refusals(&self, kind: JobKind, object: &Value, old: Option<&Value>) -> String {
-        self.with(|context| match validate(kind, object, old, context) {
-            Ok(()) => String::new(),
-            Err(denied) => denied.to_string(),
-        })
-    }
 }
 
 fn changed(object: &Value, pointer: &str, value: Value) -> Value {

@@ -196,7 +196,7 @@ fn the_shipped_object_of_a_kind_is_one_of_its_crd_and_can_be_read() {
         let kind = JobKind::named(&kind.framework()).unwrap();
         if kind.gathers_pods() {
             object["metadata"]["resourceVersion"] = json!("1");
-            let world = crate::serving::World::default();
+            let world = crate::testing::World::default();
             object = world.written(kind, sluice_jobs::webhook::Operation::Create, &object);
         }
         let view = sluice_jobs::observe(kind, &object);

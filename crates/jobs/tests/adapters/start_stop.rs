@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{apply, job, jobset, prune};
+use crate::support::{job, jobset};
+use crate::testing::{apply, prune};
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, Toleration};
 use proptest::prelude::*;
 use serde_json::{Value, json};

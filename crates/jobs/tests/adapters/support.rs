@@ -1,4 +1,4 @@
-//! What the tests of the adapters share: objects, and an API server's way with patches.
+//! What the tests of the adapters share: objects.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
@@ -54,52 +54,6 @@ pub fn jobset() -> Value {
             ]
         }
     })
-}
-
-/// Applies a patch as the API server does: conflict on a stale resource version, a new one on every change.
-pub fn apply(object: &Value, patch: &Patch) -> Result<Value, String> {
-    let mut result = object.clone();
-    match patch {
-        Patch::Strategic(_) => return Err("these tests have no schema to merge by".to_owned()),
-        Patch::Merge(body) => json_patch::merge(&mut result, body),
-        Patch::Json(operations) => {
-            let operations: json_patch::Patch =
-                serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
-            json_patch::patch(&mut result, &operations).map_err(|error| error.to_string())?;
-        }
-    }
-    if result["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
-        return Err("409 Conflict".to_owned());
-    }
-    prune(&mut result);
-    let mut before = object.clone();
-    prune(&mut before);
-    if result != before {
-        let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        result["metadata"]["resourceVersion"] = json!((version + 1).to_string());
-    }
-    Ok(result)
-}
-
-/// Removes what a typed round trip does not keep: nulls and empty maps and lists.
-pub fn prune(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.values_mut().for_each(prune);
-            map.retain(|_, value| !is_nothing(value));
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
-    }
-}
-
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
 }
 
 /// The kind that an object says it is.

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::{observe, start, stop};
 
-use crate::support::{apply, job, jobset};
-use crate::{ray, replica_specs, spark};
+use crate::rules_of_all::waiting;
+use crate::support::{job, jobset};
+use crate::testing::apply;
+use crate::{ray, replica_specs};
 
 const GATE: &str = "kueue.x-k8s.io/topology";
 const LABEL: &str = "kueue.x-k8s.io/podset";
@@ -19,8 +21,11 @@ const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 fn samples() -> Vec<(JobKind, Value)> {
     let trained = replica_specs::KINDS.into_iter().map(|kind| (kind.0, replica_specs::job(kind)));
     let ray = ray::KINDS.into_iter().map(|(kind, _)| (kind, ray::ray(kind)));
-    let others =
-        [(JobKind::JOB, job()), (JobKind::JOB_SET, jobset()), (JobKind::SPARK_APPLICATION, spark::spark())];
+    let others = [
+        (JobKind::JOB, job()),
+        (JobKind::JOB_SET, jobset()),
+        (JobKind::SPARK_APPLICATION, waiting(JobKind::SPARK_APPLICATION)),
+    ];
     trained.chain(ray).chain(others).collect()
 }
 

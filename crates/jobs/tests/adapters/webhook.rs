@@ -11,7 +11,8 @@ use sluice_api::job::{JobKind, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, owner_kind, validate};
 use sluice_jobs::{Patch, observe, start, stop};
 
-use crate::support::{apply, job, jobset, mutate_object, prune};
+use crate::support::{job, jobset, mutate_object};
+use crate::testing::{apply, prune};
 
 /// What a cluster without anything special answers.
 #[expect(clippy::struct_excessive_bools, reason = "as the context that it makes")]

@@ -75,6 +75,21 @@ pub enum Attributes {
     },
 }
 
+impl Attributes {
+    /// To list nodes: who may not is not told their names.
+    pub fn list_nodes() -> Self {
+        Self::Object {
+            verb: "list",
+            group: "",
+            version: "v1",
+            resource: "nodes",
+            subresource: "",
+            namespace: String::new(),
+            name: String::new(),
+        }
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {

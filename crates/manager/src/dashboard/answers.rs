@@ -35,7 +35,12 @@ pub fn guarded(mut response: Response) -> Response {
 
 /// A document.
 pub fn document(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+    text(value.to_string())
+}
+
+/// A document that is text already.
+pub fn text(document: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }
 
 /// What takes long, for a user one at a time, and not too often.

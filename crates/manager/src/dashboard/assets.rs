@@ -19,7 +19,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 21] = [
+const ASSETS: [Asset; 22] = [
     asset!("index.html", HTML),
     asset!("theme.css", CSS),
     asset!("style.css", CSS),
@@ -34,6 +34,7 @@ const ASSETS: [Asset; 21] = [
     asset!("places.js", SCRIPT),
     asset!("queue.js", SCRIPT),
     asset!("rows.js", SCRIPT),
+    asset!("journal.js", SCRIPT),
     asset!("schedule.js", SCRIPT),
     asset!("signs.js", SCRIPT),
     asset!("time.js", SCRIPT),

@@ -93,7 +93,7 @@ impl Tokens {
         let mut viewer = Viewer { user: user.username.clone(), ..Viewer::default() };
         let master = user.groups.iter().any(|group| group == MASTERS);
         viewer.all = master || self.may(user, &workloads("")).await?;
-        viewer.nodes = master || self.may(user, &nodes()).await?;
+        viewer.nodes = master || self.may(user, &Attributes::list_nodes()).await?;
         if viewer.all {
             return Ok(viewer);
         }
@@ -143,18 +143,6 @@ fn explanations(namespace: &str) -> Attributes {
         resource: "workloads",
         subresource: "explain",
         namespace: namespace.to_owned(),
-        name: String::new(),
-    }
-}
-
-fn nodes() -> Attributes {
-    Attributes::Object {
-        verb: "list",
-        group: "",
-        version: "v1",
-        resource: "nodes",
-        subresource: "",
-        namespace: String::new(),
         name: String::new(),
     }
 }

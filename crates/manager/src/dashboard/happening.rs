@@ -1,4 +1,4 @@
-//! What just happened: the latest changes of Workloads, so many of them.
+//! What just happened: the latest changes of Workloads, so many of them; a namespace with many does not hide those of others.
 
 use std::collections::BTreeMap;
 
@@ -78,12 +78,60 @@ impl Latest {
         let happening = Happening { at, what, key, cluster_queue, reason, message };
         self.by_time.insert((at, self.next), happening);
         if self.by_time.len() > MOST {
-            self.by_time.pop_first();
+            self.make_room();
+        }
+    }
+
+    /// The oldest goes of the namespaces that have the most.
+    fn make_room(&mut self) {
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        for happening in self.by_time.values() {
+            *counts.entry(&happening.key.namespace).or_default() += 1;
+        }
+        let most = counts.values().copied().max().unwrap_or(0);
+        let mut all = self.by_time.iter();
+        let goes = all.find(|(_, happening)| counts.get(&happening.key.namespace) == Some(&most));
+        if let Some(at) = goes.map(|(at, _)| *at) {
+            self.by_time.remove(&at);
         }
     }
 
     /// All of them, the newest first.
     pub fn list(&self) -> Vec<Happening> {
         self.by_time.values().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn put(latest: &mut Latest, namespace: &str, second: i64) {
+        let at = Timestamp::from_second(second).unwrap().to_string();
+        let metadata = json!({"namespace": namespace, "name": second.to_string(), "creationTimestamp": at});
+        let workload = serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap();
+        latest.note(None, &WorkloadRow::of(&workload), None);
+    }
+
+    #[test]
+    fn a_namespace_with_many_changes_hides_none_of_others_and_the_oldest_go_first() {
+        let mut latest = Latest::default();
+        put(&mut latest, "quiet", 1);
+        put(&mut latest, "calm", 2);
+        for second in 10..5_000 {
+            put(&mut latest, "loud", second);
+        }
+        let all = latest.list();
+        assert_eq!(all.len(), MOST);
+        let of = |namespace: &str| all.iter().filter(|one| &*one.key.namespace == namespace).count();
+        assert_eq!((of("quiet"), of("calm"), of("loud")), (1, 1, MOST - 2));
+        assert_eq!((&*all[0].key.name, &*all[MOST - 1].key.name), ("4999", "1"));
+        // Among equals the oldest goes.
+        let mut latest = Latest::default();
+        for second in 0..300 {
+            put(&mut latest, &format!("ns-{second}"), second);
+        }
+        assert_eq!(&*latest.list()[MOST - 1].key.name, "100");
     }
 }

@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::config::Configuration;
+use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
 use sluice_api::slim;
+use sluice_client::bounded::{self, Budget, Unread};
 use sluice_client::error_chain::Chain;
-use sluice_client::list::{self, ListError};
 use sluice_engine::input::Kind;
 use sluice_engine::{Engine, Name};
 use sluice_sim::explain::MOST_EVENTS;
@@ -25,6 +26,7 @@ use super::views::topology::Fits;
 use crate::api_call::Call;
 use crate::engine_thread::Handle;
 use crate::explain::{Asked, Explains, Format};
+use crate::memory::{Memory, Reservation};
 use crate::percent::encoded;
 use crate::serve::Bounds;
 use crate::serve::connections::Patience;
@@ -40,8 +42,12 @@ const READING: Duration = Duration::from_secs(30);
 const SELDOM: Duration = Duration::from_secs(10);
 /// What waits in one ClusterQueue, at most.
 const MOST_WAITING: usize = 100_000;
-/// A manager has half a gigabyte, and an object of a Workload and its job take up to a hundred kilobytes in memory.
-const MOST_SIMULATED: usize = 2_000;
+/// What a simulation takes of the memory, in bytes: 50,000 Workloads and their jobs take some two gigabytes, and less than this is enough for a
+/// few hundred only.
+pub(super) const MOST_MEMORY: usize = 3 << 30;
+pub(super) const LEAST_MEMORY: usize = 24 << 20;
+/// What is held of the events about one object.
+const MOST_OF_EVENTS: usize = 4 << 20;
 
 /// The bounds of the server. Streams are being sent for as long as they live.
 pub fn bounds(connections: usize) -> Bounds {
@@ -63,6 +69,8 @@ pub struct InManager {
     pub fits: LatelyFit,
     /// Its configuration.
     pub configuration: Configuration,
+    /// What simulations take.
+    pub memory: Memory,
 }
 
 /// What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
@@ -119,8 +127,15 @@ impl Source for InManager {
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
         Box::pin(async move {
             let kind = Some("workload".to_owned());
-            let asked =
-                Asked { output: Format::Both, all: viewer.all, kind, change: None, any_replica: true };
+            let asked = Asked {
+                output: Format::Both,
+                all: viewer.all,
+                nodes: viewer.nodes,
+                user: viewer.user.clone(),
+                kind,
+                change: None,
+                any_replica: true,
+            };
             let answer = self.explains.explain(namespace.to_owned(), name.to_owned(), asked).await;
             let text = answer.map_err(|refused| match refused.0 {
                 StatusCode::NOT_FOUND => not_found(name),
@@ -141,18 +156,23 @@ impl Source for InManager {
         Box::pin(self.fits.of(&self.engine, flavors))
     }
 
-    fn most_simulated(&self) -> usize {
-        MOST_SIMULATED
+    fn reserve(&self) -> Option<Reservation> {
+        self.memory.reserve(LEAST_MEMORY, MOST_MEMORY)
     }
 
-    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
+    fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
         let configuration = self.configuration.clone();
-        Box::pin(begin(&self.client, configuration, extent, false))
+        Box::pin(begin(&self.client, configuration, extent, (false, bytes)))
     }
 }
 
 fn not_found(name: &str) -> Refusal {
     Refusal::NoObject("workloads", "kueue.x-k8s.io", name.to_owned())
+}
+
+/// Whether a namespace and an object of it can have these names: others would be other paths.
+pub(super) fn are_names(namespace: &str, name: &str) -> bool {
+    dns1123_label_error(namespace).or_else(|| dns1123_subdomain_error(name)).is_none()
 }
 
 /// Reads a Workload.
@@ -161,8 +181,11 @@ pub(super) async fn workload(
     namespace: &str,
     name: &str,
 ) -> Result<slim::Workload, Refusal> {
-    let collection = Kind::Workload.collection(Kind::Workload.version(), Some(&encoded(namespace)));
-    let read = Call::get(format!("{collection}/{}", encoded(name))).send_as(client, TIMEOUT).await;
+    if !are_names(namespace, name) {
+        return Err(not_found(name));
+    }
+    let collection = Kind::Workload.collection(Kind::Workload.version(), Some(namespace));
+    let read = Call::get(format!("{collection}/{name}")).send_as(client, TIMEOUT).await;
     read.map_err(|error| match error.code() {
         Some(404 | 400) => not_found(name),
         Some(403) => Refusal::Forbidden(format!("the Workload {namespace}/{name} cannot be read")),
@@ -174,17 +197,18 @@ pub(super) async fn workload(
 pub(super) async fn events(client: &Client, namespace: &str, uid: &str) -> Option<Vec<Value>> {
     let place = format!("/api/v1/namespaces/{}/events", encoded(namespace));
     let query = format!("&fieldSelector=involvedObject.uid%3D{}", encoded(uid));
-    let reading = list::first(client, &place, &query, MOST_EVENTS);
-    match tokio::time::timeout(TIMEOUT, reading).await {
-        Ok(Ok((events, _))) => Some(events),
+    let budget = Budget::new(MOST_OF_EVENTS);
+    let reading = bounded::objects(client, &place, &query, MOST_EVENTS, &budget, Some);
+    let Ok(part) = tokio::time::timeout(TIMEOUT, reading).await else {
+        warn!("the events of a Workload could not be read within {TIMEOUT:?}");
+        return None;
+    };
+    match part.unread {
+        None | Some(Unread::Spent(_)) => Some(part.found),
         // Who may see Workloads may be one who may not see events.
-        Ok(Err(ListError::Read { source, .. })) if is_forbidden(&source) => None,
-        Ok(Err(error)) => {
+        Some(Unread::Api { source, .. }) if is_forbidden(&source) => None,
+        Some(error) => {
             warn!(error = %Chain(&error), "the dashboard cannot read the events of a Workload");
-            None
-        }
-        Err(_) => {
-            warn!("the events of a Workload could not be read within {TIMEOUT:?}");
             None
         }
     }
@@ -200,24 +224,33 @@ fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// Reads what a simulation begins with. A manager has no right to read objects whose pods are the jobs.
+/// Reads what a simulation begins with, in at most so many bytes of memory. A manager has no right to read objects whose pods are the jobs.
 pub(super) async fn begin(
     client: &Client,
     configuration: Configuration,
     extent: Extent<'_>,
-    any: bool,
+    (any, most): (bool, usize),
 ) -> Result<Begin, Refusal> {
     let simulated = |kind: &sluice_api::job::JobKind| {
         (any || !kind.integration().pods_are_jobs) && sluice_jobs::is_simulated(*kind)
     };
     let kinds: Vec<_> = configuration.job_kinds().into_iter().filter(simulated).collect();
+    let budget = &Budget::new(most);
     let list = |place: String, query: &'static str, keep: Keep| async move {
-        list::objects(client, &place, query, |object| keep(object)).await
+        let read = |object| keep(object);
+        let part = bounded::objects(client, &place, query, usize::MAX, budget, read).await;
+        part.unread.map_or(Ok(part.found.into()), Err)
     };
     match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
         Ok(Ok(live)) => Ok(Begin { live, configuration }),
-        Ok(Err(ListError::Read { path, source })) if is_forbidden(&source) => {
+        Ok(Err(Unread::Api { path, source })) if is_forbidden(&source) => {
             Err(Refusal::Forbidden(format!("a simulation takes the right to list {path}")))
+        }
+        Ok(Err(error @ Unread::Spent(_))) => {
+            let why = format!(
+                "{error}, by the memory that is free: give the program more memory, or use kubectl kueue simulate --from-cluster"
+            );
+            Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))
         }
         Ok(Err(error)) => Err(unreachable(&error)),
         Err(_) => {

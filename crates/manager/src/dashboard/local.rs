@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
+use sluice_api::names::dns1123_subdomain_error;
 use sluice_api::slim;
 use sluice_api::visibility::{MAX_LIMIT, PendingWorkload, PendingWorkloadsSummary};
 use sluice_client::error_chain::Chain;
@@ -20,7 +21,7 @@ use sluice_sim::live::Extent;
 use tokio::net::TcpListener;
 use tracing::warn;
 
-use super::in_manager::{begin, bounds, events, workload};
+use super::in_manager::{LEAST_MEMORY, MOST_MEMORY, are_names, begin, bounds, events, workload};
 use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
@@ -32,6 +33,7 @@ use super::views::items::Order;
 use super::views::topology::Fits;
 use crate::access::bearer;
 use crate::api_call::{Call, CallError};
+use crate::memory::{Memory, Reservation};
 use crate::percent::encoded;
 use crate::serve;
 use crate::shutdown::pair;
@@ -47,8 +49,6 @@ const AT_ONCE: usize = 8;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
 const EXPLAINING: Duration = Duration::from_mins(1);
-/// More would need gigabytes.
-const MOST_SIMULATED: usize = 20_000;
 /// After a round that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -85,6 +85,7 @@ impl Callers for Owner {
 struct Laptop {
     client: Client,
     polled: Arc<Polled>,
+    memory: Memory,
 }
 
 /// What waits in a queue of the visibility API, with the places in its ClusterQueue.
@@ -124,6 +125,10 @@ impl Source for Laptop {
     /// The visibility API knows it, if it is served. A user who may not ask it about ClusterQueues asks about his LocalQueues.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
         Box::pin(async move {
+            // A name that no queue can have would be another path.
+            if dns1123_subdomain_error(queue).is_some() {
+                return None;
+            }
             match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
                 Ok(order) => Some(order),
                 Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
@@ -142,7 +147,9 @@ impl Source for Laptop {
 
     fn explain<'a>(&'a self, _viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {
         Box::pin(async move {
-            let (namespace, name) = (encoded(namespace), encoded(name));
+            if !are_names(namespace, name) {
+                return Err(Refusal::NoObject("workloads", "kueue.x-k8s.io", name.to_owned()));
+            }
             let place =
                 format!("/apis/visibility.sluice.dev/v1alpha1/namespaces/{namespace}/workloads/{name}");
             let uri = format!("{place}/explain?output=both&all=true&kind=workload");
@@ -160,12 +167,12 @@ impl Source for Laptop {
         Box::pin(async { None })
     }
 
-    fn most_simulated(&self) -> usize {
-        MOST_SIMULATED
+    fn reserve(&self) -> Option<Reservation> {
+        self.memory.reserve(LEAST_MEMORY, MOST_MEMORY)
     }
 
-    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
-        Box::pin(begin(&self.client, Options::default_configuration(), extent, true))
+    fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
+        Box::pin(begin(&self.client, Options::default_configuration(), extent, (true, bytes)))
     }
 }
 
@@ -188,7 +195,8 @@ pub async fn run(
     let polled = Arc::new(Polled::new(client.clone(), namespace, Arc::clone(&store)));
     let pause = polled.round().await.context("reading the cluster")?;
     let callers = Arc::new(Owner { key: key.clone(), polled: Arc::clone(&polled) });
-    let source = Arc::new(Laptop { client, polled: Arc::clone(&polled) });
+    let memory = Memory::default();
+    let source = Arc::new(Laptop { client, polled: Arc::clone(&polled), memory });
     let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());
     let url = format!("http://127.0.0.1:{port}/#key={key}");
@@ -287,7 +295,7 @@ mod tests {
             store.note(&Input::Applied(local_queue(namespace, name, target)));
         }
         store.fresh();
-        Laptop { client, polled }
+        Laptop { client, polled, memory: Memory::default() }
     }
 
     fn known(order: Order) -> Option<Vec<(usize, String)>> {

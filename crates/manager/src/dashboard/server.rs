@@ -11,10 +11,12 @@ use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_engine::WorkloadKey;
+use sluice_sim::explain::hide_nodes;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tracing::error;
 
-use super::answers::{OneEach, document, guarded};
+use super::answers::{OneEach, document, guarded, text};
 use super::assets::asset;
 use super::changes::Streams;
 use super::query;
@@ -204,6 +206,7 @@ impl Dashboard {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
+        let names_nodes = viewer.nodes;
         let value = match route {
             Route::Who => {
                 let Viewer { user, all, namespaces, .. } = &viewer;
@@ -270,10 +273,21 @@ impl Dashboard {
                     Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, format!("expected at most {BODY} bytes"))
                 };
                 let body = to_bytes(body, BODY).await.map_err(too_large)?;
-                self.tomorrow.answer(&viewer, &body).await?
+                return Ok(text(self.tomorrow.answer(&viewer, &body).await?));
             }
         };
+        let value = if names_nodes { value } else { self.without_nodes(value).await? };
         Ok(document(&value))
+    }
+
+    /// An answer whose texts name no node, for one who may not list nodes. Long ones have many texts.
+    async fn without_nodes(&self, mut value: Value) -> Result<Value, Refusal> {
+        let snapshot = taken(&self.store)?;
+        let hiding = tokio::task::spawn_blocking(move || {
+            hide_nodes(&mut value, &|name| snapshot.nodes.contains_key(name));
+            value
+        });
+        hiding.await.map_err(|panic| not_made(&panic))
     }
 
     /// Makes an answer from the state, not on the threads that serve.
@@ -291,10 +305,7 @@ impl Dashboard {
             let _turn = turn;
             make(&*taken(&store)?, &viewer)
         });
-        making.await.unwrap_or_else(|panic| {
-            error!(%panic, "an answer of the dashboard could not be made");
-            Err(Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned()))
-        })
+        making.await.unwrap_or_else(|panic| Err(not_made(&panic)))
     }
 
     async fn queue(&self, viewer: Viewer, name: String, query: &str) -> Result<Value, Refusal> {
@@ -356,6 +367,11 @@ fn keys(order: Vec<(usize, WorkloadKey)>) -> Option<Vec<WorkloadKey>> {
 fn taken(store: &Store) -> Result<Arc<Snapshot>, Refusal> {
     let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
     store.snapshot().ok_or_else(not_yet)
+}
+
+fn not_made(panic: &JoinError) -> Refusal {
+    error!(%panic, "an answer of the dashboard could not be made");
+    Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned())
 }
 
 /// Refuses a viewer who may not read Workloads of the namespace, in the same words whether the Workload exists or not.

@@ -11,6 +11,7 @@ use super::snapshot::Snapshot;
 use super::viewer::Viewer;
 use super::views::items::Order;
 use super::views::topology::Fits;
+use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
 
 /// What is offered only if its objects may be read.
@@ -58,8 +59,8 @@ pub trait Source: Send + Sync + 'static {
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value>;
     /// How many pods of each size fit into the domains of the flavors that have a topology, if that is known.
     fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>>;
-    /// With more Workloads than this, no simulation is begun: it would take too much memory.
-    fn most_simulated(&self) -> usize;
-    /// What a simulation of so much of the cluster begins with.
-    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin>;
+    /// Memory for a simulation, if there is enough.
+    fn reserve(&self) -> Option<Reservation>;
+    /// What a simulation of so much of the cluster begins with, in at most so many bytes of memory.
+    fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin>;
 }

@@ -1,9 +1,10 @@
 //! `/api/tomorrow`: what is expected from now on, and with changes; a simulation of the cluster as it is.
 //!
-//! It never runs on the engine's thread: on one of its own, one simulation at a time, for a limited time and for a cluster of a limited
-//! size.
+//! It never runs on the engine's thread: on one of its own, one simulation at a time, for a limited time and in memory that is
+//! reserved for it before.
 
 pub mod changed;
+pub mod refused;
 pub mod seen;
 pub mod starts;
 
@@ -13,17 +14,20 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sluice_sim::live::Extent;
+use sluice_sim::starts::at_once;
 use sluice_sim::whatif::Difference;
-use sluice_sim::{Manifests, Options, Simulation, duration, prepare};
+use sluice_sim::{ManifestError, Manifests, Options, Packed, Record, Simulation, duration, prepare};
 use tokio::sync::Semaphore;
 use tracing::error;
 
 use self::changed::Change;
+use self::seen::Seen;
 use super::answers::OneEach;
-use super::source::{Begin, Found, Source};
+use super::snapshot::Snapshot;
+use super::source::{Begin, Source};
 use super::store::Store;
 use super::viewer::Viewer;
 use crate::access::Rate;
@@ -43,6 +47,10 @@ const USUAL: SignedDuration = SignedDuration::from_hours(24);
 const FURTHEST: SignedDuration = SignedDuration::from_hours(168);
 /// Changes at most.
 const MOST_CHANGES: usize = 20;
+/// With more Workloads than this, a simulation would not end in its time.
+const MOST_WORKLOADS: usize = 50_000;
+/// The objects that are read take so many bytes of memory as documents, and the simulation with all that it makes as many times more.
+pub(super) const PER_BYTE_READ: usize = 3;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -53,6 +61,15 @@ struct Asked {
     changes: Vec<Change>,
 }
 
+/// What is answered.
+#[derive(Serialize)]
+struct Answer {
+    base: Seen,
+    changed: Option<Seen>,
+    difference: Vec<String>,
+    refused: Value,
+}
+
 /// Makes simulations.
 pub struct Tomorrow {
     store: Arc<Store>,
@@ -60,29 +77,34 @@ pub struct Tomorrow {
     users: OneEach,
     one: Arc<Semaphore>,
     starts: starts::Cache,
+    /// With more Workloads than this, none is begun.
+    most: usize,
 }
 
 impl Tomorrow {
     /// Of what the source reads.
     pub fn new(store: Arc<Store>, source: Arc<dyn Source>) -> Self {
         let users = OneEach::new("simulations", EACH, ALL);
-        Self { store, source, users, one: Arc::new(Semaphore::new(1)), starts: starts::Cache::default() }
+        let (one, starts) = (Arc::new(Semaphore::new(1)), starts::Cache::default());
+        Self { store, source, users, one, starts, most: MOST_WORKLOADS }
     }
 
     /// The answer for a viewer.
-    pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<Value, Refusal> {
+    ///
+    /// It is a JSON document as text: as a value it would take many times the memory.
+    pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
         let (lasts, changes) = read(viewer, body)?;
         let _turn = self.users.take(&viewer.user)?;
-        check_size(self.store.workloads(), self.source.most_simulated())?;
-        let begin = self.source.begin(Extent::All);
-        let viewer = viewer.clone();
-        self.play(begin, SIMULATING, move |begin| simulated(begin, lasts, &changes, &viewer)).await
+        check_size(self.store.workloads(), self.most)?;
+        let (viewer, snapshot) = (viewer.clone(), self.store.snapshot());
+        let simulating = move |begin| simulated(begin, lasts, &changes, (&viewer, snapshot.as_deref()));
+        self.play(Extent::All, SIMULATING, simulating).await
     }
 
     /// Reads the world and plays with it, one at a time, for so long.
     async fn play<T: Send + 'static>(
         &self,
-        begin: Found<'_, Begin>,
+        extent: Extent<'_>,
         most: Duration,
         work: impl FnOnce(Begin) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -90,10 +112,11 @@ impl Tomorrow {
         let Ok(Ok(one)) = one else {
             return Err(Refusal::TooMany("another simulation is running: try again".to_owned()));
         };
-        let begin = begin.await?;
-        // The thread keeps the turn until it is done, also when no caller waits for it any more.
+        let memory = self.source.reserve().ok_or_else(no_memory)?;
+        let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
+        // The thread keeps turn and memory until it is done, also when no caller waits for it any more.
         let simulating = tokio::task::spawn_blocking(move || {
-            let _one = one;
+            let _kept = (one, memory);
             work(begin)
         });
         match tokio::time::timeout(most + GRACE, simulating).await {
@@ -115,9 +138,16 @@ fn check_size(count: usize, most: usize) -> Result<(), Refusal> {
         return Ok(());
     }
     let why = format!(
-        "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate --from-cluster"
+        "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate \
+         --from-cluster"
     );
     Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))
+}
+
+fn no_memory() -> Refusal {
+    let why = "too little memory is free for a simulation: try again later, give the program more memory, or use kubectl \
+               kueue simulate --from-cluster";
+    Refusal::TooMany(why.to_owned())
 }
 
 fn too_long() -> Refusal {
@@ -176,30 +206,51 @@ fn simulated(
     begin: Begin,
     lasts: SignedDuration,
     wanted: &[Change],
-    viewer: &Viewer,
-) -> Result<Value, Refusal> {
-    let (manifests, options) = world(begin, Some(lasts));
+    (viewer, snapshot): (&Viewer, Option<&Snapshot>),
+) -> Result<String, Refusal> {
+    let (mut manifests, options) = world(begin, Some(lasts));
     let deadline = Instant::now() + SIMULATING;
-    let with_changes = if wanted.is_empty() {
-        None
+    let candidates = refused::candidates(&manifests, options.start);
+    // The documents of only one simulation are in memory at a time: the rest waits as text.
+    let (base, with_changes) = if wanted.is_empty() {
+        (Packed::new(manifests), None)
     } else {
-        let mut changed = manifests.clone();
-        changed::apply(&mut changed.objects, wanted)?;
-        Some(changed)
+        let base = Packed::of(&manifests);
+        changed::apply(&mut manifests.objects, wanted)?;
+        (base, Some(Packed::new(manifests)))
     };
-    let base = play(&manifests, options.clone(), deadline)?;
-    drop(manifests);
+    let first = begun(&base, options.clone())?;
+    let refused = at_once(&first, &candidates);
+    let without = |mut world: Packed| {
+        if !refused.is_empty() {
+            refused::leave_out(&mut world, &refused);
+        }
+        world
+    };
+    let first = if refused.is_empty() {
+        drop(base);
+        first
+    } else {
+        drop(first);
+        begun(&without(base), options.clone())?
+    };
     let seed = options.seed;
-    let report =
-        |simulation: &Simulation| seen::report(simulation.record(), simulation.lasted(), seed, viewer);
-    let (mut changed, mut difference) = (Value::Null, Vec::new());
-    if let Some(manifests) = with_changes {
-        let other = play(&manifests, options, deadline)?;
-        let compared = Difference::new(base.record(), base.lasted(), other.record(), other.lasted(), seed);
+    let report = |course: &Course| seen::report(&course.record, course.lasted, seed, viewer, snapshot);
+    let base = play(first, deadline)?;
+    let (mut changed, mut difference) = (None, Vec::new());
+    if let Some(world) = with_changes {
+        let other = play(begun(&without(world), options)?, deadline)?;
+        let compared = Difference::new(&base.record, base.lasted, &other.record, other.lasted, seed);
         difference = seen::words(&compared, viewer);
-        changed = report(&other);
+        changed = Some(report(&other));
     }
-    Ok(json!({"base": report(&base), "changed": changed, "difference": difference}))
+    let refused = refused::told(&refused, viewer);
+    let answer = Answer { base: report(&base), changed, difference, refused };
+    serde_json::to_string(&answer).map_err(|error| {
+        let why = "the answer could not be made".to_owned();
+        error!(%error, "{why}");
+        Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, why)
+    })
 }
 
 /// What the cluster has is not the caller's: errors about it do not say what is in it.
@@ -209,7 +260,10 @@ fn unplayable() -> Refusal {
 
 /// The world as it is now.
 fn present(manifests: &Manifests, options: Options) -> Result<Simulation, Refusal> {
-    let prepared = prepare(manifests, &BTreeMap::new(), options);
+    settled(prepare(manifests, &BTreeMap::new(), options))
+}
+
+fn settled(prepared: Result<Simulation, Vec<ManifestError>>) -> Result<Simulation, Refusal> {
     let mut simulation = prepared.map_err(|errors| {
         error!(errors = errors.len(), first = %errors.first().map(ToString::to_string).unwrap_or_default(), "the cluster cannot be simulated");
         unplayable()
@@ -218,15 +272,29 @@ fn present(manifests: &Manifests, options: Options) -> Result<Simulation, Refusa
     Ok(simulation)
 }
 
+/// The same, with what is decided at once.
+fn begun(world: &Packed, options: Options) -> Result<Simulation, Refusal> {
+    let mut simulation = settled(world.prepare(options))?;
+    simulation.advance(SignedDuration::ZERO).map_err(|_| unplayable())?;
+    Ok(simulation)
+}
+
+/// What happened in a simulation.
+struct Course {
+    record: Record,
+    /// How long it lasted, in milliseconds.
+    lasted: i64,
+}
+
 /// Simulates up to the end, or as long as there is time.
-fn play(manifests: &Manifests, options: Options, deadline: Instant) -> Result<Simulation, Refusal> {
-    let mut simulation = present(manifests, options)?;
+fn play(mut simulation: Simulation, deadline: Instant) -> Result<Course, Refusal> {
     loop {
         if Instant::now() >= deadline {
             return Err(too_long());
         }
         if !simulation.step().map_err(|_| unplayable())? {
-            return Ok(simulation);
+            let lasted = simulation.lasted();
+            return Ok(Course { record: simulation.into_record(), lasted });
         }
     }
 }

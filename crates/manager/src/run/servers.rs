@@ -99,8 +99,9 @@ impl Parts {
         let callers = Arc::new(Tokens::new(self.client.clone(), Arc::clone(&store)));
         let (client, configuration) = (self.client.clone(), self.configuration.clone());
         let (engine, fits) = (explainer.engine(), LatelyFit::default());
-        let source =
-            Arc::new(InManager { published, client, explains: explainer, engine, fits, configuration });
+        let memory = explainer.memory();
+        let explains = explainer;
+        let source = Arc::new(InManager { published, client, explains, engine, fits, configuration, memory });
         let connections = self.shares.dashboard;
         // The other connections are for answers.
         let dashboard = Dashboard::new(store, callers, source, connections / 2);

@@ -239,7 +239,10 @@ impl Server {
         };
         let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
         let _one = self.one_at_a_time(user)?;
-        let asked = Asked { output, all, kind, change, any_replica: true };
+        // Without an answer it is told how many nodes, and not which.
+        let nodes = self.may(user, &Attributes::list_nodes()).await.unwrap_or(false);
+        let user = user.username.clone();
+        let asked = Asked { output, all, nodes, user, kind, change, any_replica: true };
         let answer = self.explains.explain(namespace.clone(), name.clone(), asked).await;
         let text = answer.map_err(|refused| match refused.0 {
             StatusCode::BAD_REQUEST => Refusal::BadRequest(refused.1),

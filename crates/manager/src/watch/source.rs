@@ -62,7 +62,7 @@ impl Error {
         matches!(source, kube::Error::Api(status) if status.code == 404)
     }
 
-    /// Whether everything is listed again because changes were missed, which is nothing to worry about.
+    /// Whether everything is listed again because changes were missed, which is no error.
     pub fn is_desync(&self) -> bool {
         match self {
             Self::Ended { code, .. } => *code == 410,

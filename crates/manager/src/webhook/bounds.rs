@@ -20,8 +20,11 @@ use crate::serve::ConnectionHandle;
 pub const BODY_BYTES: usize = 8 << 20;
 /// The bytes of all reviews that are being received, worked on or answered, and of the answers.
 const ALL_BODIES: usize = 32 << 20;
-/// The memory of all reviews that are being worked on, as [`weight`] has it.
+/// The memory of all reviews that are being worked on, as [`weights`] has it.
 const ALL_WORK: usize = 64 << 20;
+/// What the object of a review may take of it, if the write makes it larger: a later review has the object twice, as it shall be and as
+/// it is, and what is stored can be stopped, changed and deleted.
+const ONE_OBJECT: usize = ALL_WORK / 2 - (2 << 20);
 /// How long a review waits for its turn. The API server waits 10 s for an answer by default.
 const TURN: Duration = Duration::from_secs(5);
 
@@ -155,8 +158,9 @@ impl Bounds {
 
     /// Waits until the review may be worked on. An answer may take `most` bytes, however short the review is.
     pub async fn turn(&self, body: &[u8], most: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let weight = weight(body).saturating_add(most);
-        if weight > ALL_WORK {
+        let Weights { all, object, old } = weights(body);
+        let weight = all.saturating_add(most);
+        if weight > ALL_WORK || object > ONE_OBJECT.max(old) {
             return Err(Refusal::TooMany);
         }
         let weight = u32::try_from(weight).map_err(|_| Refusal::TooMany)?;
@@ -166,39 +170,127 @@ impl Bounds {
     }
 }
 
+/// The memory that parts of a review take once they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Weights {
+    /// All of it.
+    all: usize,
+    /// `request.object`.
+    object: usize,
+    /// `request.oldObject`.
+    old: usize,
+}
+
 /// The memory that a JSON text takes once it is read, at most, without reading it. A few bytes of text can stand for a hundred times
 /// as much.
-fn weight(json: &[u8]) -> usize {
-    let (mut weight, mut text) = (json.len().saturating_mul(COPIES), false);
-    let mut bytes = json.iter();
-    while let Some(byte) = bytes.next() {
+fn weights(json: &[u8]) -> Weights {
+    let mut weights = Weights::default();
+    // The last text, and where the scan is: in which field of the request, how deep.
+    let (mut last, mut field, mut depth) = (&json[..0], &json[..0], 0_usize);
+    let mut at = 0;
+    while let Some(byte) = json.get(at) {
+        let (mut next, mut weight) = (at + 1, 0);
         match byte {
-            b'"' => text = !text,
-            b'\\' if text => {
-                bytes.next();
+            b'"' => {
+                next = end_of_text(json, next);
+                last = json.get(at + 1..next.saturating_sub(1)).unwrap_or_default();
             }
-            b'{' if !text => weight += OBJECT,
-            b'[' | b',' | b':' if !text => weight += VALUE,
+            b'{' => (depth, weight) = (depth + 1, OBJECT),
+            b'[' => (depth, weight) = (depth + 1, VALUE),
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' | b':' => weight = VALUE,
             _ => {}
         }
+        weight += (next - at).saturating_mul(COPIES);
+        weights.all += weight;
+        match field {
+            b"object" => weights.object += weight,
+            b"oldObject" => weights.old += weight,
+            _ => {}
+        }
+        match (depth, byte) {
+            (2, b':') => field = last,
+            (2, b',') | (0..2, _) => field = &json[..0],
+            _ => {}
+        }
+        at = next;
     }
-    weight
+    weights
+}
+
+/// The position after the text that begins at `at`, after its first quotation mark.
+fn end_of_text(json: &[u8], mut at: usize) -> usize {
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    json.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use sluice_api::conversion::MAX_ANSWER;
 
     #[test]
     fn small_texts_that_become_large_weigh_what_they_become() {
+        let weight = |json: &[u8]| weights(json).all;
         assert_eq!(weight(b"{}"), 2 * COPIES + OBJECT);
         assert_eq!(weight(br#"["{,:[\"{","x"]"#), 15 * COPIES + 2 * VALUE, "nothing inside of a text counts");
+        assert_eq!((weight(b"\"\\"), weight(b"]]\"")), (2 * COPIES, 3 * COPIES), "whatever is no JSON");
         let objects = format!("[{}]", vec![r#"{"":0}"#; 1000].join(","));
         assert!(weight(objects.as_bytes()) > 700 * 1000);
         let lists = format!("[{}]", vec!["[]"; 1000].join(","));
         assert!(weight(lists.as_bytes()) > 2 * VALUE * 1000 - VALUE);
+    }
+
+    #[test]
+    fn the_objects_of_a_review_weigh_what_they_weigh_alone() {
+        let object = json!({"object": {"oldObject": [{"object": 1}, "a:b"]}, "spec": [[], {}]});
+        let old = json!({"object": "request", "spec": {"x": [1, 2, 3]}});
+        let request = json!({"uid": "object", "object": object, "oldObject": old, "options": {"object": {}}});
+        let review = json!({"kind": "oldObject", "request": request}).to_string();
+        let alone = |value: &Value| weights(value.to_string().as_bytes()).all;
+        // The colon before it is the field's, the comma or brace after it counts as its own.
+        let end = COPIES + VALUE;
+        let seen = weights(review.as_bytes());
+        assert_eq!((seen.object, seen.old), (alone(&object) + end, alone(&old) + end));
+        assert!(seen.all > seen.object + seen.old);
+        assert_eq!(weights(br#"{"request":{"objects":[{},{}]}}"#).object, 0);
+    }
+
+    /// A review of an object with so many variables as it is, and so many and so large an annotation as it shall be.
+    fn review(old: Option<usize>, new: usize, more: usize) -> Vec<u8> {
+        let object = |variables: usize, more: usize| {
+            let env = vec![r#"{"name":"A"}"#; variables].join(",");
+            format!(r#"{{"metadata":{{"annotations":{{"a":"{}"}}}},"env":[{env}]}}"#, "x".repeat(more))
+        };
+        let old = old.map_or("null".to_owned(), |variables| object(variables, 0));
+        let object = object(new, more);
+        format!(r#"{{"request":{{"uid":"u","object":{object},"oldObject":{old}}}}}"#).into_bytes()
+    }
+
+    #[tokio::test]
+    async fn what_can_be_stored_can_be_changed_and_deleted() {
+        let bounds = Bounds::default();
+        let judge = async |old, new, more| bounds.turn(&review(old, new, more), 0).await.map(drop);
+        // As many as can be created.
+        let (mut most, mut step) = (0, 1 << 16);
+        while step > 0 {
+            if judge(None, most + step, 0).await.is_ok() {
+                most += step;
+            }
+            step /= 2;
+        }
+        assert!(most > 20_000, "{most}");
+        assert_eq!(judge(Some(most), most, 0).await, Ok(()));
+        assert_eq!(judge(Some(most), 10, 0).await, Ok(()));
+        assert_eq!(judge(Some(most), most + 1, 0).await, Err(Refusal::TooMany), "it grows in no other way");
+        assert_eq!(judge(Some(most), most - 100, 200_000).await, Err(Refusal::TooMany));
     }
 
     #[tokio::test]

@@ -79,6 +79,7 @@ impl Class {
             | Purpose::MoveTemplate
             | Purpose::DeleteRequest => Self::Workloads,
             Purpose::Finish
+            | Purpose::EndPods
             | Purpose::Finalizer
             | Purpose::ReleaseFinished
             | Purpose::ReleasePod

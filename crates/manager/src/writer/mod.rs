@@ -1,6 +1,7 @@
 //! Carries out the engine's writes: as many at once as the API server takes without getting slower, in order per object, the most important
 //! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine.
 
+mod end_pods;
 pub mod lanes;
 pub mod limit;
 pub mod pace;
@@ -296,6 +297,10 @@ async fn carry_out(
             Err(error) => Err(error),
         },
         Ok(Plan::Template(source)) => template::create(server, object, &source).await.map(|()| None),
+        Ok(Plan::EndPods(of, then)) => {
+            let version = versions.of(object.kind);
+            end_pods::end(server, object, version, &of, &then).await.map(|()| None)
+        }
         Ok(Plan::Pod(calls)) => on_pod(server, object.kind, &calls, &mut answered).await,
         Ok(Plan::Steps(kind, steps)) => in_steps(server, object, kind, steps, &mut answered).await,
     };
@@ -305,6 +310,7 @@ async fn carry_out(
         Err(WriteError::Conflict(why) | WriteError::NotFound(why)) => {
             debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
         }
+        Err(why @ WriteError::PodsLeft { .. }) => debug!(object = %object, %why, "looked for pods"),
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }
     (outcome, answered.document, answered.bytes)

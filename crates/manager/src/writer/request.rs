@@ -1,12 +1,14 @@
 //! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
-use sluice_engine::effect::{PodStep, Write};
+use sluice_engine::effect::{EndPods, PodStep, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::{Patch, StartError, Step};
 
@@ -24,6 +26,8 @@ pub enum Plan {
     Pod(Vec<Call>),
     /// A PodTemplate that is made from a Workload.
     Template(Box<TemplateSource>),
+    /// What belongs to these UIDs, and what to do about it.
+    EndPods(Vec<Arc<str>>, EndPods),
 }
 
 /// Makes the requests of a write, in the version of the kind that is served; fails when a job cannot be started as it is.
@@ -84,6 +88,7 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         Write::AskController { view, at } => {
             Ok(Plan::One(step_call(object, &sluice_jobs::ask_controller(view, *at))))
         }
+        Write::EndPods { of, then } => Ok(Plan::EndPods(of.clone(), then.clone())),
         Write::Patch(patch) => {
             Ok(Plan::One(step_call(object, &Step { subresource: None, patch: patch.clone() })))
         }
@@ -238,7 +243,9 @@ mod tests {
     fn only(plan: Plan) -> Call {
         match plan {
             Plan::One(call) => call,
-            Plan::Steps(..) | Plan::Pod(_) | Plan::Template(_) => unreachable!("a single request"),
+            Plan::Steps(..) | Plan::Pod(_) | Plan::Template(_) | Plan::EndPods(..) => {
+                unreachable!("a single request")
+            }
         }
     }
 

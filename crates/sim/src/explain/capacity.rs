@@ -21,7 +21,7 @@ use crate::record::show_amount;
 pub(super) struct Around<'a> {
     pub view: &'a View<'a>,
     pub hotswap: &'a Hotswap,
-    /// Whether nodes are named that are not the Workload's own: in questions about all namespaces, which take a right. Else it is told how many.
+    /// Whether nodes are named, which takes the right to list them. Else it is told how many.
     pub names_nodes: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn not_moved(around: Around<'_>, workload: &Value, job: Option<&Value
         flavors.join(", ")
     );
     let mut finding = Finding::new(Code::CapacityShort, said);
-    for name in lost.iter().take(MOST_LISTED) {
+    for name in lost.iter().take(MOST_LISTED).filter(|_| around.names_nodes) {
         let node = around.view.cluster(Kind::Node, name);
         let ready = node.and_then(|node| condition(node, "Ready")).filter(|ready| ready["status"] != "True");
         let line =

@@ -59,7 +59,7 @@ impl Question<'_> {
 
     /// Where nodes are looked up for the one who asks.
     pub(super) fn around<'b>(&'b self, view: &'b View<'b>) -> Around<'b> {
-        Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.all_namespaces }
+        Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.names_nodes }
     }
 
     /// Whose pods are waited for before anything else is admitted.
@@ -119,8 +119,9 @@ impl Question<'_> {
 }
 
 /// Whether reason and message of a condition say that a cycle refused it. With the gate of granular reasons off, one word stands for several.
-fn refuses(reason: &str, message: &str) -> bool {
+pub(super) fn refuses(reason: &str, message: &str) -> bool {
     let refusing = [
+        Reason::Misconfigured,
         Reason::NoMatchingFlavor,
         Reason::WaitingForQuota,
         Reason::ExceedsMaxQuota,
@@ -130,7 +131,9 @@ fn refuses(reason: &str, message: &str) -> bool {
         Reason::WaitingForPodsReady,
     ];
     let granular = refusing.into_iter().any(|refusing| reason == refusing.as_str());
-    granular || (reason == "Pending" && message.starts_with("couldn't assign flavors"))
+    granular
+        || (reason == "Inadmissible" && !message.is_empty())
+        || (reason == "Pending" && message.starts_with("couldn't assign flavors"))
 }
 
 /// A Workload that the manager refuses, for a reason that no other finding is about.

@@ -125,11 +125,31 @@ pub enum Code {
     PodsNotReady,
     /// It is over.
     Ended,
+    /// It, or its job, is being deleted.
+    BeingDeleted,
+    /// Its LocalQueue is being deleted.
+    LocalQueueTerminating,
+    /// Its ClusterQueue is being deleted.
+    ClusterQueueTerminating,
+    /// A Cohort above its ClusterQueue is being deleted.
+    CohortTerminating,
+    /// A flavor of its ClusterQueue is being deleted.
+    FlavorTerminating,
+    /// Its namespace is being deleted.
+    NamespaceTerminating,
+    /// Its pods could not be read, or not all of them.
+    PodsUnread,
+    /// The events about it could not be read.
+    EventsUnread,
+    /// The nodes could not be read, or not all of them.
+    NodesUnread,
+    /// Other objects that the answer rests on could not be read, or not all of them.
+    ObjectsUnread,
 }
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 51] = [
         Self::QueueNameMissing,
         Self::NamespaceNotManaged,
         Self::PartOfAnother,
@@ -171,6 +191,16 @@ impl Code {
         Self::PodsMissing,
         Self::PodsNotReady,
         Self::Ended,
+        Self::BeingDeleted,
+        Self::LocalQueueTerminating,
+        Self::ClusterQueueTerminating,
+        Self::CohortTerminating,
+        Self::FlavorTerminating,
+        Self::NamespaceTerminating,
+        Self::PodsUnread,
+        Self::EventsUnread,
+        Self::NodesUnread,
+        Self::ObjectsUnread,
     ];
 
     /// Whether it says what keeps the job from being admitted now.
@@ -209,6 +239,10 @@ impl Code {
                 | Self::Inactive
                 | Self::Gated
                 | Self::OnHold
+                | Self::BeingDeleted
+                | Self::LocalQueueTerminating
+                | Self::ClusterQueueTerminating
+                | Self::NamespaceTerminating
         )
     }
 }

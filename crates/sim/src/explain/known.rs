@@ -8,8 +8,8 @@ use sluice_engine::{Account, Kind, ObjectRef};
 use super::finding::{Code, Help, State, condition};
 use super::view::View;
 use super::{
-    Event, Explained, MOST_LISTED, Question, capacity, checks, decided, lifecycle, pods, queues, started,
-    topology, unqueued,
+    Event, Explained, MOST_LISTED, Question, capacity, checks, decided, deleted, lifecycle, pods, queues,
+    started, topology, unqueued, unread,
 };
 use crate::json::text;
 use crate::simulation::Simulation;
@@ -39,7 +39,7 @@ impl Explained {
         account: &Account,
     ) {
         self.findings.extend(question.decided(view, workload, account));
-        self.topology = topology::fits(workload, &account.fits);
+        self.topology = topology::fits(workload, &account.fits, question.names_nodes);
     }
 
     fn blank(job: &ObjectRef, workload: &str, state: State) -> Self {
@@ -92,6 +92,9 @@ impl Question<'_> {
         let mut explained = Explained::blank(reference, "", State::NotQueued);
         explained.findings = unqueued::findings(view, &self.options.configuration, reference, job);
         explained.no_forecast = Some("it is not queued".to_owned());
+        if let Some(deleted) = deleted::own(job) {
+            explained.findings.insert(0, deleted);
+        }
         let events = self.manifests.subject.as_ref().map(|subject| subject.events.as_slice());
         let events = Event::all(events.unwrap_or_default());
         let warnings = events.iter().rev().filter(|event| event.warns).take(MOST_LISTED);
@@ -100,6 +103,7 @@ impl Question<'_> {
         if let Some(without) = explained.findings.iter_mut().find(|f| f.code == Code::WithoutWorkload) {
             without.details.extend(warnings);
         }
+        explained.findings.extend(unread::findings(self.unread()));
         explained.untried()
     }
 
@@ -126,7 +130,10 @@ impl Question<'_> {
             explained.cluster_queue = queue.map(Into::into);
             explained.findings = found;
         }
-        explained.findings.extend(lifecycle::findings(view, workload, state, now));
+        let read = self.manifests.subject.as_ref().and_then(|subject| subject.job.as_ref());
+        let deleted = deleted::own(workload).or_else(|| read.and_then(deleted::own));
+        explained.findings.extend(deleted);
+        explained.findings.extend(lifecycle::findings(view, workload, state, now, self.names_nodes));
         let not_moved = account.and_then(|account| account.not_moved.as_ref());
         let lost = explained.findings.iter_mut().find(|f| f.code == Code::NodesLost);
         if let Some((lost, why)) = lost.zip(not_moved) {
@@ -163,10 +170,11 @@ impl Question<'_> {
                 let (pods, count) = pods::pending(subject, workload);
                 explained.findings.extend(pods::finding(&own, &pods, count, subject.more_pods));
                 (explained.pending_pods, explained.pending_pod_count) = (pods, count);
-                explained.findings.extend(started::not_running(subject, workload, &own));
+                explained.findings.extend(started::not_running(subject, workload, &own, self.names_nodes));
                 explained.findings.extend(started::missing(subject, workload, &job));
             }
         }
+        explained.findings.extend(unread::findings(self.unread()));
         if state == State::Checking {
             explained.no_forecast = Some("how long the checks take is not known".to_owned());
         }

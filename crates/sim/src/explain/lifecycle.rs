@@ -32,7 +32,13 @@ pub(super) fn state(workload: &Value) -> State {
 }
 
 /// What the spec and the status of a Workload say about it.
-pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Timestamp) -> Vec<Finding> {
+pub(super) fn findings(
+    view: &View<'_>,
+    workload: &Value,
+    state: State,
+    now: Timestamp,
+    names_nodes: bool,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     if state == State::Finished {
         found.extend(condition(workload, "Finished").map(|c| of(Code::Ended, "it is over", c)));
@@ -43,7 +49,7 @@ pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Tim
     found.extend(backing_off(workload, now));
     found.extend(gated(workload));
     found.extend(on_hold(workload));
-    found.extend(nodes_lost(workload));
+    found.extend(nodes_lost(workload, names_nodes));
     found.extend(checks::findings(view, workload, state, now));
     if state == State::Checking {
         found.extend(nodes_not_chosen(workload));
@@ -134,12 +140,13 @@ fn on_hold(workload: &Value) -> Option<Finding> {
     Some(finding.with(Help::words(format!("let the {job} ask for its pods again"))))
 }
 
-fn nodes_lost(workload: &Value) -> Option<Finding> {
+fn nodes_lost(workload: &Value, names_nodes: bool) -> Option<Finding> {
     let nodes = workload["status"]["unhealthyNodes"].as_array().filter(|nodes| !nodes.is_empty())?;
     let names: Vec<&str> = nodes.iter().take(MOST_LISTED).map(|n| text(&n["name"])).collect();
     let more = nodes.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = format!("it lost {} node(s): {}{more}", nodes.len(), names.join(", "));
+    let which = if names_nodes { format!(": {}{more}", names.join(", ")) } else { String::new() };
+    let text = format!("it lost {} node(s){which}", nodes.len());
     Some(
         Finding::new(Code::NodesLost, text)
             .with(Help::words("repair the nodes, or add others on which its pods fit")),

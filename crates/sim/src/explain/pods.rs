@@ -19,7 +19,7 @@ fn owner_labels() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether a pod belongs to a Workload or its job.
-pub(super) fn is_own(pod: &Value, workload: &Value, job: Option<&Value>) -> bool {
+pub(crate) fn is_own(pod: &Value, workload: &Value, job: Option<&Value>) -> bool {
     let metadata = &pod["metadata"];
     let name = text(&workload["metadata"]["name"]);
     if !name.is_empty() && text(&metadata["annotations"][sluice_api::labels::WORKLOAD]) == name {

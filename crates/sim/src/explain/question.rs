@@ -32,6 +32,8 @@ pub struct Question<'a> {
     pub name: &'a str,
     /// Whether names of other namespaces may be shown.
     pub all_namespaces: bool,
+    /// Whether nodes may be named; else it is told how many.
+    pub names_nodes: bool,
     /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
     pub live: Option<&'a Account>,
     /// Whether that manager leads: one that does not has decided nothing, so that the engine of the virtual cluster is asked what it decides.
@@ -52,4 +54,7 @@ pub enum ExplainError {
     /// There is no such job.
     #[error("there is no job or Workload {0} at that time")]
     NotFound(String),
+    /// Not everything that it takes could be read.
+    #[error("{0}")]
+    Unread(String),
 }

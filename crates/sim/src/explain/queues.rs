@@ -8,6 +8,7 @@ use sluice_api::config::selector_matches;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::deleted;
 use super::finding::{Code, Finding, Help, condition};
 use super::patch::patch_of;
 use super::view::View;
@@ -74,10 +75,13 @@ pub(super) fn findings(
 ) -> (Vec<Finding>, Option<String>) {
     let mut found = Vec::new();
     let Some(local) = view.namespaced(Kind::LocalQueue, namespace, local_queue) else {
-        found.push(missing_local_queue(view, namespace, local_queue));
+        if view.knows(Kind::LocalQueue) {
+            found.push(missing_local_queue(view, namespace, local_queue));
+        }
         return (found, None);
     };
     let name = text(&local["spec"]["clusterQueue"]);
+    found.extend(deleted::around(view, namespace, local, view.cluster(Kind::ClusterQueue, name)));
     if is_stopped(local) {
         found.push(stopped(
             Code::LocalQueueStopped,
@@ -86,6 +90,7 @@ pub(super) fn findings(
         ));
     }
     match view.cluster(Kind::ClusterQueue, name) {
+        None if !view.knows(Kind::ClusterQueue) => {}
         None => found.push(missing_cluster_queue(view, namespace, local_queue, name)),
         Some(queue) => {
             if is_stopped(queue) {
@@ -158,16 +163,22 @@ fn stopped(code: Code, reference: &ObjectRef, object: &Value) -> Finding {
         .with(Help::command(format!("resume the {kind} {name}"), command).patch(patch))
 }
 
+/// Whether an object of a cluster-scoped kind is known not to exist.
+fn is_missing(view: &View<'_>, kind: Kind, name: &str) -> bool {
+    view.knows(kind) && view.cluster(kind, name).is_none()
+}
+
 /// What a ClusterQueue names that is missing.
 fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
     let mut missing = Vec::new();
     let groups = queue["spec"]["resourceGroups"].as_array().into_iter().flatten();
     for flavor in groups.filter_map(|g| g["flavors"].as_array()).flatten().map(|f| text(&f["name"])) {
         match view.cluster(Kind::ResourceFlavor, flavor) {
+            None if !view.knows(Kind::ResourceFlavor) => {}
             None => missing.push(("ResourceFlavor", flavor.to_owned(), String::new())),
             Some(object) => {
                 let topology = text(&object["spec"]["topologyName"]);
-                if !topology.is_empty() && view.cluster(Kind::Topology, topology).is_none() {
+                if !topology.is_empty() && is_missing(view, Kind::Topology, topology) {
                     let of = format!(" of the flavor {flavor}");
                     missing.push(("Topology", topology.to_owned(), of));
                 }
@@ -178,7 +189,7 @@ fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
     let old = queue["spec"]["admissionChecks"].as_array();
     let named = checks.into_iter().flatten().map(|c| text(&c["name"]));
     for check in named.chain(old.into_iter().flatten().map(text)) {
-        if view.cluster(Kind::AdmissionCheck, check).is_none() {
+        if is_missing(view, Kind::AdmissionCheck, check) {
             missing.push(("AdmissionCheck", check.to_owned(), String::new()));
         }
     }
@@ -202,6 +213,9 @@ fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
 }
 
 fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> Option<Finding> {
+    if !view.knows(Kind::Namespace) && view.cluster(Kind::Namespace, namespace).is_none() {
+        return None;
+    }
     let labels = view.cluster(Kind::Namespace, namespace).map(labels).unwrap_or_default();
     let reference = ObjectRef::cluster(Kind::ClusterQueue, name);
     let Some(selector) = selector_of(queue) else {

@@ -37,7 +37,7 @@ pub(super) fn findings(
     (account, decision): (&Account, &Unadmitted),
     pod_sets: &[PodSetRefusal],
 ) -> Vec<Finding> {
-    let fits = fits(workload, &account.fits);
+    let fits = fits(workload, &account.fits, around.names_nodes);
     let mut found = Vec::new();
     for set in pod_sets {
         let mut gathered = Gathered::default();

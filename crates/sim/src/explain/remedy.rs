@@ -51,18 +51,28 @@ pub enum Effect {
     NotEnough,
     /// It was not tried, because it depends on a choice of people, or on other programs.
     Untried,
+    /// It was not tried, because time was over: it may let the job start, or not.
+    TimeOver,
 }
 
+/// How a remedy begins with which the job starts.
+const STARTS: &str = "starts now";
+
 impl Help {
-    /// As a remedy: with whom it preempts, if it was tried and the job starts.
-    pub(super) fn remedy(&self, tried: Option<Vec<String>>) -> Remedy {
-        let (effect, text) = match (&tried, self.patches.is_empty()) {
-            (Some(_), _) => (Effect::Starts, format!("starts now: {}", self.text)),
-            (None, false) => (Effect::NotEnough, format!("needed, and not enough alone: {}", self.text)),
-            (None, true) => (Effect::Untried, self.text.clone()),
+    /// As a remedy, by what came of it where it was tried.
+    fn remedy(&self, tried: Option<Tried>) -> Remedy {
+        let (effect, text) = match &tried {
+            Some(Tried::Starts(_)) => (Effect::Starts, format!("{STARTS}: {}", self.text)),
+            Some(Tried::Waits) => (Effect::NotEnough, format!("needed, and not enough alone: {}", self.text)),
+            Some(Tried::NotInTime) => (Effect::TimeOver, self.text.clone()),
+            None => (Effect::Untried, self.text.clone()),
+        };
+        let preempts = match tried {
+            Some(Tried::Starts(preempts)) => preempts,
+            _ => Vec::new(),
         };
         let (command, patches) = (self.command.clone(), self.patches.clone());
-        Remedy { text, effect, command, patches, preempts: tried.unwrap_or_default() }
+        Remedy { text, effect, command, patches, preempts }
     }
 
     /// As a remedy that was not tried.
@@ -70,6 +80,16 @@ impl Help {
         let (command, patches) = (self.command.clone(), self.patches.clone());
         Remedy { text: self.text.clone(), effect: Effect::Untried, command, patches, preempts: Vec::new() }
     }
+}
+
+/// What came of trying patches.
+pub(super) enum Tried {
+    /// The job starts, and these are preempted for it.
+    Starts(Vec<String>),
+    /// It does not start at once.
+    Waits,
+    /// Time was over before that was known.
+    NotInTime,
 }
 
 impl Question<'_> {
@@ -92,7 +112,7 @@ impl Question<'_> {
         };
         found.extend(self.fewer_pods(simulation, job)?);
         let laxer = wishes::laxer(simulation, job, fits);
-        let laxer = laxer.into_iter().map(|(text, patches)| (format!("starts now: {text}"), patches));
+        let laxer = laxer.into_iter().map(|(text, patches)| (format!("{STARTS}: {text}"), patches));
         for (text, patches) in laxer.chain(candidates(simulation, job, &refusals)) {
             if found.len() >= ready + MOST {
                 break;
@@ -113,7 +133,7 @@ impl Question<'_> {
         Ok(found)
     }
 
-    /// A remedy, if the job starts with it.
+    /// A remedy, if the job starts with it, or if there was no time to try that.
     fn tried(
         &self,
         present: &Simulation,
@@ -121,8 +141,16 @@ impl Question<'_> {
         text: String,
         patches: Vec<Patch>,
     ) -> Result<Option<Remedy>, ExplainError> {
-        let Some(preempts) = self.starts_with(present, job, &patches)? else { return Ok(None) };
-        Ok(Some(Remedy { text, effect: Effect::Starts, command: None, patches, preempts }))
+        let (text, effect, preempts) = match self.starts_with(present, job, &patches)? {
+            Tried::Starts(preempts) => (text, Effect::Starts, preempts),
+            Tried::Waits => return Ok(None),
+            Tried::NotInTime => {
+                let without = text.strip_prefix(STARTS).unwrap_or(&text);
+                let without = without.trim_start_matches(": ").trim_start().to_owned();
+                (without, Effect::TimeOver, Vec::new())
+            }
+        };
+        Ok(Some(Remedy { text, effect, command: None, patches, preempts }))
     }
 
     /// What ends each finding: tried alone where patches do it, and together if none is enough.
@@ -138,9 +166,9 @@ impl Question<'_> {
             let tried = if help.patches.is_empty() {
                 None
             } else {
-                self.starts_with(simulation, job, &help.patches)?
+                Some(self.starts_with(simulation, job, &help.patches)?)
             };
-            alone |= tried.is_some();
+            alone |= matches!(tried, Some(Tried::Starts(_) | Tried::NotInTime));
             found.push(help.remedy(tried));
         }
         let ready_made: Vec<&Help> = helps.iter().filter(|help| !help.patches.is_empty()).collect();
@@ -148,29 +176,32 @@ impl Question<'_> {
             return Ok(found);
         }
         let patches: Vec<Patch> = ready_made.iter().flat_map(|help| help.patches.clone()).collect();
-        let Some(preempts) = self.starts_with(simulation, job, &patches)? else { return Ok(found) };
+        let Tried::Starts(preempts) = self.starts_with(simulation, job, &patches)? else { return Ok(found) };
         let words: Vec<&str> = ready_made.iter().map(|help| help.text.as_str()).collect();
         let commands: Option<Vec<&str>> = ready_made.iter().map(|help| help.command.as_deref()).collect();
-        let text = format!("starts now: {}", words.join(", and "));
+        let text = format!("{STARTS}: {}", words.join(", and "));
         let command = commands.map(|all| all.join(" && "));
         Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])
     }
 
-    /// Whether the job starts at once with these patches, and whom it preempts; no, if time is over.
+    /// Whether the job starts at once with these patches, and whom it preempts.
     pub(super) fn starts_with(
         &self,
         present: &Simulation,
         job: &ObjectRef,
         patches: &[Patch],
-    ) -> Result<Option<Vec<String>>, ExplainError> {
+    ) -> Result<Tried, ExplainError> {
+        if self.patience.is_over() {
+            return Ok(Tried::NotInTime);
+        }
         // One that is short may be over by then, and its name free.
-        let Some(index) = present.record().index(job) else { return Ok(None) };
+        let Some(index) = present.record().index(job) else { return Ok(Tried::Waits) };
         let mut simulation = present.fork();
         simulation.options.until = None;
         for patch in patches {
             let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
             if simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).is_err() {
-                return Ok(None);
+                return Ok(Tried::Waits);
             }
         }
         let before: std::collections::BTreeMap<_, _> =
@@ -179,10 +210,10 @@ impl Question<'_> {
         let record = simulation.record();
         let mut holds = record.jobs[index].holds.iter();
         if !holds.any(|h| h.admitted.is_some() && (h.to.is_none() || h.end == HoldEnd::Finished)) {
-            return Ok(None);
+            return Ok(if self.patience.is_over() { Tried::NotInTime } else { Tried::Waits });
         }
         let victims = record.jobs.iter().filter(|j| before.get(&j.key()).is_some_and(|n| j.preempted > *n));
-        Ok(Some(victims.map(|j| self.shown(&j.namespace, &j.name)).collect()))
+        Ok(Tried::Starts(victims.map(|j| self.shown(&j.namespace, &j.name)).collect()))
     }
 
     /// The largest number of pods with which a batch Job starts.
@@ -196,11 +227,16 @@ impl Question<'_> {
         let (mut works, mut fails) = (0, parallel);
         while works + 1 < fails {
             let middle = i32::midpoint(works, fails);
-            if self.starts_with(simulation, job, &[patch(middle)])?.is_some() {
-                works = middle;
-            } else {
-                fails = middle;
+            match self.starts_with(simulation, job, &[patch(middle)])? {
+                Tried::Starts(_) => works = middle,
+                Tried::Waits => fails = middle,
+                Tried::NotInTime => break,
             }
+        }
+        if works == 0 && self.patience.is_over() {
+            let (text, patches) = ("fewer pods at a time (parallelism)".to_owned(), Vec::new());
+            let (command, preempts) = (None, Vec::new());
+            return Ok(Some(Remedy { text, effect: Effect::TimeOver, command, patches, preempts }));
         }
         if works == 0 {
             return Ok(None);

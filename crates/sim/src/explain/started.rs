@@ -13,7 +13,8 @@ use crate::json::text;
 /// A container that does not run, and why.
 struct Waiting<'a> {
     pod: &'a str,
-    node: &'a str,
+    /// Nothing, where nodes are not named.
+    node: Option<&'a str>,
     container: &'a str,
     reason: &'a str,
     message: &'a str,
@@ -21,18 +22,19 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     fn line(&self) -> String {
-        let Self { pod, node, container, reason, message } = self;
+        let Self { pod, container, reason, message, .. } = self;
+        let place = self.node.map(|node| format!(" on {node}")).unwrap_or_default();
         let said = match (*reason, *message) {
-            ("", _) => return format!("{pod} on {node}: its node has not said anything of it yet"),
+            ("", _) => return format!("{pod}{place}: its node has not said anything of it yet"),
             (reason, "") => reason.to_owned(),
             (reason, message) => format!("{reason}: {message}"),
         };
-        format!("{pod} on {node}: container {container}: {said}")
+        format!("{pod}{place}: container {container}: {said}")
     }
 }
 
 /// The containers of a pod with a node that wait for something, init containers first.
-fn waiting(pod: &Value) -> Vec<Waiting<'_>> {
+fn waiting(pod: &Value, names_nodes: bool) -> Vec<Waiting<'_>> {
     let (name, node) = (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]));
     let phase = text(&pod["status"]["phase"]);
     if node.is_empty() || !["", "Pending", "Running"].contains(&phase) || leaves(pod) {
@@ -40,6 +42,7 @@ fn waiting(pod: &Value) -> Vec<Waiting<'_>> {
     }
     let of = |field: &str| pod["status"][field].as_array().into_iter().flatten();
     let all: Vec<_> = of("initContainerStatuses").chain(of("containerStatuses")).collect();
+    let node = Some(node).filter(|_| names_nodes);
     let one = |container, reason, message| Waiting { pod: name, node, container, reason, message };
     if all.is_empty() {
         return if phase == "Running" { Vec::new() } else { vec![one("", "", "")] };
@@ -64,9 +67,15 @@ fn leaves(pod: &Value) -> bool {
 }
 
 /// Own pods that have a node, and of which a container does not run.
-pub(super) fn not_running(subject: &Subject, workload: &Value, own: &ObjectRef) -> Option<Finding> {
+pub(super) fn not_running(
+    subject: &Subject,
+    workload: &Value,
+    own: &ObjectRef,
+    names_nodes: bool,
+) -> Option<Finding> {
     let pods = subject.pods.iter().filter(|pod| is_own(pod, workload, subject.job.as_ref()));
-    let each: Vec<_> = pods.map(waiting).filter(|containers| !containers.is_empty()).collect();
+    let each: Vec<_> =
+        pods.map(|pod| waiting(pod, names_nodes)).filter(|containers| !containers.is_empty()).collect();
     if each.is_empty() {
         return None;
     }
@@ -107,9 +116,14 @@ fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
         helps.push(Help::command(text, describe(of.pod)));
     }
     if let Some(of) = first(&[""]) {
-        let text =
-            format!("see whether the node {} is ready: its kubelet has not taken the pod yet", of.node);
-        helps.push(Help::command(text, format!("kubectl describe node {}", of.node)));
+        let taken = "is ready: its kubelet has not taken the pod yet";
+        helps.push(match of.node {
+            Some(node) => Help::command(
+                format!("see whether the node {node} {taken}"),
+                format!("kubectl describe node {node}"),
+            ),
+            None => Help::words(format!("let an administrator see whether its node {taken}")),
+        });
     }
     if let Some(of) = all.first().filter(|_| helps.is_empty()) {
         let text = "change what the message of the container names";
@@ -203,7 +217,7 @@ mod tests {
     }
 
     fn first_help(pods: Vec<Value>) -> (String, Option<String>) {
-        let finding = not_running(&subject(pods), &workload(1), &job()).unwrap();
+        let finding = not_running(&subject(pods), &workload(1), &job(), true).unwrap();
         let help = &finding.helps[0];
         (help.text.clone(), help.command.clone())
     }
@@ -217,7 +231,7 @@ mod tests {
             pod("p2", "Running", &running),
             pod("p3", "Pending", &json!([])),
         ];
-        let finding = not_running(&subject(pods), &workload(4), &job()).unwrap();
+        let finding = not_running(&subject(pods), &workload(4), &job(), true).unwrap();
         assert_eq!(finding.text, "3 of its pods have a node and do not run yet");
         assert_eq!(
             finding.details,
@@ -228,7 +242,9 @@ mod tests {
             ]
         );
         assert_eq!(finding.helps.len(), 3, "{finding:?}");
-        assert!(not_running(&subject(vec![pod("p2", "Running", &running)]), &workload(1), &job()).is_none());
+        assert!(
+            not_running(&subject(vec![pod("p2", "Running", &running)]), &workload(1), &job(), true).is_none()
+        );
     }
 
     #[test]
@@ -255,7 +271,7 @@ mod tests {
     fn an_init_container_stands_for_those_behind_it() {
         let mut one = pod("p", "Pending", &waits("PodInitializing", ""));
         one["status"]["initContainerStatuses"] = waits("ErrImagePull", "no such image");
-        let finding = not_running(&subject(vec![one]), &workload(1), &job()).unwrap();
+        let finding = not_running(&subject(vec![one]), &workload(1), &job(), true).unwrap();
         assert_eq!(finding.details, ["p on n0: container c: ErrImagePull: no such image"]);
     }
 

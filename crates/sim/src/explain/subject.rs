@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::unread::Unread;
+
 /// What is known of the one that is asked about, as it was read: also when it is over, and left out of the world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
@@ -9,7 +11,7 @@ pub struct Subject {
     pub workload: Option<Value>,
     /// The job.
     pub job: Option<Value>,
-    /// Pods of its namespace that are pending, and more of its own: its own are picked.
+    /// Its pods that are pending, and others of its own.
     pub pods: Vec<Value>,
     /// Whether all of its own that have not failed are among them.
     pub all_pods: bool,
@@ -19,4 +21,15 @@ pub struct Subject {
     pub events: Vec<Value>,
     /// Whether these could not be read.
     pub no_events: bool,
+    /// What of this could not be read, or not all of it, each kind once.
+    pub unread: Vec<Unread>,
+}
+
+impl Subject {
+    /// Notes why objects of a kind were not read, if so.
+    pub(crate) fn misses(&mut self, what: &'static str, why: Option<String>) {
+        if let Some(why) = why.filter(|_| self.unread.iter().all(|unread| unread.what != what)) {
+            self.unread.push(Unread { what, why });
+        }
+    }
 }

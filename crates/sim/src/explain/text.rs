@@ -61,11 +61,13 @@ impl Explained {
     }
 
     fn help(&self, lines: &mut Lines) {
-        let (untried, tried): (Vec<&Remedy>, Vec<&Remedy>) =
-            self.remedies.iter().partition(|remedy| remedy.effect == Effect::Untried);
+        let of = |effects: &[Effect]| -> Vec<&Remedy> {
+            self.remedies.iter().filter(|remedy| effects.contains(&remedy.effect)).collect()
+        };
         for (title, remedies) in [
-            ("what would help (each was tried in the engine):", tried),
-            ("what to do (not tried: it is for people or other programs):", untried),
+            ("what would help (each was tried in the engine):", of(&[Effect::Starts, Effect::NotEnough])),
+            ("what may help (not tried: time was over):", of(&[Effect::TimeOver])),
+            ("what to do (not tried: it is for people or other programs):", of(&[Effect::Untried])),
         ] {
             if !remedies.is_empty() {
                 lines.add(title);

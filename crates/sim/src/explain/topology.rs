@@ -55,18 +55,27 @@ pub(super) fn wish(workload: &Value, pod_set: &str) -> (&'static str, Option<Str
     }
 }
 
-fn domains(level: &LevelFits) -> Domains {
+/// The level whose domains are nodes.
+const NODES: &str = "kubernetes.io/hostname";
+
+fn domains(level: &LevelFits, names_nodes: bool) -> Domains {
+    let named = names_nodes || &*level.level != NODES;
     Domains {
         level: level.level.to_string(),
         domains: level.domains,
         largest: level.largest(),
         all: level.pods,
-        roomiest: level.roomiest.iter().map(|(path, pods)| (path.join("/"), *pods)).collect(),
+        roomiest: level
+            .roomiest
+            .iter()
+            .filter(|_| named)
+            .map(|(path, pods)| (path.join("/"), *pods))
+            .collect(),
     }
 }
 
 /// What the engine counted, with what was wished.
-pub(super) fn fits(workload: &Value, fits: &[PodSetFits]) -> Vec<TopologyFit> {
+pub(super) fn fits(workload: &Value, fits: &[PodSetFits], names_nodes: bool) -> Vec<TopologyFit> {
     fits.iter()
         .map(|fit| {
             let (wish, level) = wish(workload, &fit.pod_set);
@@ -76,7 +85,7 @@ pub(super) fn fits(workload: &Value, fits: &[PodSetFits]) -> Vec<TopologyFit> {
                 pods: fit.count,
                 wish,
                 level,
-                levels: fit.levels.iter().map(domains).collect(),
+                levels: fit.levels.iter().map(|level| domains(level, names_nodes)).collect(),
             }
         })
         .collect()
@@ -86,13 +95,15 @@ impl Domains {
     fn line(&self) -> String {
         let each: Vec<String> =
             self.roomiest.iter().map(|(domain, pods)| format!("{pods} in {domain}")).collect();
+        let places = match (each.is_empty(), self.largest) {
+            (false, _) => format!("; {}", each.join(", ")),
+            (true, 0) => "; none has room".to_owned(),
+            // Nodes are not named.
+            (true, _) => String::new(),
+        };
         format!(
-            "{} ({} domain(s)): at most {} pod(s) of this shape in one, {} in all; {}",
-            self.level,
-            self.domains,
-            self.largest,
-            self.all,
-            if each.is_empty() { "none has room".to_owned() } else { each.join(", ") }
+            "{} ({} domain(s)): at most {} pod(s) of this shape in one, {} in all{places}",
+            self.level, self.domains, self.largest, self.all
         )
     }
 }

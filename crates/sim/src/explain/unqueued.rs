@@ -112,7 +112,11 @@ fn not_managed(
     let labels_there = view.cluster(Kind::Namespace, namespace).map(labels_of).unwrap_or_default();
     let selector = &configuration.managed_jobs_namespace_selector;
     let named = !queue_of(job).is_empty();
-    if !selector_matches(selector, &labels_there) && (named || configuration.manage_jobs_without_queue_name) {
+    let knows = view.knows(Kind::Namespace) || view.cluster(Kind::Namespace, namespace).is_some();
+    if knows
+        && !selector_matches(selector, &labels_there)
+        && (named || configuration.manage_jobs_without_queue_name)
+    {
         let text = format!(
             "jobs of the namespace {namespace} are not managed: managedJobsNamespaceSelector asks for {}",
             unmet(selector, &labels_there).join(" and ")
@@ -152,7 +156,8 @@ fn not_managed(
 
 fn missing_class(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {
     let name = text(&job["metadata"]["labels"][labels::PRIORITY_CLASS]);
-    if !name.is_empty() && view.cluster(Kind::WorkloadPriorityClass, name).is_none() {
+    let known = |kind: Kind, name: &str| !view.knows(kind) || view.cluster(kind, name).is_some();
+    if !name.is_empty() && !known(Kind::WorkloadPriorityClass, name) {
         return Some(without_class(view, Kind::WorkloadPriorityClass, name));
     }
     let Kind::Job(kind) = reference.kind else { return None };
@@ -164,7 +169,7 @@ fn missing_class(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<
     let named = named.filter(|_| name.is_empty())?;
     // Kubernetes makes these itself.
     let built_in = named.starts_with("system-");
-    let missing = !built_in && view.cluster(Kind::PriorityClass, named).is_none();
+    let missing = !built_in && !known(Kind::PriorityClass, named);
     missing.then(|| without_class(view, Kind::PriorityClass, named))
 }
 

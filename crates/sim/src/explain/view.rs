@@ -1,6 +1,6 @@
 //! The objects that an explanation looks at: as they were read from a cluster, or as they are in a virtual one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
@@ -10,8 +10,8 @@ use crate::simulation::Simulation;
 
 /// Objects by their reference.
 pub(super) enum View<'a> {
-    /// As they were read.
-    Read(BTreeMap<ObjectRef, &'a Value>),
+    /// As they were read, and the plural names of the kinds that were not, or not wholly.
+    Read(BTreeMap<ObjectRef, &'a Value>, BTreeSet<&'static str>),
     /// As they are in a virtual cluster.
     Played(&'a Simulation),
 }
@@ -20,13 +20,22 @@ impl<'a> View<'a> {
     /// The objects that were read.
     pub fn read(manifests: &'a Manifests) -> Self {
         let all = manifests.objects.iter();
-        Self::Read(all.map(|m| (crate::object::reference(m.kind, &m.object), &m.object)).collect())
+        let all = all.map(|m| (crate::object::reference(m.kind, &m.object), &m.object));
+        Self::Read(all.collect(), manifests.unread.iter().map(|unread| unread.what).collect())
+    }
+
+    /// Whether an object of the kind that is not here does not exist.
+    pub fn knows(&self, kind: Kind) -> bool {
+        match self {
+            Self::Read(_, unread) => !unread.contains(kind.plural()),
+            Self::Played(_) => true,
+        }
     }
 
     /// An object.
     pub fn get(&self, reference: &ObjectRef) -> Option<&'a Value> {
         match self {
-            Self::Read(all) => all.get(reference).copied(),
+            Self::Read(all, _) => all.get(reference).copied(),
             Self::Played(simulation) => simulation.object(reference),
         }
     }
@@ -44,7 +53,7 @@ impl<'a> View<'a> {
     /// All of a kind, by name.
     pub fn of_kind(&self, kind: Kind) -> Vec<(&ObjectRef, &'a Value)> {
         match self {
-            Self::Read(all) => all.iter().filter(|(r, _)| r.kind == kind).map(|(r, v)| (r, *v)).collect(),
+            Self::Read(all, _) => all.iter().filter(|(r, _)| r.kind == kind).map(|(r, v)| (r, *v)).collect(),
             Self::Played(simulation) => simulation.objects(kind).collect(),
         }
     }

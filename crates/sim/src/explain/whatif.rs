@@ -6,6 +6,7 @@ use sluice_engine::ObjectRef;
 
 use super::facts::holds_quota;
 use super::patch::{Patch, patch_of};
+use super::remedy::Tried;
 use super::{ExplainError, Forecast, Question};
 use crate::simulation::Simulation;
 
@@ -64,6 +65,9 @@ impl Question<'_> {
     /// # Errors
     /// When there is no such job, or its world cannot be played.
     pub fn what_if(&self, change: &Value) -> Result<WhatIf, ExplainError> {
+        if let Some(why) = self.why_not_tried() {
+            return Err(ExplainError::Unread(why));
+        }
         let simulation = self.world()?;
         let (job, _) = self.find(&simulation)?;
         let patch = patch_of(&job, change.clone());
@@ -90,7 +94,7 @@ impl Question<'_> {
             }
         }
         let patches: Vec<Patch> = change.into_iter().cloned().collect();
-        if let Some(preempts) = self.starts_with(present, job, &patches)? {
+        if let Tried::Starts(preempts) = self.starts_with(present, job, &patches)? {
             (course.starts_now, course.preempts) = (true, preempts);
         } else if simulation.record().job(job).is_some_and(|job| job.finished.is_none() && !holds_quota(job))
         {

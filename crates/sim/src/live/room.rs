@@ -127,7 +127,7 @@ mod tests {
                 let found: Vec<Value> =
                     cluster(&place).into_iter().filter_map(|object| keep(object)).collect();
                 asked.borrow_mut().push(place);
-                std::future::ready(Ok::<_, Infallible>(found))
+                std::future::ready(Ok::<_, Infallible>(found.into()))
             };
             let extent = Extent::Around { namespace: "ns", local_queue: "lq", room };
             let live = ready(read(extent, &[], list)).unwrap();

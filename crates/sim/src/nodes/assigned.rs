@@ -18,6 +18,11 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
+    /// The same with room for one pod.
+    pub fn for_one(&self) -> Domain {
+        Domain { labels: self.labels.clone(), pods: 1 }
+    }
+
     /// Whether a node with these labels is in it.
     pub fn has(&self, labels: &Labels) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))

@@ -118,6 +118,7 @@ fn error_parts(error: &WriteError) -> (String, String) {
         WriteError::Refused(text) => ("Refused", text),
         WriteError::Unstartable(text) => ("Unstartable", text),
         WriteError::Withdrawn => ("Withdrawn", &String::new()),
+        WriteError::PodsLeft { going_on, leaving } => ("PodsLeft", &format!("{going_on} {leaving}")),
         WriteError::Transient(text) => ("Transient", text),
     };
     (kind.to_owned(), text.clone())
@@ -131,6 +132,11 @@ fn error_from((kind, text): (String, String)) -> WriteError {
         "Refused" => WriteError::Refused(text),
         "Unstartable" => WriteError::Unstartable(text),
         "Withdrawn" => WriteError::Withdrawn,
+        "PodsLeft" => {
+            let mut counts = text.split(' ').map(|count| count.parse().unwrap_or(0));
+            let mut next = || counts.next().unwrap_or(0);
+            WriteError::PodsLeft { going_on: next(), leaving: next() }
+        }
         _ => WriteError::Transient(text),
     }
 }

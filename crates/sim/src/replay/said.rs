@@ -53,6 +53,7 @@ fn write(request: &WriteRequest) -> String {
         Write::AskController { view, .. } => {
             write!(text, "ask the controller as of {}", view.resource_version)
         }
+        Write::EndPods { of, then } => write!(text, "pods of {}: {then:?}", of.join(" ")),
         Write::Patch(patch) => write!(text, "PATCH {}", json(&patch.body())),
         Write::Pod(steps) => write!(text, "{steps:?}"),
         Write::Read => write!(text, "GET"),

@@ -40,15 +40,20 @@ impl Simulation {
 
     /// Applies a manifest now, as `kubectl apply` would; one that says that it comes later is put on the agenda.
     pub fn apply(&mut self, manifest: &Manifest) -> Result<(), SimError> {
+        self.take(manifest.clone())
+    }
+
+    /// As [`Self::apply`], of a manifest that is not needed any more: its document becomes the object.
+    pub(crate) fn take(&mut self, manifest: Manifest) -> Result<(), SimError> {
         let later = text(&manifest.object["metadata"]["annotations"][SUBMIT_AFTER_SECONDS]);
         if let Some(seconds) = later.parse::<i64>().ok().filter(|s| *s > 0) {
             let at = after(self.options.start, SignedDuration::from_secs(seconds));
             if at > self.now {
-                self.agenda.put(at, Action::Submit(Box::new(manifest.clone())));
+                self.agenda.put(at, Action::Submit(Box::new(manifest)));
                 return Ok(());
             }
         }
-        self.put(manifest.kind, manifest.object.clone()).map(|_| ())
+        self.put(manifest.kind, manifest.object).map(|_| ())
     }
 
     /// Creates or replaces an object now.

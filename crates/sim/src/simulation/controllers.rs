@@ -2,15 +2,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::{conditions, slim};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_jobs::State;
+use sluice_jobs::pods::Member;
 
 use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
-use crate::nodes::{Assigned, assigned};
+use crate::nodes::{Assigned, Domain, Share, assigned};
 use crate::pods::Phase;
 
 /// What the condition PodsReady says (docs/reference/03-conditions-events.md).
@@ -52,11 +54,18 @@ impl Simulation {
         if self.waits_for_old_pods(reference) {
             return;
         }
-        let assigned = self.assigned(reference);
+        let share = self.share_of(reference, kind);
+        let assigned = match &share {
+            Some((share, domains, rank)) => self.machines.nodes.place_in_share(share, domains, *rank),
+            None => self.assigned(reference),
+        };
         let Some(value) = self.world.get(reference) else { return };
         if !self.machines.nodes.place(reference, kind, value, &assigned) {
             // Its pods wait for room on the nodes.
             return;
+        }
+        if let Some((share, ..)) = share {
+            self.machines.nodes.share(reference, share);
         }
         // One that was read from a cluster has run for a while.
         self.begin_run(reference, kind, known.unwrap_or(self.now));
@@ -65,12 +74,26 @@ impl Simulation {
 
     /// Where the topology assignment of a job's Workload puts its pods.
     pub(super) fn assigned(&self, job: &ObjectRef) -> Assigned {
-        let Some(uid) = self.world.get(job).map(|value| text(&value["metadata"]["uid"])) else {
-            return Assigned::new();
-        };
-        let mut admitted =
-            self.workloads_of(uid).filter(|workload| !workload["status"]["admission"].is_null());
-        admitted.next().map(assigned).unwrap_or_default()
+        self.admitted(job).map(assigned).unwrap_or_default()
+    }
+
+    /// The Workload of a job that holds quota.
+    fn admitted(&self, job: &ObjectRef) -> Option<&Value> {
+        let uid = text(&self.world.get(job)?["metadata"]["uid"]);
+        self.workloads_of(uid).find(|workload| !workload["status"]["admission"].is_null())
+    }
+
+    /// The pod set that a pod is one of, with the domains that it is assigned to, and its rank: if it is an object of its own.
+    fn share_of(&self, pod: &ObjectRef, kind: JobKind) -> Option<(Share, Vec<Domain>, Option<i64>)> {
+        if !kind.integration().of_pods {
+            return None;
+        }
+        let workload = self.admitted(pod)?;
+        let member = Member::observe(self.world.get(pod)?, &Gates::default());
+        let name = member.pod_set.ok()?.name;
+        let domains = assigned(workload).remove(&name)?;
+        let rank = member.index.and_then(|index| index.parse().ok());
+        Some(((crate::object::reference(Kind::Workload, workload), name), domains, rank))
     }
 
     /// The pods of a job that are where they belong begin to run.
@@ -213,6 +236,7 @@ impl Simulation {
         match job.kind {
             Kind::Job(kind) => {
                 let status = sluice_jobs::status(kind, value, State::Ended { at: now, success });
+                self.made_pods_end(job, success);
                 self.set_job_status(job, status);
                 self.record.ended(now, job, success);
                 if self.record.job(job).is_some_and(|record| !record.managed) {

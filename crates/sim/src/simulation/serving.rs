@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
@@ -11,7 +12,9 @@ use sluice_jobs::pods::{GROUP_INDEX, Member, Parent};
 use sluice_jobs::webhook::suspending_parent;
 
 use super::Simulation;
+use crate::agenda::{Action, after};
 use crate::json::text;
+use crate::pods::Phase;
 
 /// The kind of the pods.
 const PODS: Kind = Kind::Job(JobKind::POD);
@@ -106,10 +109,12 @@ impl Simulation {
         }
         if let (Kind::Job(kind), Some(value)) = (object.kind, self.world.get(&object))
             && value["metadata"]["deletionTimestamp"].is_null()
+            && sluice_jobs::finished(kind, value).is_none()
             && let Some(next) = sluice_jobs::made_pod(kind, value, number)
         {
             self.make_pod(&object, number, next);
         }
+        self.lose_whole(&object);
         self.show_serving(&object);
     }
 
@@ -135,6 +140,45 @@ impl Simulation {
             }
         }
         self.show_serving(&object);
+        self.run_whole(&object);
+    }
+
+    /// An object that ends by itself does so after its run time, from when all its pods are ready.
+    fn run_whole(&mut self, object: &ObjectRef) {
+        let (Kind::Job(kind), Some(made), Some(value)) =
+            (object.kind, self.serving.objects.get(object), self.world.get(object))
+        else {
+            return;
+        };
+        let whole = !made.pods.is_empty() && made.ready.len() == made.pods.len();
+        if !whole || !sluice_jobs::ends(kind, value) || self.pods.run(object).is_some() {
+            return;
+        }
+        let (run, _) = self.pods.run_time(object, value);
+        let attempt = self.pods.start(object, self.now);
+        let end = after(self.now, run).max(after(self.now, SignedDuration::from_millis(1)));
+        self.agenda.put(end, Action::Finish(object.clone(), attempt));
+    }
+
+    /// Without one of its pods such an object begins anew.
+    fn lose_whole(&mut self, object: &ObjectRef) {
+        if let Some(Phase::Running { since }) = self.pods.run(object).map(|run| run.phase) {
+            self.record.lost(object, self.now.as_millisecond() - since.as_millisecond());
+            self.pods.end(object);
+        }
+    }
+
+    /// Such an object ended, and all its pods with it.
+    pub(super) fn made_pods_end(&mut self, object: &ObjectRef, success: bool) {
+        let pods =
+            self.serving.objects.get(object).map(|made| made.pods.values().cloned().collect::<Vec<_>>());
+        for pod in pods.into_iter().flatten() {
+            self.end_pods(&pod);
+            if let Some(value) = self.world.get(&pod) {
+                let status = sluice_jobs::status(JobKind::POD, value, State::Ended { at: self.now, success });
+                self.set_job_status(&pod, status);
+            }
+        }
     }
 
     /// The status of an object follows its pods.
@@ -144,6 +188,9 @@ impl Simulation {
         else {
             return;
         };
+        if sluice_jobs::finished(kind, value).is_some() {
+            return;
+        }
         let state = match made.since {
             Some(since) if !made.pods.is_empty() => {
                 State::Running { since, ready: made.ready.len() == made.pods.len() }

@@ -34,11 +34,11 @@ impl World {
         source: &TemplateSource,
     ) -> Result<(), WriteError> {
         let missing = || WriteError::NotFound(source.workload.to_string());
-        let workload = self.objects.get(&source.workload).ok_or_else(missing)?;
+        let workload = self.get(&source.workload).ok_or_else(missing)?;
         let refused = |error: serde_json::Error| WriteError::Refused(error.to_string());
         let workload = Workload::deserialize(workload).map_err(refused)?;
         let template = source.build(&workload).map_err(WriteError::Refused)?;
-        if let Some(known) = self.objects.get(reference) {
+        if let Some(known) = self.get(reference) {
             let owners = known["metadata"]["ownerReferences"].as_array();
             let own = owners.is_some_and(|all| all.iter().any(|owner| owner["uid"] == *source.uid));
             if own {

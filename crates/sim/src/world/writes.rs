@@ -76,6 +76,7 @@ impl World {
                 let step = sluice_jobs::ask_controller(view, *at);
                 self.steps(reference, &view.resource_version, &[step])?;
             }
+            Write::EndPods { .. } => return self.pods_left(reference),
             Write::Patch(patch) => {
                 let version = patch.version().unwrap_or_default();
                 self.steps(reference, &version, &[Step { subresource: None, patch: patch.clone() }])?;
@@ -98,9 +99,17 @@ impl World {
         self.object(reference).map(Some).ok_or_else(|| WriteError::NotFound(reference.to_string()))
     }
 
+    /// Controllers obey here: what a stopped job has is being deleted.
+    fn pods_left(&mut self, reference: &ObjectRef) -> Result<Option<Object>, WriteError> {
+        match self.object(reference) {
+            Some(Object::Job(job)) if job.active => Err(WriteError::PodsLeft { going_on: 0, leaving: 1 }),
+            _ => Ok(None),
+        }
+    }
+
     /// Stores what a write made of an object, if that is a change.
     fn update(&mut self, reference: &ObjectRef, value: Value) {
-        let Some(old) = self.objects.get(reference) else { return };
+        let Some(old) = self.get(reference) else { return };
         if *old != value {
             let changed = old["spec"] != value["spec"];
             if old["metadata"]["ownerReferences"] != value["metadata"]["ownerReferences"] {
@@ -125,7 +134,7 @@ impl World {
     /// The patches of a job's adapter, all or none.
     fn steps(&mut self, reference: &ObjectRef, seen: &str, steps: &[Step]) -> Result<(), WriteError> {
         let not_found = || WriteError::NotFound(reference.to_string());
-        let mut value = self.objects.get(reference).ok_or_else(not_found)?.clone();
+        let mut value = self.get(reference).ok_or_else(not_found)?.clone();
         if value["metadata"]["resourceVersion"] != seen {
             return Err(WriteError::Conflict(reference.to_string()));
         }
@@ -149,7 +158,7 @@ impl World {
             PodStep::Patch(patch) => {
                 let seen = patch.version().unwrap_or_default();
                 self.steps(reference, &seen, &[Step { subresource: None, patch: patch.clone() }])?;
-                let leaves = self.objects.get(reference).is_some_and(|pod| {
+                let leaves = self.get(reference).is_some_and(|pod| {
                     !pod["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(pod)
                 });
                 if leaves {
@@ -173,7 +182,7 @@ impl World {
 
     /// The object, if it is the version that the write is about.
     fn locked(&self, reference: &ObjectRef, body: &Value) -> Result<&Value, WriteError> {
-        let value = self.objects.get(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
+        let value = self.get(reference).ok_or_else(|| WriteError::NotFound(reference.to_string()))?;
         for field in ["resourceVersion", "uid"] {
             let wanted = &body["metadata"][field];
             if !wanted.is_null() && *wanted != value["metadata"][field] {

@@ -1,6 +1,7 @@
 //! Every state of a job: what explain says, and that what it advises lets the job start.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod bounds;
 mod nodes;
 mod objects;
 mod table;
@@ -107,6 +108,7 @@ fn question<'a>(manifests: &'a Manifests, name: &'a str) -> Question<'a> {
         kind: None,
         name,
         all_namespaces: false,
+        names_nodes: false,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,

@@ -15,6 +15,13 @@ fn of_a_cluster(workload: Value, more: Subject) -> Explained {
     ask(&manifests, options())
 }
 
+/// The same for one who may list nodes.
+fn named(workload: Value, more: Subject) -> Explained {
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    manifests.subject = Some(Subject { workload: Some(workload), ..more });
+    Question { names_nodes: true, ..question(&manifests, "mine") }.answer().unwrap()
+}
+
 fn workload(conditions: &Value, more: &Value) -> Value {
     let mut value = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
@@ -102,11 +109,10 @@ fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
     let nodes: Vec<Value> = (0..8).map(|n| json!({"name": format!("n{n}")})).collect();
     let explained = of(&[&reserved, &admitted], json!({"status": {"unhealthyNodes": nodes}}));
     assert_eq!(since(&explained), (State::Admitted, vec![Code::NodesLost]));
-    assert!(
-        explained.text().contains("it lost 8 node(s): n0, n1, n2, n3, n4 and 3 more"),
-        "{}",
-        explained.text()
-    );
+    assert!(explained.text().contains("it lost 8 node(s)\n"), "{}", explained.text());
+    let lost = workload(&json!([reserved, admitted]), &json!({"status": {"unhealthyNodes": nodes}}));
+    let text = named(lost, Subject::default()).text();
+    assert!(text.contains("it lost 8 node(s): n0, n1, n2, n3, n4 and 3 more"), "{text}");
     let target = condition("DeactivationTarget", "True", "RequeuingLimitExceeded", "tried 3 times");
     let explained = of(&[&target], json!({"spec": {"active": false}}));
     assert_eq!(since(&explained), (State::Deactivated, vec![Code::Inactive]));
@@ -278,9 +284,14 @@ fn an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_miss
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a", "uid": "j"}});
     let subject = Subject { job: Some(job), pods: vec![pod], all_pods: true, ..Subject::default() };
     let admission = json!({"status": {"admission": {"podSetAssignments": [{"name": "main", "count": 3}]}}});
-    let explained = of_a_cluster(workload(&json!(admitted), &admission), subject);
+    let explained = of_a_cluster(workload(&json!(admitted), &admission), subject.clone());
     let text = explained.text();
     assert_eq!(codes(&explained), [Code::PodsNotRunning, Code::PodsMissing], "{text}");
+    assert!(
+        text.contains("mine-0: container c: ImagePullBackOff: no such image") && !text.contains("n0"),
+        "{text}"
+    );
+    let text = named(workload(&json!(admitted), &admission), subject).text();
     assert!(text.contains("mine-0 on n0: container c: ImagePullBackOff: no such image"), "{text}");
     assert!(text.contains("the job is admitted with 3 pod(s), and 2 of them are not there"), "{text}");
     assert!(text.contains("kubectl describe job mine -n a"), "{text}");

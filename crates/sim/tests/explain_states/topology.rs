@@ -47,9 +47,17 @@ fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_
         [
             "block (1 domain(s)): at most 6 pod(s) of this shape in one, 6 in all; 6 in b",
             "rack (2 domain(s)): at most 4 pod(s) of this shape in one, 6 in all; 4 in b/r0, 2 in b/r1",
-            "kubernetes.io/hostname (3 domain(s)): at most 2 pod(s) of this shape in one, 6 in all; 2 in b/r0/n0, \
-             2 in b/r0/n1, 2 in b/r1/n2",
+            "kubernetes.io/hostname (3 domain(s)): at most 2 pod(s) of this shape in one, 6 in all",
         ]
+    );
+    // Nodes are named to one who may list them.
+    let manifests = read(&world("kubernetes.io/hostname"));
+    let named = Question { names_nodes: true, ..question(&manifests, "mine") }.answer().unwrap();
+    let short = named.findings.iter().find(|f| f.code == Code::TopologyShort).unwrap();
+    assert_eq!(
+        short.details[2],
+        "kubernetes.io/hostname (3 domain(s)): at most 2 pod(s) of this shape in one, 6 in all; 2 in b/r0/n0, \
+         2 in b/r0/n1, 2 in b/r1/n2"
     );
     let document: Value = serde_json::from_str(&explained.json()).unwrap();
     assert_eq!(document["topology"][0]["levels"][1]["largest"], 4, "{document}");

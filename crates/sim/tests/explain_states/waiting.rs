@@ -206,7 +206,7 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     account.not_moved = Some(WhyNotMoved { text, barred: None, no_room: true });
     let explained = told(workload, &account);
     let said = finding(&explained, Code::NodesLost);
-    assert_eq!(said, "it lost 1 node(s): n0\nit was not moved: no healthy nodes are free for it");
+    assert_eq!(said, "it lost 1 node(s)\nit was not moved: no healthy nodes are free for it");
     remedy(&explained, "repair the nodes, or add others");
 }
 

@@ -54,6 +54,7 @@ pub fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, na
         kind: None,
         name,
         all_namespaces: false,
+        names_nodes: false,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,

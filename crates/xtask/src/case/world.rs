@@ -180,6 +180,7 @@ impl<'a> World<'a> {
                 requests: self.requests[workload.class].clone(),
                 node_selector: Vec::new(),
                 affinity: Vec::new(),
+                preferred_affinity: Vec::new(),
                 tolerations: Vec::new(),
                 group: None,
                 topology: self.topology[workload.class].clone(),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_api::crds::{crds, document};
 use sluice_api::gates::{Gate, REMOVED};
+use sluice_api::job::JobKind;
 use sluice_engine::metrics::{METRICS, MetricKind};
 
 use super::config_fields;
@@ -18,9 +19,10 @@ const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end of generated -->";
 
 /// Pages with generated tables.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "docs/manual/api.md",
     "docs/manual/annotations.md",
+    "docs/manual/command-line.md",
     "docs/manual/configuration.md",
     "docs/manual/gates.md",
     "docs/manual/metrics.md",
@@ -55,6 +57,8 @@ fn tables(root: &Path) -> Result<BTreeMap<&'static str, String>> {
             "configuration-defaults",
             format!("```yaml\n{}\n```\n", Configuration::default().effective_yaml().trim_end()),
         ),
+        ("job-controllers", job_controllers()),
+        ("frameworks", frameworks()),
         ("gates", gates(true)),
         ("gates-not-built", gates(false)),
         ("gates-removed", format!("{}.\n", REMOVED.map_code())),
@@ -90,6 +94,24 @@ impl MapCode for [&str] {
     fn map_code(&self) -> String {
         self.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The parts of the manager that look after jobs.
+fn job_controllers() -> String {
+    let names: Vec<&str> = JobKind::jobs().map(|kind| kind.integration().controller).collect();
+    format!("{}.\n", names.map_code())
+}
+
+/// The frameworks that the configuration may list.
+fn frameworks() -> String {
+    let mut text = "| framework | queues | needs the gate |\n|---|---|---|\n".to_owned();
+    for kind in JobKind::ALL {
+        let integration = kind.integration();
+        let gate = integration.gate.map(|gate| format!("`{}`", gate.name())).unwrap_or_default();
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "| `{}` | {} | {gate} |", integration.framework, integration.about);
+    }
+    text
 }
 
 /// A text that may stand in a cell.

@@ -8,6 +8,12 @@ use sluice_api::job::JobKind;
 /// Where kinds are listed.
 const TABLE: &str = "crates/api/src/job/kind/table.rs";
 
+/// The file in a kind's folder that says what the kind is. The table includes it; it may name the kinds of the parts.
+const DESCRIPTOR: &str = "descriptor.rs";
+
+/// By this line the formatter finds a descriptor. The compiler skips it.
+const FOR_THE_FORMATTER: &str = "#[cfg(rustfmt)]\nmod descriptor;\n";
+
 /// What does not ship.
 const TEST_ONLY: &str = "crates/testkit/";
 
@@ -37,8 +43,10 @@ const BENCHMARK: &str = "a benchmark makes jobs of a kind";
 struct Listed<'a> {
     /// The name of its constant.
     name: &'a str,
-    /// The folder of its adapter.
+    /// Its folder.
     folder: String,
+    /// The file in it with a job of the kind.
+    example: String,
     /// What stands for it as a string: its framework, and its kind where that is no common word.
     literals: Vec<String>,
 }
@@ -57,6 +65,7 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         let kinds: BTreeSet<_> = constants(text).into_iter().chain(literals).collect();
         named.extend(kinds.into_iter().filter(|name| !own(name)).map(|name| (path.as_str(), name)));
     }
+    let mut findings = incomplete(files, &listed);
     let is_excepted = |(path, kind): &(&str, &str)| EXCEPTIONS.iter().any(|(p, k, _)| p == path && k == kind);
     let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, kind)| {
         format!("{path}: JobKind::{kind}: ask the registry or the adapter what the kind is like, see docs/contributing/kind.md")
@@ -65,13 +74,40 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         EXCEPTIONS.iter().filter(|(path, kind, _)| !named.contains(&(path, kind))).map(|(path, kind, _)| {
             format!("{path}: JobKind::{kind} is no exception any more; take it off the list in tidy/kinds.rs")
         });
-    new.chain(old).collect()
+    findings.extend(new.chain(old));
+    findings
 }
 
-/// The name and the folder that a line of the table begins an entry with.
+/// Findings for folders of kinds in which something is missing, and for descriptors that the table does not include.
+fn incomplete(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for Listed { name, folder, example, .. } in listed {
+        for file in [DESCRIPTOR, example.as_str()] {
+            if !files.contains_key(&format!("{folder}{file}")) {
+                findings.push(format!("{folder}{file}: is missing; JobKind::{name} has this folder"));
+            }
+        }
+        let module = format!("{folder}mod.rs");
+        if !files.get(&module).is_some_and(|text| text.contains(FOR_THE_FORMATTER)) {
+            findings.push(format!("{module}: without {FOR_THE_FORMATTER:?} nothing formats its descriptor"));
+        }
+    }
+    let own =
+        |path: &str| listed.iter().any(|kind| path.strip_suffix(DESCRIPTOR) == Some(kind.folder.as_str()));
+    let unlisted = files.keys().filter(|path| is_descriptor(path) && !own(path));
+    findings.extend(unlisted.map(|path| format!("{path}: {TABLE} does not list this kind")));
+    findings
+}
+
+/// Whether a file is the descriptor of a kind.
+fn is_descriptor(path: &str) -> bool {
+    path.starts_with("crates/jobs/src/") && path.ends_with(&format!("/{DESCRIPTOR}"))
+}
+
+/// The name and the folder of the entry that a line of the table is.
 fn entry(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.trim_start().split_once(" by ")?;
-    let (folder, _) = rest.split_once("::").filter(|_| rest.contains(" = "))?;
+    let (folder, _) = rest.split_once("::").filter(|_| rest.ends_with(';'))?;
     let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     is_name.then_some((name, folder))
 }
@@ -85,19 +121,20 @@ fn listed(table: &str) -> Vec<Listed<'_>> {
             let framework = Some(kind.framework()).filter(|name| name.contains('/'));
             let words = framework.into_iter().chain(Some(kind.kind()).filter(|_| capitals > 1));
             let literals = words.map(|word| format!("{word:?}")).collect();
-            Listed { name, folder: format!("crates/jobs/src/{folder}/"), literals }
+            let example = format!("{}.yaml", kind.integration().controller);
+            Listed { name, folder: format!("crates/jobs/src/{folder}/"), example, literals }
         })
         .collect()
 }
 
-/// Whether a file is a part of what ships, but for tests inside it. The table names all kinds.
+/// Whether a file is a part of what ships, but for tests inside it. The table and its descriptors name kinds.
 pub(super) fn ships(path: &str) -> bool {
     let is_source = path.starts_with("crates/")
         && path.contains("/src/")
         && Path::new(path).extension().is_some_and(|extension| extension == "rs");
     let is_test =
         path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
-    is_source && !is_test && !path.starts_with(TEST_ONLY) && path != TABLE
+    is_source && !is_test && !path.starts_with(TEST_ONLY) && path != TABLE && !is_descriptor(path)
 }
 
 /// A file before its tests, without comments.
@@ -155,7 +192,7 @@ mod tests {
     #[test]
     fn the_folder_of_a_kinds_adapter_names_it_and_the_folder_of_another_does_not() {
         let text = "fn kind() -> JobKind { JobKind::RAY_JOB }";
-        assert!(!found("crates/jobs/src/ray/kinds.rs", text).contains(": ask"));
+        assert!(!found("crates/jobs/src/rayjob/mod.rs", text).contains(": ask"));
         assert!(found("crates/jobs/src/spark/mod.rs", text).contains("JobKind::RAY_JOB: ask"));
     }
 
@@ -168,5 +205,27 @@ mod tests {
         for text in ["// as \"TrainJob\"", "\"Job\"", "a_job(\"x TrainJob y\")"] {
             assert!(!found(path, text).contains(": ask"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_kind_without_its_descriptor_or_its_example_is_found_and_a_descriptor_that_is_not_listed() {
+        let root = assets::workspace();
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file of the project");
+        let folder = "crates/jobs/src/tfjob/";
+        let mut files: BTreeMap<_, _> = [DESCRIPTOR, "mod.rs", "tfjob.yaml"]
+            .map(|name| (format!("{folder}{name}"), read(&format!("{folder}{name}"))))
+            .into();
+        files.insert(TABLE.to_owned(), read(TABLE));
+        let of_it = |files: &BTreeMap<String, String>| -> Vec<String> {
+            check(files).into_iter().filter(|line| line.starts_with(folder)).collect()
+        };
+        assert_eq!(of_it(&files), [""; 0]);
+        files.remove(&format!("{folder}tfjob.yaml"));
+        files.insert(format!("{folder}mod.rs"), "mod descriptor;".to_owned());
+        let found = of_it(&files);
+        assert!(found[0].contains("tfjob.yaml: is missing"), "{found:?}");
+        assert!(found[1].contains("nothing formats its descriptor"), "{found:?}");
+        files.insert("crates/jobs/src/other/descriptor.rs".to_owned(), String::new());
+        assert!(check(&files).join("\n").contains("other/descriptor.rs: crates/api"));
     }
 }

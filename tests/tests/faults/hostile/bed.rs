@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Client;
 use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{consistently, eventually, progress};
@@ -120,9 +121,17 @@ fn api_of(client: &Client, namespace: &str, object: &Value) -> Api<DynamicObject
 impl Tenant {
     /// Makes an object with the tenant's rights.
     pub async fn make(&self, object: &Value) -> kube::Result<Value> {
+        self.post(object, &PostParams::default()).await
+    }
+
+    /// Whether the tenant could make an object.
+    pub async fn dry_run(&self, object: &Value) -> kube::Result<Value> {
+        self.post(object, &PostParams { dry_run: true, ..PostParams::default() }).await
+    }
+
+    async fn post(&self, object: &Value, params: &PostParams) -> kube::Result<Value> {
         let api = api_of(&self.user, &self.place.name, object);
-        let made =
-            api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await?;
+        let made = api.create(params, &serde_json::from_value(object.clone()).unwrap()).await?;
         Ok(serde_json::to_value(made).unwrap())
     }
 
@@ -132,6 +141,13 @@ impl Tenant {
         let api = api_of(&self.user, &self.place.name, &job);
         let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(serde_json::to_value(patched).unwrap())
+    }
+
+    /// Deletes a Job or a JobSet with the tenant's rights.
+    pub async fn delete(&self, kind: &str, name: &str, how: &DeleteParams) -> kube::Result<()> {
+        let version = if kind == "Job" { "batch/v1" } else { "jobset.x-k8s.io/v1alpha2" };
+        let api = api_of(&self.user, &self.place.name, &json!({"apiVersion": version, "kind": kind}));
+        api.delete(name, how).await.map(drop)
     }
 
     /// A Job in the tenant's own queue that runs.

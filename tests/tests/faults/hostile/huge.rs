@@ -4,10 +4,25 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::DEADLINE;
 
-use super::bed::{OWN, SHARED, attack, refused, set, tenant};
+use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 
 fn container(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// Makes the job `most` with nearly as many variables as a job may have. How many.
+async fn most_variables(tenant: &Tenant) -> usize {
+    let (mut least, mut most) = (0, 60_000);
+    while most - least > 500 {
+        let middle = usize::midpoint(least, most);
+        let mut job = attack("most", SHARED);
+        container(&mut job)["env"] = (0..middle).map(|n| json!({"name": format!("V{n}")})).collect();
+        if tenant.dry_run(&job).await.is_err() { most = middle } else { least = middle }
+    }
+    let mut job = attack("most", SHARED);
+    container(&mut job)["env"] = (0..least).map(|n| json!({"name": format!("V{n}")})).collect();
+    tenant.make(&job).await.unwrap();
+    least
 }
 
 pub async fn huge_objects_wait_like_others_or_are_refused() {
@@ -16,6 +31,10 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     let many: Vec<_> =
         (0..10_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(40)})).collect();
     container(&mut variables)["env"] = json!(many);
+    // A review of its next change would not fit into the manager's memory.
+    let why = tenant.make(&variables).await.unwrap_err().to_string();
+    assert!(why.contains("status code 413"), "{why}");
+    container(&mut variables)["env"] = json!(many[..3_000]);
     let mut wide = attack("wide", SHARED);
     container(&mut wide)["args"] = json!(["x".repeat(1_000_000)]);
     let mut labelled = attack("labelled", SHARED);
@@ -40,6 +59,22 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
             drop(tenant.patch(name, json!({"spec": {"suspend": false}})).await);
         }
     }
+    // What would leave the manager no room for the mark of a stop, and what is queued only then.
+    let mut full = attack("full", SHARED);
+    full["metadata"]["annotations"] = json!({"a": "x".repeat((256 << 10) - 1)});
+    let why = tenant.make(&full).await.unwrap_err().to_string();
+    assert!(why.contains("may not be more than 258048 bytes"), "{why}");
+    full["metadata"]["annotations"]["a"] = json!("x");
+    tenant.make(&full).await.unwrap();
+    let filled =
+        json!({"metadata": {"annotations": {"a": "x".repeat((256 << 10) - 1)}}, "spec": {"suspend": false}});
+    assert!(tenant.patch("full", filled).await.is_err());
+    // As many variables as are let in, and then more beside them, in one write that lets the job run.
+    let most = most_variables(&tenant).await;
+    let grown = json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}, "spec": {"suspend": false}});
+    drop(tenant.patch("most", grown).await);
+    drop(tenant.patch("most", json!({"spec": {"suspend": false}})).await);
+    assert!(most > 1_000, "{most}");
     tenant.gained_nothing().await;
     tenant.others_go_on().await;
     // One that is large and fits runs.
@@ -48,7 +83,7 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     tenant.make(&large).await.unwrap();
     tenant.place.wait_until("large", true).await.unwrap();
     // And all of it goes.
-    for name in ["large", "wide", "variables"] {
+    for name in ["large", "wide", "variables", "most"] {
         tenant.place.delete_job(name).await.unwrap();
         eventually(&format!("the Workload of {name} to be gone"), DEADLINE, || async {
             let found = sluice_testkit::workloads::of_job(&tenant.place.client, "huge", name).await?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads::holds;
 use sluice_tests::history::History;
-use sluice_tests::place::{Place, create, job};
+use sluice_tests::place::{Place, answered, create, job};
 
 use super::{PATIENCE, swap};
 
@@ -194,8 +194,9 @@ async fn provisioning_check(place: &Place<'_>) -> Result<()> {
             "retryStrategy": {"backoffBaseSeconds": 1},
         },
     });
-    let config = serde_json::from_value(config).context("reading a config")?;
-    configs.create(&PostParams::default(), &config).await.context("making a config")?;
+    let config: DynamicObject = serde_json::from_value(config).context("reading a config")?;
+    let params = PostParams::default();
+    answered("making a config", || configs.create(&params, &config)).await?;
     let checks = place.global("AdmissionCheck", "admissionchecks");
     let parameters =
         json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": place.name});

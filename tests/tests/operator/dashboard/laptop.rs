@@ -101,7 +101,7 @@ async fn in_a_browser(url: &str, (ours, racks): (&Place<'_>, &Place<'_>)) -> Pag
         ("queue/dash-a", &["dash-a/job-waits", "dash-b/job-secret", "3 workloads"]),
         (&detail, &["pending", "queued"]),
         (&on_racks, &["admitted", "Admission checks"]),
-        ("nodes", &["2 nodes", "2 domains"]),
+        ("nodes", &["3 nodes", "2 domains"]),
         ("tomorrow", &["Play the future"]),
         ("report", &["side by side"]),
         ("workload", &["4 workloads"]),

@@ -21,9 +21,11 @@ const MESSAGE: &str = "<img src=x onerror=\"window.ran = 1\"><script>window.ran 
 pub async fn a_job_on_racks(on: &ControlPlane) -> Place<'_> {
     let place = Place::bare(on, "dash-c").await.unwrap();
     for rack in ["r1", "r2"] {
-        let pool = nodes::pool(&format!("dash-{rack}"), 1).label("pool", "dash-c").label(RACK, rack);
-        pool.allocatable("nvidia.com/gpu", "8").make(&place.client).await.unwrap();
+        let pool = nodes::gpu_pool(&format!("dash-{rack}"), 1, 8, "nvidia-l4");
+        pool.label("pool", "dash-c").label(RACK, rack).make(&place.client).await.unwrap();
     }
+    // For what asks for no device.
+    nodes::pool("dash-plain", 1).make(&place.client).await.unwrap();
     let levels = json!([{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]);
     let topologies = place.global("Topology", "topologies");
     create(&topologies, json!({"metadata": {"name": "dash-c"}, "spec": {"levels": levels}})).await.unwrap();
@@ -42,6 +44,9 @@ pub async fn a_job_on_racks(on: &ControlPlane) -> Place<'_> {
     let mut placed = job("placed", "lq", 2, 2, 3_600);
     placed["spec"]["template"]["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] =
         json!(RACK);
+    // It asks for no device, and may run beside those that do.
+    placed["spec"]["template"]["spec"]["tolerations"] =
+        json!([{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]);
     place.make_job(&placed).await.unwrap();
     place.wait_for_condition("placed", "QuotaReserved", "True/QuotaReserved").await.unwrap();
     answer(&place, "Pending").await;
@@ -98,7 +103,7 @@ pub async fn in_a_browser(
     go(
         &mut page,
         "nodes",
-        &["2 nodes", "2 domains", "Pods that fit into one domain now", "8 nvidia.com/gpu of dash-c"],
+        &["3 nodes", "2 domains", "Pods that fit into one domain now", "8 nvidia.com/gpu of dash-c"],
     )
     .await;
     let used = "(() => { const what = document.querySelector('select[aria-label^=resource]'); what.value = 'cpu'; what.dispatchEvent(new Event('change'));

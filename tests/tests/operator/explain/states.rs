@@ -145,7 +145,7 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
         says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing]).await;
     assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
     waiting_container(&client, "mine").await;
-    let waits = "mine-0 on n0: container c: ImagePullBackOff: no such image";
+    let waits = "mine-0: container c: ImagePullBackOff: no such image";
     let page =
         says(&manager, "mine", &["1 of its pods have a node and do not run yet", waits, missing]).await;
     assert!(page.contains("correct the image of the container in the job"), "{page}");

@@ -45,6 +45,7 @@ impl DeclaredNames<'_> {
             about: kept(&format!("{group}/{version} {kind}, as declared in the configuration")),
             reporter: kept(&format!("{framework}-kueue-controller")),
             follows_changes: true,
+            observes_generation: true,
             ends: *ends,
             suspends_pods: *suspends_pods,
             pod_index: pod_index.map(kept),

@@ -84,6 +84,8 @@ pub struct Integration {
     pub resumes_parts_as_made: bool,
     /// Whether its controller lets a part that runs go on when the job is stopped: Sluice stops it then.
     pub leaves_parts: bool,
+    /// The gate with which its parts clean up after it on its quota: a deleted job keeps that until they are gone.
+    pub parts_clean_up: Option<Gate>,
     /// Where only parts of the managed kinds are watched: the label that every part has.
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
@@ -113,6 +115,8 @@ pub struct Integration {
     pub counts_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
     pub confirms_stops: bool,
+    /// Whether its controller says in `status.observedGeneration` what it has acted on, if it writes that at all.
+    pub observes_generation: bool,
     /// Whether the configuration describes it, and nothing is built in for it.
     pub declared: bool,
     /// Whether others manage it: its objects are parents of jobs, and no jobs.
@@ -144,6 +148,7 @@ pub(super) const PLAIN: Integration = Integration {
     wraps_objects: false,
     resumes_parts_as_made: false,
     leaves_parts: false,
+    parts_clean_up: None,
     part_label: None,
     pod_label: None,
     listing_label: None,
@@ -158,6 +163,7 @@ pub(super) const PLAIN: Integration = Integration {
     restarts_whole: false,
     counts_terminating: false,
     confirms_stops: false,
+    observes_generation: false,
     declared: false,
     external: false,
 };

@@ -58,7 +58,10 @@ fn ten_thousand_names_that_came_and_went_leave_short_tables() {
     scheduler.sweep();
     let alive = scheduler.sizes().map(|size| size.rows - size.free);
     assert!(alive.into_iter().max() <= Some(4), "{alive:?}");
-    assert_eq!(scheduler.namespace_locals.values().map(Vec::len).sum::<usize>(), scheduler.local_index.len());
+    assert_eq!(
+        scheduler.world.namespace_locals.values().map(Vec::len).sum::<usize>(),
+        scheduler.world.local_index.len()
+    );
 }
 
 /// Numbers that are the same in every run.
@@ -77,7 +80,8 @@ impl Random {
 
 /// Whether a ClusterQueue has a flavor for a resource.
 fn covers(scheduler: &Scheduler, queue: &str, flavor: &str, resource: &str) -> bool {
-    let spec = scheduler.queue_index.get(queue).and_then(|id| scheduler.queues[id.at()].spec.as_ref());
+    let spec =
+        scheduler.world.queue_index.get(queue).and_then(|id| scheduler.world.queues[id.at()].spec.as_ref());
     let mut groups = spec.into_iter().flat_map(|spec| &spec.resource_groups);
     groups.any(|group| {
         group.covered.contains(&n(resource)) && group.flavors.iter().any(|of| &*of.name == flavor)
@@ -156,7 +160,7 @@ fn decisions_do_not_depend_on_what_was_forgotten() {
             if step % 16 == 0 {
                 let (of_one, mut of_other) = (sweeping.take_changed(), keeping.take_changed());
                 // That a Cohort does not exist can be told only while its name is known.
-                of_other.cohorts.retain(|name| sweeping.tree.forest.cohort(name).is_some());
+                of_other.cohorts.retain(|name| sweeping.world.forest.cohort(name).is_some());
                 assert!(of_other.cohorts.iter().all(|name| of_one.cohorts.contains(name)));
                 let queues = |changed: Changed| (changed.cluster_queues, changed.local_queues);
                 assert_eq!(queues(of_one), queues(of_other), "seed {seed}, step {step}");

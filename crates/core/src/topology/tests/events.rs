@@ -2,19 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::fixture::{World, node, pods, show, tas_flavor, world};
+use super::fixture::{World, node, pods, show, tas_flavor, unshared_world, world};
 use crate::fixtures::n;
 use crate::intern::{FlavorId, UsedNames};
 use crate::topology::{HOSTNAME, TopologySpec};
 
+const TWO: [(&str, &str, &str, i64); 2] = [("b1", "r1", "a", 2), ("b1", "r1", "b", 3)];
+
 fn two() -> World {
-    world(&[("b1", "r1", "a", 2), ("b1", "r1", "b", 3)])
+    world(&TWO)
 }
 
 /// A second flavor over the same nodes.
 fn second(world: &mut World) -> FlavorId {
     let other = world.names.flavor(&n("other"));
-    world.topologies.set_flavor(other, Some(&tas_flavor("other")));
+    world.topologies.set_flavor(&mut world.usage, other, Some(&tas_flavor("other")));
     other
 }
 
@@ -30,8 +32,8 @@ fn a_node_concerns_the_flavors_that_it_belongs_to_before_or_after() {
     let mut labelled = a.clone();
     labelled.labels.push((n("x"), n("y")));
     assert_eq!(world.node(&labelled), [world.tas]);
-    assert_eq!(world.topologies.remove_node("a"), [world.tas]);
-    assert_eq!(world.topologies.remove_node("a"), []);
+    assert_eq!(world.topologies.remove_node(&mut world.usage, "a"), [world.tas]);
+    assert_eq!(world.topologies.remove_node(&mut world.usage, "a"), []);
     let mut elsewhere = a;
     elsewhere.labels.retain(|(key, _)| **key != *"pool");
     assert_eq!(world.node(&elsewhere), []);
@@ -41,8 +43,8 @@ fn a_node_concerns_the_flavors_that_it_belongs_to_before_or_after() {
 fn usage_stays_at_a_node_that_is_gone_and_counts_when_it_comes_back() {
     let mut world = two();
     let used = world.resolve(&[("b", 2)]);
-    world.topologies.add(&used);
-    world.topologies.remove_node("b");
+    world.usage.add(&used);
+    world.topologies.remove_node(&mut world.usage, "b");
     assert!(!world.fits(&[("b", 1)]));
     world.node(&node("b1", "r1", "b", &[("cpu", 3)]));
     assert_eq!(
@@ -56,7 +58,7 @@ fn usage_stays_at_a_node_that_is_gone_and_counts_when_it_comes_back() {
 fn usage_may_come_before_its_node() {
     let mut world = world(&[]);
     let used = world.resolve(&[("a", 1)]);
-    world.topologies.add(&used);
+    world.usage.add(&used);
     world.other("a", 1, 1);
     world.node(&node("b1", "r1", "a", &[("cpu", 3)]));
     assert_eq!(world.put(&pods(1)), "a=1");
@@ -100,8 +102,7 @@ fn a_node_that_several_flavors_share_is_used_once() {
 
 #[test]
 fn without_the_gate_every_flavor_counts_for_itself() {
-    let mut world = two();
-    world.config.gates.tas_handle_overlapping_flavors = false;
+    let mut world = unshared_world(&TWO);
     let other = second(&mut world);
     world.add(&pods(3).required(HOSTNAME));
     world.tas = other;
@@ -114,14 +115,14 @@ fn topologies_and_flavors_come_in_any_order_and_go() {
     let tas = world.tas;
     assert!(world.topologies.knows(tas) && world.topologies.has_hosts(tas));
     assert!(world.topologies.has_level(tas, "rack") && !world.topologies.has_level(tas, "zone"));
-    assert_eq!(world.topologies.set_topology(&n("default"), None), [tas]);
+    assert_eq!(world.topologies.set_topology(&mut world.usage, &n("default"), None), [tas]);
     assert!(!world.topologies.knows(tas));
     assert_eq!(world.put(&pods(1)), "Flavor \"tas\" information missing in TAS cache");
     let spec = TopologySpec { name: n("default"), levels: vec![n("rack")] };
-    assert_eq!(world.topologies.set_topology(&n("default"), Some(&spec)), [tas]);
+    assert_eq!(world.topologies.set_topology(&mut world.usage, &n("default"), Some(&spec)), [tas]);
     assert_eq!(world.put(&pods(5)), "r1=5");
     assert!(!world.topologies.has_hosts(tas));
-    world.topologies.set_flavor(tas, None);
+    world.topologies.set_flavor(&mut world.usage, tas, None);
     assert!(!world.topologies.knows(tas));
     world.check();
 }
@@ -130,14 +131,14 @@ fn topologies_and_flavors_come_in_any_order_and_go() {
 fn marks_nest() {
     let mut world = two();
     let one = world.resolve(&[("b", 1)]);
-    let outer = world.topologies.mark();
-    world.topologies.add(&one);
-    let inner = world.topologies.mark();
-    world.topologies.add(&one);
-    world.topologies.rollback(&inner);
+    let outer = world.usage.mark();
+    world.usage.add(&one);
+    let inner = world.usage.mark();
+    world.usage.add(&one);
+    world.usage.rollback(&inner);
     assert!(world.fits(&[("b", 2)]));
     assert!(!world.fits(&[("b", 3)]));
-    world.topologies.rollback(&outer);
+    world.usage.rollback(&outer);
     assert!(world.fits(&[("b", 3)]));
     world.check();
 }
@@ -146,8 +147,8 @@ fn marks_nest() {
 fn pod_sets_fit_together_or_not() {
     let mut world = two();
     let half = world.resolve(&[("b", 2)]);
-    assert!(world.topologies.fits(std::slice::from_ref(&half)));
-    assert!(!world.topologies.fits(&[half.clone(), half]));
+    assert!(world.usage.fits(std::slice::from_ref(&half)));
+    assert!(!world.usage.fits(&[half.clone(), half]));
 }
 
 #[test]
@@ -155,10 +156,10 @@ fn places_that_nothing_refers_to_are_forgotten() {
     let mut world = two();
     let (held, gone, used) =
         (world.resolve(&[("x", 1)]), world.resolve(&[("y", 1)]), world.resolve(&[("z", 1)]));
-    world.topologies.add(&used);
+    world.usage.add(&used);
     let rows = world.topologies.places_size().rows;
     let held: BTreeSet<_> = held.places.iter().map(|&(place, _)| place).collect();
-    world.topologies.retain_places(&held);
+    world.topologies.retain_places(&world.usage, &held);
     assert_eq!(world.topologies.places_size().free, 1);
     assert_eq!(world.resolve(&[("new", 1)]).places, gone.places);
     assert_eq!(world.topologies.places_size().rows, rows);
@@ -169,7 +170,7 @@ fn places_that_nothing_refers_to_are_forgotten() {
 fn names_that_topology_refers_to_are_kept() {
     let mut world = two();
     let mut used = UsedNames::default();
-    world.topologies.mark_names(&mut used);
+    world.topologies.mark_names(&world.usage, &mut used);
     world.names.retain(used);
     let new = world.names.resource(&n("new"));
     assert!(world.names.resource(&n("cpu")) != new && world.names.resource(&n("pods")) != new);
@@ -185,8 +186,8 @@ fn nodes_with_the_same_hostname_are_one_domain() {
     world.node(&twin);
     assert_eq!(world.put(&pods(5).required("rack")), "a=5");
     assert_eq!(world.put(&pods(9)), "topology \"default\" allows to fit only 8 out of 9 pod(s)");
-    world.topologies.remove_node("a");
+    world.topologies.remove_node(&mut world.usage, "a");
     assert_eq!(world.put(&pods(6)), "a=3 b=3");
-    world.topologies.remove_node("twin");
+    world.topologies.remove_node(&mut world.usage, "twin");
     assert_eq!(world.put(&pods(3)), "b=3");
 }

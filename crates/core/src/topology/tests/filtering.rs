@@ -80,7 +80,7 @@ fn taints_keep_pods_away_unless_they_or_the_flavor_tolerate_them() {
     let mut flavor = tas_flavor("tas");
     flavor.tolerations = vec![tolerate("dedicated")];
     let tas = world.tas;
-    world.topologies.set_flavor(tas, Some(&flavor));
+    world.topologies.set_flavor(&mut world.usage, tas, Some(&flavor));
     assert_eq!(world.put(&pods(1)), "a=1");
 }
 

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
+use sluice_selector::Operator;
 use smallvec::SmallVec;
 
 use crate::config::Config;
 use crate::fixtures::{flavor, n, pairs};
 use crate::intern::{FlavorId, Names, ResourceId};
-use crate::spec::{FlavorSpec, Taint, TaintEffect};
+use crate::spec::{Expression, FlavorSpec, Taint, TaintEffect};
 use crate::topology::request::Placement;
 use crate::topology::{
-    HOSTNAME, NodeSpec, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace, RequestedLevel,
-    SharedAssignment, SliceLayer, SliceMoves, Topologies, TopologyAssignment, TopologyRequest, TopologySpec,
+    HOSTNAME, NodeSpec, NodeUsage, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace,
+    RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, Topologies, TopologyAssignment,
+    TopologyRequest, TopologySpec,
 };
-use crate::workload::PodSetSpec;
+use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 use crate::{Amount, Name};
 
 /// The levels of most tests.
@@ -23,6 +25,7 @@ pub(super) const LEVELS: [&str; 3] = ["block", "rack", HOSTNAME];
 pub(super) struct World {
     pub(super) names: Names,
     pub(super) topologies: Topologies,
+    pub(super) usage: NodeUsage,
     pub(super) config: Config,
     pub(super) tas: FlavorId,
     pub(super) slice_moves: SliceMoves,
@@ -83,6 +86,17 @@ impl Pods {
         self
     }
 
+    /// Prefers nodes with a label of one of these values, each by so much.
+    pub(super) fn prefers(mut self, label: &str, weights: &[(&str, i32)]) -> Pods {
+        let one = |&(value, weight): &(&str, i32)| {
+            let expression = Expression { key: n(label), op: Operator::In, values: vec![n(value)] };
+            let term = AffinityTerm { expressions: vec![expression], ..AffinityTerm::default() };
+            PreferredTerm { weight, term }
+        };
+        self.spec.preferred_affinity.extend(weights.iter().map(one));
+        self
+    }
+
     pub(super) fn previous(mut self, hosts: &[(&str, i64)]) -> Pods {
         self.previous = Some(Arc::new(assignment(hosts)));
         self
@@ -123,18 +137,33 @@ pub(super) fn tas_flavor(name: &str) -> FlavorSpec {
 
 /// A world with these levels and no nodes.
 pub(super) fn world_of(levels: &[&str]) -> World {
+    world_with(levels, Config::default())
+}
+
+fn world_with(levels: &[&str], config: Config) -> World {
     let mut names = Names::default();
     let tas = names.flavor(&n("tas"));
-    let mut topologies = Topologies::default();
+    let (mut topologies, mut usage) =
+        (Topologies::new(config.gates.tas_handle_overlapping_flavors), NodeUsage::default());
     let spec = TopologySpec { name: n("default"), levels: levels.iter().map(|level| n(level)).collect() };
-    topologies.set_topology(&n("default"), Some(&spec));
-    topologies.set_flavor(tas, Some(&tas_flavor("tas")));
-    World { names, topologies, config: Config::default(), tas, slice_moves: SliceMoves::Off }
+    topologies.set_topology(&mut usage, &n("default"), Some(&spec));
+    topologies.set_flavor(&mut usage, tas, Some(&tas_flavor("tas")));
+    World { names, topologies, usage, config, tas, slice_moves: SliceMoves::Off }
 }
 
 /// A world of blocks, racks and nodes: (block, rack, node, cpu).
 pub(super) fn world(nodes: &[(&str, &str, &str, i64)]) -> World {
-    let mut world = world_of(&LEVELS);
+    filled(world_of(&LEVELS), nodes)
+}
+
+/// The same where every flavor counts for itself what is used of a node.
+pub(super) fn unshared_world(nodes: &[(&str, &str, &str, i64)]) -> World {
+    let mut config = Config::default();
+    config.gates.tas_handle_overlapping_flavors = false;
+    filled(world_with(&LEVELS, config), nodes)
+}
+
+fn filled(mut world: World, nodes: &[(&str, &str, &str, i64)]) -> World {
     for &(block, rack, name, cpu) in nodes {
         world.node(&node(block, rack, name, &[("cpu", cpu)]));
     }
@@ -143,7 +172,7 @@ pub(super) fn world(nodes: &[(&str, &str, &str, i64)]) -> World {
 
 impl World {
     pub(super) fn node(&mut self, node: &NodeSpec) -> Vec<FlavorId> {
-        self.topologies.set_node(&mut self.names, node)
+        self.topologies.set_node(&mut self.usage, &mut self.names, node)
     }
 
     pub(super) fn amounts(&mut self, amounts: &[(String, i64)]) -> Vec<(ResourceId, i64)> {
@@ -152,7 +181,7 @@ impl World {
 
     pub(super) fn other(&mut self, node: &str, cpu: i64, pods: i64) -> Vec<FlavorId> {
         let usage = self.amounts(&[("cpu".to_owned(), cpu), ("pods".to_owned(), pods)]);
-        self.topologies.set_other_usage(&n(node), &usage)
+        self.topologies.set_other_usage(&mut self.usage, &n(node), &usage)
     }
 
     /// Places pod sets, with what else of a request is not the default.
@@ -178,7 +207,7 @@ impl World {
             .collect();
         let slice_moves = &self.slice_moves;
         let request = PlacementRequest { pod_sets, empty, assumed, lost: &lost, slice_moves };
-        let placed = self.topologies.place(self.tas, &request, &self.names, &self.config);
+        let placed = self.topologies.place(&mut self.usage, self.tas, &request, &self.names, &self.config);
         self.check();
         placed
     }
@@ -195,26 +224,26 @@ impl World {
     /// Places pods and adds them.
     pub(super) fn add(&mut self, pods: &Pods) -> PlacedPods {
         let placed = self.place(pods).expect("the pods fit")[0].pods.clone();
-        self.topologies.add(&placed);
+        self.usage.add(&placed);
         placed
     }
 
     /// Pods at nodes, of one cpu each.
     pub(super) fn resolve(&mut self, hosts: &[(&str, i64)]) -> PlacedPods {
         let per_pod = self.amounts(&[("cpu".to_owned(), 1)]);
-        self.topologies.resolve(self.tas, &assignment(hosts), &per_pod, &self.config)
+        self.topologies.resolve(&mut self.usage, self.tas, &assignment(hosts), &per_pod)
     }
 
     /// Whether pods at nodes, of one cpu each, fit there.
     pub(super) fn fits(&mut self, hosts: &[(&str, i64)]) -> bool {
         let pods = self.resolve(hosts);
-        self.topologies.fits([&pods])
+        self.usage.fits([&pods])
     }
 
     /// Derived values are what they are derived from.
     pub(super) fn check(&self) {
         let mut found = Vec::new();
-        self.topologies.audit(&mut found);
+        self.topologies.audit(&self.usage, &mut found);
         assert!(found.is_empty(), "{found:#?}");
     }
 }

@@ -1,28 +1,33 @@
 //! Counts that are kept between placements: the same as fresh ones, and only what has changed is counted.
 
-use super::fixture::{LEVELS, Pods, World, node, pods, show, world_of};
+use super::fixture::{LEVELS, Pods, World, node, pods, show, taint, tas_flavor, world_of};
 use super::random::Random;
+use crate::Amount;
+use crate::fixtures::{n, pairs};
+use crate::spec::{FlavorSpec, TaintEffect};
+use crate::topology::NodeSpec;
 use crate::topology::kept::KeptCounts;
 
 /// The few shapes that come again and again, alone and as groups.
 fn any_group(random: &mut Random) -> Vec<Pods> {
     let count = 1 + random.below(6);
     let level = LEVELS[usize::try_from(random.below(3)).expect("small")];
-    match random.below(6) {
+    match random.below(7) {
         0 => vec![pods(count).required(level)],
         1 => vec![pods(count).preferred(level).each(&[("cpu", 2)])],
         2 => vec![pods(count).unconstrained()],
         3 => vec![pods(2 * count).preferred("block").slice("rack", 2)],
-        4 => vec![pods(1 + count).preferred("rack"), pods(1).each(&[("gpu", 1)])],
+        4 => vec![pods(count).preferred(level).prefers("rack", &[("r1", 2), ("r2", 1)])],
+        5 => vec![pods(1 + count).preferred("rack"), pods(1).each(&[("gpu", 1)])],
         _ => vec![pods(count).required("block").selector(&[("rack", "r1")])],
     }
 }
 
 /// The same placement with nothing kept.
 fn afresh(world: &mut World, group: &[Pods], empty: bool) -> String {
-    let kept = std::mem::take(&mut world.topologies.kept);
+    let kept = std::mem::take(&mut world.usage.kept);
     let shown = show(&world.place_with(group, empty, &[], &[]));
-    world.topologies.kept = kept;
+    world.usage.kept = kept;
     shown
 }
 
@@ -32,17 +37,28 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
         let mut random = Random::new(seed);
         let mut world = world_of(&LEVELS);
         world.config.gates.tas_balanced_placement = random.one_in(2);
+        world.config.gates.tas_respect_node_affinity_preferred = random.one_in(2);
+        other_flavor(&mut world);
         let mut used = Vec::new();
         for _ in 0..60 {
             let name = format!("n{}", random.below(12));
-            match random.below(5) {
+            match random.below(7) {
+                5 => drop(world.node(&other_node(&name, random.below(5)))),
+                6 if !used.is_empty() => {
+                    let mark = world.usage.mark();
+                    world.usage.remove(&used[0]);
+                    let (group, empty) = (any_group(&mut random), random.one_in(4));
+                    let placed = world.place_with(&group, empty, &[], &[]);
+                    assert_eq!(show(&placed), afresh(&mut world, &group, empty), "seed {seed}");
+                    world.usage.rollback(&mark);
+                }
                 0 => {
                     let (block, rack) = (format!("b{}", random.below(2)), format!("r{}", random.below(3)));
                     let offers = [("cpu", random.below(5)), ("gpu", random.below(2))];
                     world.node(&node(&block, &rack, &name, &offers));
                 }
                 1 => drop(world.other(&name, random.below(2), random.below(2))),
-                2 if !used.is_empty() => world.topologies.remove(&used.swap_remove(0)),
+                2 if !used.is_empty() => world.usage.remove(&used.swap_remove(0)),
                 _ => {}
             }
             let (group, empty) = (any_group(&mut random), random.one_in(4));
@@ -53,7 +69,7 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
                 && random.one_in(2)
             {
                 for one in placed {
-                    world.topologies.add(&one.pods);
+                    world.usage.add(&one.pods);
                     used.push(one.pods);
                 }
             }
@@ -67,19 +83,130 @@ fn a_shape_that_comes_again_counts_only_the_nodes_that_changed() {
     for at in 0..200 {
         world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &[("cpu", 4)]));
     }
-    let counted = |world: &World| KeptCounts::counted(&world.topologies.kept.0);
+    let counted = |world: &World| KeptCounts::counted(&world.usage.kept.0);
     let set = pods(20).required("rack");
     let first = world.place(&set).expect("it fits");
     assert_eq!(counted(&world), 200);
     world.place(&set).expect("it fits");
     assert_eq!(counted(&world), 200, "nothing has changed");
-    world.topologies.add(&first[0].pods);
+    world.usage.add(&first[0].pods);
     world.other("n150", 1, 1);
     world.place(&pods(12).preferred("rack")).expect("it fits");
     assert_eq!(counted(&world), 206, "five nodes are in use, and one by other pods");
-    let mark = world.topologies.mark();
-    world.topologies.remove(&first[0].pods);
-    world.topologies.rollback(&mark);
+    let mark = world.usage.mark();
+    world.usage.remove(&first[0].pods);
+    world.usage.rollback(&mark);
     world.place(&set).expect("it fits");
     assert_eq!(counted(&world), 211, "what was tried is counted once");
+}
+
+/// How many searches were made, and how many leaves were counted.
+fn work(world: &World) -> (u64, u64) {
+    world.usage.searched()
+}
+
+/// A second flavor with the same topology.
+fn other_flavor(world: &mut World) {
+    let other = world.names.flavor(&n("other"));
+    let labels = pairs(&[("pool", "other")]);
+    world.topologies.set_flavor(
+        &mut world.usage,
+        other,
+        Some(&FlavorSpec { node_labels: labels, ..tas_flavor("other") }),
+    );
+}
+
+/// A node of that flavor.
+fn other_node(name: &str, cpu: i64) -> NodeSpec {
+    let mut node = node("b9", "r9", name, &[("cpu", cpu)]);
+    for label in node.labels.iter_mut().filter(|(key, _)| **key == *"pool") {
+        label.1 = n("other");
+    }
+    node
+}
+
+/// A world in which racks of 8 cpus are all that there is, and 12 pods that need one rack were refused.
+fn refused() -> (World, Pods, String) {
+    let mut world = world_of(&LEVELS);
+    other_flavor(&mut world);
+    for at in 0..4 {
+        world.node(&node("b", &format!("r{}", at / 2), &format!("n{at}"), &[("cpu", 4)]));
+    }
+    let set = pods(12).required("rack");
+    let refused = world.put(&set);
+    assert!(refused.contains("only 8 out of 12 pod(s)"), "{refused}");
+    assert_eq!(work(&world), (1, 4));
+    (world, set, refused)
+}
+
+#[test]
+fn what_was_refused_is_not_searched_for_again_while_the_nodes_of_its_tree_are_as_they_were() {
+    let (mut world, set, refused) = refused();
+    assert_eq!(world.put(&set), refused);
+    for at in 0..6_000 {
+        world.node(&other_node(&format!("o{}", at % 10), 1 + at / 10));
+    }
+    world.topologies.remove_node(&mut world.usage, "o3");
+    assert_eq!(world.put(&set), refused);
+    assert_eq!(work(&world), (1, 4), "nodes of another tree are of no matter");
+    let mut seen_again = node("b", "r0", "n0", &[("cpu", 4)]);
+    seen_again.allocatable.push((n("memory"), Amount(7)));
+    world.node(&seen_again);
+    assert_eq!(
+        (world.put(&set), work(&world)),
+        (refused, (1, 5)),
+        "what it does not ask for is of none either"
+    );
+    world.node(&node("b", "r0", "n0", &[("cpu", 8)]));
+    assert_eq!((world.put(&set), work(&world)), ("n0=8 n1=4".to_owned(), (2, 6)));
+}
+
+#[test]
+fn what_was_refused_is_searched_for_anew_once_a_node_of_its_tree_comes_or_is_labelled() {
+    let (mut world, set, refused) = refused();
+    world.node(&node("b", "r7", "n7", &[("cpu", 1)]));
+    assert_eq!((world.put(&set), work(&world)), (refused.clone(), (2, 9)));
+    let mut tainted = node("b", "r7", "n7", &[("cpu", 1)]);
+    tainted.taints = vec![taint("k", "v", TaintEffect::NoSchedule)];
+    world.node(&tainted);
+    assert!(world.put(&set).contains("taint \"k=v:NoSchedule\": 1"));
+    assert_eq!(work(&world), (3, 14));
+    world.topologies.remove_node(&mut world.usage, "n7");
+    assert_eq!((world.put(&set), work(&world)), (refused, (4, 18)));
+}
+
+#[test]
+fn what_is_tried_and_taken_back_forgets_nothing() {
+    let (mut world, set, refused) = refused();
+    let two = pods(2).required("rack");
+    let used = world.add(&two);
+    let less = world.put(&set);
+    let (searches, _) = work(&world);
+    let mark = world.usage.mark();
+    world.usage.remove(&used);
+    assert_eq!(world.put(&set), refused);
+    world.usage.rollback(&mark);
+    assert_eq!((world.put(&set), work(&world).0), (less, searches + 1), "the one that was tried");
+    world.usage.remove(&used);
+    assert_eq!((world.put(&set), work(&world).0), (refused, searches + 2));
+}
+
+#[test]
+fn each_question_has_its_own_answer() {
+    let (mut world, set, _) = refused();
+    for (asked, number) in [(9, 2), (10, 3), (9, 3), (11, 4), (9, 4)] {
+        assert!(world.put(&pods(asked).required("rack")).contains(&format!("out of {asked} ")));
+        assert_eq!(work(&world).0, number);
+    }
+    assert_eq!(world.put(&pods(12).preferred("rack")), "n0=4 n1=4 n2=4");
+    world.config.gates.tas_balanced_placement = true;
+    assert!(world.put(&set).contains("out of 12 "));
+    let (searches, _) = work(&world);
+    // As if nothing was used, what is found lasts as long as the nodes.
+    for _ in 0..3 {
+        world.place_with(&[pods(8).required("rack")], true, &[], &[]).expect("it fits");
+        let taken = world.add(&pods(1));
+        world.usage.remove(&taken);
+    }
+    assert_eq!(work(&world).0, searches + 1 + 3);
 }

@@ -17,7 +17,7 @@ fn gpus(amounts: [i64; 4]) -> World {
 
 /// `level: GPUs of each pod -> pods`, for the sizes given.
 fn fits(world: &World, per_pod: &[i64]) -> Vec<String> {
-    let (fits, _) = world.topologies.largest_fits(world.tas, &world.names);
+    let (fits, _) = world.topologies.largest_fits(&world.usage, world.tas, &world.names);
     assert!(fits.iter().all(|fit| *fit.resource == *GPU), "nothing but extended resources: {fits:?}");
     let wanted = fits.iter().filter(|fit| per_pod.contains(&fit.per_pod));
     wanted.map(|fit| format!("{}: {} -> {}", fit.level, fit.per_pod, fit.pods)).collect()
@@ -71,7 +71,7 @@ fn the_same_amount_free_in_pieces_fits_fewer_large_pods() {
 fn a_size_that_is_no_power_of_two_counts_if_a_node_offers_it_and_sizes_are_few() {
     assert_eq!(fits(&gpus([6, 6, 0, 0]), &[6, 8]).len(), 3);
     let world = gpus([1 << 40, 0, 0, 0]);
-    let (all, looked_at) = world.topologies.largest_fits(world.tas, &world.names);
+    let (all, looked_at) = world.topologies.largest_fits(&world.usage, world.tas, &world.names);
     assert_eq!((all.len(), looked_at), (12 * LEVELS.len(), 4));
 }
 
@@ -79,11 +79,11 @@ fn a_size_that_is_no_power_of_two_counts_if_a_node_offers_it_and_sizes_are_few()
 fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
     let mut world = gpus([2, 0, 0, 0]);
     let over = world.amounts(&[(GPU.to_owned(), 5)]);
-    world.topologies.set_other_usage(&n("a"), &over);
+    world.topologies.set_other_usage(&mut world.usage, &n("a"), &over);
     assert!(fits(&world, &[1, 2]).iter().all(|fit| fit.ends_with("-> 0")));
     let other = world.names.flavor(&n("other"));
-    world.topologies.set_flavor(other, Some(&tas_flavor("other")));
-    world.topologies.set_topology(&n("default"), None);
+    world.topologies.set_flavor(&mut world.usage, other, Some(&tas_flavor("other")));
+    world.topologies.set_topology(&mut world.usage, &n("default"), None);
     assert!(fits(&world, &[1, 2]).is_empty(), "without its topology a flavor has no domains");
 }
 
@@ -91,7 +91,7 @@ fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
 fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     let mut world = gpus([8, 4, 8, 8]);
     let shape = |gpus: i64| vec![(n("cpu"), 1), (n(GPU), gpus)];
-    let all = world.topologies.domain_fits(world.tas, &world.names, &shape(4), 2);
+    let all = world.topologies.domain_fits(&world.usage, world.tas, &world.names, &shape(4), 2);
     let shown: Vec<String> = all
         .iter()
         .map(|level| {
@@ -106,11 +106,11 @@ fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     // What is taken is not free, and pods that ask for what no node offers fit nowhere.
     world.add(&pods(1).each(&[(GPU, 8)]).selector(&[("kubernetes.io/hostname", "c")]));
     let racks = |shape: &[(crate::Name, i64)]| {
-        let all = world.topologies.domain_fits(world.tas, &world.names, shape, 9);
+        let all = world.topologies.domain_fits(&world.usage, world.tas, &world.names, shape, 9);
         all[1].roomiest.iter().map(|(path, pods)| (path[1].to_string(), *pods)).collect::<Vec<_>>()
     };
     assert_eq!(racks(&shape(4)), [("r1".to_owned(), 3), ("r2".to_owned(), 2)]);
     assert_eq!(racks(&[(n("example.com/none"), 1)]), [("r1".to_owned(), 0), ("r2".to_owned(), 0)]);
     let other = world.names.flavor(&n("other"));
-    assert!(world.topologies.domain_fits(other, &world.names, &shape(1), 2).is_empty());
+    assert!(world.topologies.domain_fits(&world.usage, other, &world.names, &shape(1), 2).is_empty());
 }

@@ -1,6 +1,6 @@
 //! docs/reference/06-algorithm.md 6.12: the level, and which of its domains.
 
-use super::fixture::{World, node, pods, show, world, world_of};
+use super::fixture::{LEVELS, World, node, pods, show, world, world_of};
 
 /// One block: racks with 8, 6 and 2 cpus.
 fn racks() -> World {
@@ -124,11 +124,32 @@ fn what_workloads_use_is_not_free() {
 fn on_an_empty_cluster_other_pods_and_what_is_assumed_still_count() {
     let mut world = hosts();
     let used = world.resolve(&[("a", 4), ("b", 2), ("c", 3)]);
-    world.topologies.add(&used);
+    world.usage.add(&used);
     world.other("b", 1, 1);
     let assumed = [world.resolve(&[("c", 1)])];
     let full = "topology \"default\" doesn't allow to fit any of 7 pod(s). Total nodes: 3; excluded: resource \"cpu\": 3";
     let all = [pods(7).unconstrained()];
     assert_eq!(show(&world.place_with(&all, false, &[], &[])), full);
     assert_eq!(show(&world.place_with(&all, true, &assumed, &[])), "a=4 b=1 c=2");
+}
+
+/// A free block of two racks, and one of which a rack is half in use.
+fn blocks(keep_whole: bool) -> World {
+    let mut world =
+        world(&[("b1", "r1", "a", 4), ("b1", "r2", "b", 4), ("b2", "r1", "c", 4), ("b2", "r2", "d", 4)]);
+    world.config.gates.tas_keep_whole_domains = keep_whole;
+    let used = world.resolve(&[("c", 2)]);
+    world.usage.add(&used);
+    world
+}
+
+#[test]
+fn of_domains_that_are_alike_the_one_that_leaves_larger_ones_whole_is_taken_with_its_gate() {
+    for level in ["rack", LEVELS[2]] {
+        assert_eq!(blocks(true).put(&pods(3).required(level)), "d=3");
+        assert_eq!(blocks(false).put(&pods(3).required(level)), "a=3");
+    }
+    assert_eq!(blocks(true).put(&pods(4).unconstrained()), "d=4");
+    assert_eq!(blocks(true).put(&pods(2).required("rack")), "c=2", "the tightest comes before");
+    assert_eq!(blocks(true).put(&pods(8).required("block")), "a=4 b=4");
 }

@@ -32,9 +32,9 @@ fn allowing(mut world: World) -> World {
 /// What a lost node makes of pods that run; what their slice has against it.
 fn lose(world: &mut World, set: &Pods, running: &[(&str, i64)], lost: &str) -> (String, String) {
     let used = world.resolve(running);
-    world.topologies.add(&used);
+    world.usage.add(&used);
     let placed = world.place_with(&[set.clone().previous(running)], false, &[], &[lost]);
-    world.topologies.remove(&used);
+    world.usage.remove(&used);
     let slice = placed.as_ref().err().and_then(|failure| failure.slice()).unwrap_or_default();
     (show(&placed), slice.to_owned())
 }
@@ -57,7 +57,7 @@ fn the_slice_alone_moves_to_another_rack_at_its_ranks() {
     assert_eq!(moved(&mut racks(), &two_slices(), &AB, "a1"), "c0=1 c1=1 b0=1 b1=1");
     assert_eq!(moved(&mut racks(), &two_slices(), &AB, "b0"), "a0=1 a1=1 c0=1 c1=1");
     let mut gone = racks();
-    gone.topologies.remove_node("a1");
+    gone.topologies.remove_node(&mut gone.usage, "a1");
     assert_eq!(moved(&mut gone, &two_slices(), &AB, "a1"), "c0=1 c1=1 b0=1 b1=1");
 }
 
@@ -215,7 +215,7 @@ fn random_loss(random: &mut Random) -> bool {
     let required = random.one_in(2);
     let set = if required { set.required("block") } else { set.unconstrained() }.slice("rack", size);
     let Ok(first) = w.place(&set) else { return false };
-    w.topologies.add(&first[0].pods);
+    w.usage.add(&first[0].pods);
     let before = rows(&first);
     let old = by_rank(&before);
     for (name, cpu) in &mut cpus {

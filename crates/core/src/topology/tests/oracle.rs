@@ -8,9 +8,9 @@ use crate::topology::request::Placement;
 use crate::topology::{HOSTNAME, PlacementFailure};
 
 /// (block, rack, node, cpus).
-type Host = (String, String, String, i64);
+pub(super) type Host = (String, String, String, i64);
 
-fn any_world(random: &mut Random) -> (World, Vec<Host>) {
+pub(super) fn any_world(random: &mut Random) -> (World, Vec<Host>) {
     let mut world = world_of(&super::fixture::LEVELS);
     let mut hosts = Vec::new();
     for at in 0..2 + random.below(8) {
@@ -23,7 +23,7 @@ fn any_world(random: &mut Random) -> (World, Vec<Host>) {
 }
 
 /// The domain of a level that a node is in.
-fn domain(host: &Host, level: usize) -> String {
+pub(super) fn domain(host: &Host, level: usize) -> String {
     [host.0.clone(), format!("{}/{}", host.0, host.1), host.2.clone()][level].clone()
 }
 
@@ -37,7 +37,7 @@ fn room(hosts: &[Host], level: usize) -> BTreeMap<String, i64> {
 }
 
 /// Pods per domain of a level.
-fn got(hosts: &[Host], placed: &Placement, set: usize, level: usize) -> BTreeMap<String, i64> {
+pub(super) fn got(hosts: &[Host], placed: &Placement, set: usize, level: usize) -> BTreeMap<String, i64> {
     let mut got = BTreeMap::new();
     for assigned in &placed[set].assignment.domains {
         let host = hosts.iter().find(|host| *host.2 == *assigned.values[0]).expect("only nodes are assigned");
@@ -227,7 +227,7 @@ fn balanced_placement_finds_room_where_best_fit_does() {
         if let Ok(balanced) = balanced {
             assert_eq!(balanced[0].assignment.domains.iter().map(|one| one.count).sum::<i64>(), count);
             let together: Vec<_> = balanced.iter().map(|one| one.pods.clone()).collect();
-            assert!(world.topologies.fits(&together), "{}", show(&Ok(balanced)));
+            assert!(world.usage.fits(&together), "{}", show(&Ok(balanced)));
         }
     });
 }

@@ -74,7 +74,7 @@ fn step(random: &mut Random, world: &mut World, kept: &mut Kept) {
             kept.nodes.push(node);
         }
         2 if !kept.nodes.is_empty() => {
-            world.topologies.remove_node(&kept.nodes.swap_remove(0).name);
+            world.topologies.remove_node(&mut world.usage, &kept.nodes.swap_remove(0).name);
         }
         3 => {
             let (name, cpu) = (format!("n{}", random.below(8)), random.below(3));
@@ -82,17 +82,13 @@ fn step(random: &mut Random, world: &mut World, kept: &mut Kept) {
             kept.other.retain(|(other, _)| *other != name);
             kept.other.push((name, cpu));
         }
-        4 if !kept.used.is_empty() => world.topologies.remove(&kept.used.swap_remove(0)),
+        4 if !kept.used.is_empty() => world.usage.remove(&kept.used.swap_remove(0)),
         _ => {
             let set = any_request(random);
             if let Ok(placed) = world.place(&set) {
                 assert_eq!(placed[0].pods.places.iter().map(|(_, count)| count).sum::<i64>(), set.spec.count);
-                assert!(
-                    world.topologies.fits(std::slice::from_ref(&placed[0].pods)),
-                    "{}",
-                    show(&Ok(placed))
-                );
-                world.topologies.add(&placed[0].pods);
+                assert!(world.usage.fits(std::slice::from_ref(&placed[0].pods)), "{}", show(&Ok(placed)));
+                world.usage.add(&placed[0].pods);
                 kept.used.push(placed[0].pods.clone());
             }
         }
@@ -144,16 +140,16 @@ fn rollback_restores_everything() {
             step(&mut random, &mut world, &mut kept);
         }
         let before = format!("{:?}", world.topologies);
-        let mark = world.topologies.mark();
+        let mark = world.usage.mark();
         for used in &kept.used {
             if random.one_in(2) {
-                world.topologies.remove(used);
+                world.usage.remove(used);
             }
         }
         for used in &kept.used {
-            world.topologies.add(used);
+            world.usage.add(used);
         }
-        world.topologies.rollback(&mark);
+        world.usage.rollback(&mark);
         assert_eq!(format!("{:?}", world.topologies), before, "seed {seed}");
     }
 }
@@ -164,7 +160,7 @@ fn random_events_where_domains_are_racks() {
         let mut random = Random::new(seed);
         let mut world = world_of(&LEVELS);
         let spec = TopologySpec { name: n("default"), levels: vec![n("block"), n("rack")] };
-        world.topologies.set_topology(&n("default"), Some(&spec));
+        world.topologies.set_topology(&mut world.usage, &n("default"), Some(&spec));
         let mut nodes: Vec<NodeSpec> = Vec::new();
         for _ in 0..30 {
             let node = any_node(&mut random);
@@ -173,11 +169,11 @@ fn random_events_where_domains_are_racks() {
             nodes.push(node);
             world.other(&format!("n{}", random.below(8)), random.below(3), 1);
             if random.one_in(3) {
-                world.topologies.remove_node(&nodes.swap_remove(0).name);
+                world.topologies.remove_node(&mut world.usage, &nodes.swap_remove(0).name);
             }
             let set = pods(1 + random.below(6)).preferred("rack");
             if let Ok(placed) = world.place(&set) {
-                assert!(world.topologies.fits(std::slice::from_ref(&placed[0].pods)));
+                assert!(world.usage.fits(std::slice::from_ref(&placed[0].pods)));
             }
         }
     }

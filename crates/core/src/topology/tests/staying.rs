@@ -12,9 +12,9 @@ fn racks() -> World {
 /// Pods that run where they were, with a lost node.
 fn replace(world: &mut World, set: Pods, running: &[(&str, i64)], lost: &str) -> String {
     let used = world.resolve(running);
-    world.topologies.add(&used);
+    world.usage.add(&used);
     let placed = world.place_with(&[set.previous(running)], false, &[], &[lost]);
-    world.topologies.remove(&used);
+    world.usage.remove(&used);
     show(&placed)
 }
 
@@ -44,7 +44,7 @@ fn a_lost_node_that_held_all_pods_sets_them_free() {
 #[test]
 fn a_lost_node_may_be_gone() {
     let mut world = racks();
-    world.topologies.remove_node("b");
+    world.topologies.remove_node(&mut world.usage, "b");
     assert_eq!(replace(&mut world, pods(4).required("rack"), &[("a", 2), ("b", 2)], "b"), "a=2 c=2");
 }
 
@@ -57,7 +57,7 @@ fn pods_that_join_others_on_their_node_are_counted_together() {
 #[test]
 fn another_domain_without_a_node_makes_it_impossible() {
     let mut world = racks();
-    world.topologies.remove_node("a");
+    world.topologies.remove_node(&mut world.usage, "a");
     let text = "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale \
                 domain a";
     assert_eq!(replace(&mut world, pods(4).required("rack"), &[("a", 2), ("b", 2)], "b"), text);

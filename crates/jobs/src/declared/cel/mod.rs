@@ -67,6 +67,11 @@ impl Expression {
         Ok(Self { expr, reads, base: steps })
     }
 
+    /// Whether it reads of `self` what is not in the spec.
+    pub fn reads_beside_spec(&self) -> bool {
+        self.reads.values().any(|path| path.first() != Some("spec"))
+    }
+
     /// Its value, if that is `true` or `false`.
     pub fn truth(&self, object: &Value, budget: &Budget) -> Result<bool, Failure> {
         match self.value(object, budget)? {

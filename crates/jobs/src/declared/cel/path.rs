@@ -55,6 +55,15 @@ impl SelfPath {
         }
     }
 
+    /// The field of `self` that it leads into, or whose presence is asked for; none where all of `self` is read.
+    pub fn first(&self) -> Option<&str> {
+        match self.steps.first() {
+            Some(Step::Key(key) | Step::MaybeKey(key)) => Some(key),
+            Some(Step::Item(_)) => None,
+            None => self.presence_of.as_deref(),
+        }
+    }
+
     /// What an object has there.
     pub fn find<'v>(&self, object: &'v Value) -> Found<'v> {
         let mut at = object;

@@ -18,6 +18,7 @@ export function expected(answer) {
 
 /** `about 14:20 (14:05–15:10)`, and whom it preempts. */
 export function startText(start, { hours, futures }) {
+  if (start.whyNot) return `no estimate: ${start.whyNot}`;
   if (!start.expected) return start.starts ? `in ${start.starts} of ${futures} futures only` : `not within ${hours}h`;
   const [early, late] = [when(start.early ?? start.expected, true), start.late ? when(start.late, true) : "later"];
   const about = when(start.expected, true);
@@ -30,6 +31,7 @@ export function startText(start, { hours, futures }) {
 /** What estimates rest on, in a sentence. */
 export function startBasis(answer) {
   if (answer.whyNot) return `No estimate: ${answer.whyNot}.`;
+  if (!answer.futures) return answer.items?.length ? "" : "No workload waits.";
   const first = answer.waiting > answer.first ? `; for the first ${answer.first} of ${answer.waiting}` : "";
   const cut = answer.complete ? "" : "; there was no time for more";
   return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; no other jobs come.`;

@@ -5,11 +5,13 @@ import { number, trouble } from "./amounts.js";
 import { el, fresh } from "./dom.js";
 import { Gantt, together } from "./gantt.js";
 import { Places, alike } from "./places.js";
+import { fromJournal, isJournal } from "./journal.js";
 import { fromReport } from "./schedule.js";
 import { show, stamp } from "./time.js";
 
 const MOST_CHANGES = 20;
 const MOST_BYTES = 200_000_000;
+const MOST_OF_JOURNAL = 64_000_000;
 
 /** Schedules beside each other, and figures; gives what ends them. */
 function reports(host, sides) {
@@ -92,7 +94,8 @@ export function view(host) {
       const sides = [{ title: answer.changed ? "Without the changes" : "As things are", report: answer.base }];
       if (answer.changed) sides.push({ title: "With the changes", report: answer.changed });
       const sentences = answer.difference ?? [];
-      note.replaceChildren(...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
+      const left = answer.refused?.count > 0 ? [el("p", { class: "plain" }, `${number(answer.refused.count)} workloads are left out, which the manager refuses for reasons that cannot be played: see Explain. ${(answer.refused.names ?? []).join(", ")}`)] : [];
+      note.replaceChildren(...left, ...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
       end = reports(below, sides);
     } catch (error) {
       if (error.name !== "AbortError") note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not play the future.") : trouble(error));
@@ -122,10 +125,16 @@ export function reportView(host) {
     try {
       const sides = [];
       for (const file of [...files].slice(0, 2)) {
-        if (file.size > MOST_BYTES) throw new Error(`${file.name} is too large: ${Math.round(file.size / 1e6)} MB of at most ${MOST_BYTES / 1e6} MB.`);
+        const journal = isJournal(file.name, await file.slice(0, 4096).text()), most = journal ? MOST_OF_JOURNAL : MOST_BYTES;
+        if (file.size > most) throw new Error(`${file.name} is too large: ${Math.round(file.size / 1e6)} MB of at most ${most / 1e6} MB.`);
         let report;
+        const content = await file.text();
+        if (journal) {
+          sides.push({ title: file.name, report: fromJournal(content) });
+          continue;
+        }
         try {
-          report = JSON.parse(await file.text());
+          report = JSON.parse(content);
         } catch {
           throw new Error(`${file.name} is no JSON.`);
         }
@@ -139,10 +148,10 @@ export function reportView(host) {
       note.replaceChildren(trouble(error));
     }
   };
-  const input = el("input", { type: "file", accept: ".json,application/json", multiple: true, onchange: () => open(input.files) });
+  const input = el("input", { type: "file", accept: ".json,.jsonl,application/json", multiple: true, onchange: () => open(input.files) });
   const drop = el("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); open(event.dataTransfer.files); } },
-    el("label", null, "A report, or two to see side by side: the output of ", el("code", null, "kubectl kueue simulate --output json"), " or ", el("code", null, "kubectl kueue report --output json"), " ", input), el("p", null, "The file stays in this browser."));
+    el("label", null, "A report, or two to see side by side: the output of ", el("code", null, "kubectl kueue simulate --output json"), " or ", el("code", null, "kubectl kueue report --output json"), ", or a file of the journal (.jsonl) ", input), el("p", null, "The file stays in this browser."));
   host.append(drop, note, below);
   return { read: async () => {}, once: true, close: () => end() };
 }

@@ -16,6 +16,7 @@ use crate::dashboard::store::tests::{condition, workload as a_workload, world};
 use crate::dashboard::views::items::Order;
 use crate::dashboard::views::topology::Fits;
 use crate::fake_api::{self, found};
+use crate::memory::Reservation;
 
 /// An API server that knows tokens of the form `NAME-token`: `alice` may get Workloads in `a`, `root` in all namespaces, `carol` in none.
 fn api_server() -> Client {
@@ -68,7 +69,7 @@ impl Source for Fixed {
 
     fn events<'a>(&'a self, namespace: &'a str, _uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
         let evicted = json!({
-            "reason": "EvictedDueToPreempted", "message": "for another", "eventTime": "2026-01-01T00:00:30.000000Z",
+            "reason": "EvictedDueToPreempted", "message": "for another on n2", "eventTime": "2026-01-01T00:00:30.000000Z",
         });
         // What is so of it now is said once, and of another one nothing.
         let reserved =
@@ -88,11 +89,12 @@ impl Source for Fixed {
         Box::pin(async { None })
     }
 
-    fn most_simulated(&self) -> usize {
-        3
+    fn reserve(&self) -> Option<Reservation> {
+        // Not enough for anything.
+        None
     }
 
-    fn begin<'a>(&'a self, _extent: Extent<'a>) -> Found<'a, Begin> {
+    fn begin<'a>(&'a self, _extent: Extent<'a>, _bytes: usize) -> Found<'a, Begin> {
         Box::pin(async {
             let (configuration, _) =
                 Configuration::parse("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration")
@@ -250,6 +252,11 @@ async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
     let other = get(&client, "root", "/api/workloads/secret-ns/secret-runs").await.json();
     assert_eq!(life(&other), ["queued", "reserved", "admitted", "started"], "events that cannot be read");
     assert_eq!(own["podSets"][0]["nodes"], json!(["n1"]));
+    // Texts of others name nodes to those who may list them.
+    let said = |own: &Value| own["life"][1]["message"].as_str().unwrap().to_owned();
+    assert_eq!(said(&own), "for another on (a node)");
+    let named = get(&client, "root", "/api/workloads/a/runs").await.json();
+    assert_eq!(said(&named), "for another on n2");
     for path in [
         "/api/workloads/secret-ns/secret-runs",
         "/api/workloads/secret-ns/none",
@@ -308,8 +315,9 @@ async fn what_is_not_offered_says_why_and_methods_are_checked() {
     assert_eq!(say(&client, token(Request::post("/api/tomorrow")), "{}").await.status, 415);
     let json = || token(Request::post("/api/tomorrow")).header("content-type", "application/json");
     assert_eq!(say(&client, json(), &" ".repeat(BODY + 1)).await.status, 413);
-    let large = say(&client, json(), "{}").await;
-    assert_eq!(large.status, 413, "four Workloads are more than three: {}", large.body);
+    let refused = say(&client, json(), "{}").await;
+    assert_eq!(refused.status, 429, "there is no memory for it: {}", refused.body);
+    assert!(refused.body.contains("too little memory is free for a simulation"), "{}", refused.body);
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! What a viewer may see of a simulation: figures of all queues, and the jobs of his namespaces.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use sluice_sim::explain::without_nodes;
 use sluice_sim::report::Line;
 use sluice_sim::whatif::{Difference, Moved};
 use sluice_sim::{Record, Report, TimelineEvent};
 
+use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
-/// Lines of a timeline at most: the earliest.
-const MOST_LINES: usize = 50_000;
+/// Lines of a timeline at most, the earliest: the stories of some twenty thousand jobs, in about forty megabytes.
+const MOST_LINES: usize = 150_000;
 /// Stretches of time of the nodes, and of the pods, of a topology at most.
 const MOST_PLACES: usize = 50_000;
 /// Sentences at most.
@@ -19,8 +21,19 @@ fn sees(viewer: &Viewer, job: &str) -> bool {
     viewer.all || job.split_once('/').is_some_and(|(namespace, _)| viewer.sees(namespace))
 }
 
-/// The report, and whether lines were left out.
-pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer) -> Value {
+/// A report as the viewer may see it. It is never a document in memory, which would be many times larger than its text.
+#[derive(Debug, Serialize)]
+pub struct Seen {
+    #[serde(flatten)]
+    report: Report,
+    /// Whether lines about others were left out.
+    hidden: bool,
+    /// Whether there are more lines than are shown.
+    cut: bool,
+}
+
+/// The report, and whether lines were left out. Nodes are those of the snapshot.
+pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: Option<&Snapshot>) -> Seen {
     let mut report = Report::new(record, end, seed, Vec::new());
     let before = report.timeline.len();
     report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
@@ -33,6 +46,9 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer) -> Value {
     report.timeline.truncate(MOST_LINES);
     for line in &mut report.timeline {
         without_others(line, viewer);
+        if let Some(snapshot) = snapshot.filter(|_| !viewer.nodes) {
+            without_node_names(line, snapshot);
+        }
     }
     for places in &mut report.places {
         places.reduce(|job| sees(viewer, job), MOST_PLACES);
@@ -40,10 +56,22 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer) -> Value {
     if !viewer.nodes {
         report.places.clear();
     }
-    let mut document = serde_json::to_value(&report).unwrap_or_default();
-    document["hidden"] = json!(hidden);
-    document["cut"] = json!(cut);
-    document
+    Seen { report, hidden, cut }
+}
+
+/// A line whose message names no node.
+fn without_node_names(line: &mut Line, snapshot: &Snapshot) {
+    let (TimelineEvent::Waiting { message, .. }
+    | TimelineEvent::Preempted { message, .. }
+    | TimelineEvent::Evicted { message, .. }
+    | TimelineEvent::Refused { message }
+    | TimelineEvent::Scenario { message }) = &mut line.what
+    else {
+        return;
+    };
+    if let Some(shown) = without_nodes(message, &|name| snapshot.nodes.contains_key(name)) {
+        *message = shown.into();
+    }
 }
 
 /// A line about a job of the viewer's may name who preempts it.

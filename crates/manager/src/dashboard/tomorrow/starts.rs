@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_engine::{Name, WorkloadKey};
-use sluice_sim::explain::Patience;
+use sluice_sim::explain::{AsRead, Patience};
 use sluice_sim::live::Extent;
-use sluice_sim::starts::{Expected, Start, expected, why_not};
+use sluice_sim::starts::{Expected, Start, at_once, expected, why_not};
+use sluice_sim::{Manifests, Simulation};
 
 use super::{Tomorrow, check_size, present, unplayable, world};
 use crate::dashboard::rows::State;
@@ -40,8 +41,17 @@ pub struct Known {
     expected: Expected,
     /// Why there is no estimate.
     why_not: Option<String>,
+    /// Why there is none of these.
+    barred: BTreeMap<WorkloadKey, String>,
     /// How many wait in the queue.
     waiting: usize,
+}
+
+impl Known {
+    /// Nothing is expected.
+    fn blank(at: Timestamp, waiting: usize) -> Self {
+        Self { at, expected: Expected::default(), why_not: None, barred: BTreeMap::new(), waiting }
+    }
 }
 
 /// What is kept of it.
@@ -99,16 +109,13 @@ impl Tomorrow {
             None => order.into_iter().take(FIRST).collect(),
         };
         let Some((namespace, local_queue)) = entrance(snapshot, &queue).filter(|_| !wanted.is_empty()) else {
-            let known =
-                Known { at: Timestamp::now(), expected: Expected::default(), why_not: None, waiting: 0 };
-            return Ok(shown(&known, &queue, viewer));
+            return Ok(shown(&Known::blank(Timestamp::now(), 0), &queue, viewer));
         };
         let _turn = self.users.take(&viewer.user)?;
-        check_size(beside(snapshot, &queue), self.source.most_simulated())?;
+        check_size(beside(snapshot, &queue), self.most)?;
         let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room: false };
-        let begin = self.source.begin(extent);
         let name = Name::clone(&queue);
-        let known = self.play(begin, PLAYING, move |begin| found(begin, &name, &wanted, count)).await?;
+        let known = self.play(extent, PLAYING, move |begin| found(begin, &name, &wanted, count)).await?;
         let known = Arc::new(known);
         self.starts.put(asked, snapshot.revision, &known);
         Ok(shown(&known, &queue, viewer))
@@ -149,22 +156,43 @@ fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> R
     let (manifests, options) = world(begin, None);
     let at = options.start;
     let mut present = present(&manifests, options)?;
-    drop(manifests);
     present.advance(SignedDuration::ZERO).map_err(|_| unplayable())?;
     if let Some(why) = why_not(&present, queue) {
-        return Ok(Known { at, expected: Expected::default(), why_not: Some(why), waiting });
+        return Ok(Known { why_not: Some(why), ..Known::blank(at, waiting) });
+    }
+    let barred = barred(&manifests, &present, wanted, at);
+    drop(manifests);
+    let wanted: Vec<_> = wanted.iter().filter(|key| !barred.contains_key(*key)).cloned().collect();
+    if wanted.is_empty() {
+        return Ok(Known { barred, ..Known::blank(at, waiting) });
     }
     let over = || since.elapsed() > PLAYING;
-    let expected = expected(&present, wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
+    let expected = expected(&present, &wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
     let late = expected.futures == 0;
     let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));
-    Ok(Known { at, expected, why_not, waiting })
+    Ok(Known { at, expected, why_not, barred, waiting })
+}
+
+/// Why of some Workloads no start is expected: a person or program has to act first, or the manager refuses them for what is not seen here.
+fn barred(
+    manifests: &Manifests,
+    present: &Simulation,
+    wanted: &[WorkloadKey],
+    now: Timestamp,
+) -> BTreeMap<WorkloadKey, String> {
+    let (read, at_once) = (AsRead::new(manifests, now), at_once(present, wanted));
+    let why = |key: &WorkloadKey| Some((key.clone(), read.why_not(key, at_once.contains(key))?));
+    wanted.iter().filter_map(why).collect()
 }
 
 /// What the viewer may know: the starts of his own.
 fn shown(known: &Known, queue: &str, viewer: &Viewer) -> Value {
     let own = known.expected.starts.iter().filter(|(key, _)| viewer.sees(&key.namespace));
-    let items: Vec<Value> = own.map(|(key, start)| item(key, start, known.at, viewer)).collect();
+    let mut items: Vec<Value> = own.map(|(key, start)| item(key, start, known.at, viewer)).collect();
+    let barred = known.barred.iter().filter(|(key, _)| viewer.sees(&key.namespace));
+    items.extend(barred.map(|(key, why)| {
+        json!({"namespace": key.namespace, "workload": key.name, "whyNot": why, "starts": 0, "others": 0, "preempts": []})
+    }));
     json!({
         "name": queue,
         "at": known.at.to_string(),

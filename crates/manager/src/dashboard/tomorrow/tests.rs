@@ -5,6 +5,17 @@ use sluice_sim::{Manifest, Source as Place};
 
 use super::*;
 
+/// The answer, as a page reads it.
+fn simulated(
+    begin: Begin,
+    lasts: SignedDuration,
+    wanted: &[Change],
+    viewer: &Viewer,
+) -> Result<Value, Refusal> {
+    let text = super::simulated(begin, lasts, wanted, (viewer, None))?;
+    Ok(serde_json::from_str(&text).unwrap())
+}
+
 fn viewer(namespaces: &[&str]) -> Viewer {
     Viewer {
         user: "alice".to_owned(),
@@ -63,7 +74,7 @@ fn begin() -> Begin {
         ));
         objects.push(job(namespace, name, u32::try_from(second).unwrap()));
     }
-    let live = Live { objects, observed: Vec::new() };
+    let live = Live { objects, ..Live::default() };
     Begin { live, configuration: Options::default_configuration() }
 }
 
@@ -108,6 +119,38 @@ fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
     assert!(start(&answer["base"], "a/own-job").is_some());
     assert!(!answer.to_string().contains("secret"), "{answer}");
     assert_eq!((&answer["base"]["hidden"], &answer["base"]["totals"]["admitted"]), (&json!(true), &json!(2)));
+}
+
+#[test]
+fn what_the_manager_refuses_for_what_is_not_seen_here_does_not_start_tomorrow() {
+    let with = |reason: &str| {
+        let mut begin = begin();
+        let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "own-job", "uid": "uid-own-job", "controller": true}]);
+        let refused = json!([{"type": "QuotaReserved", "status": "False", "reason": reason, "message": "no", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+        begin.live.objects.retain(|m| m.object["metadata"]["name"] != "secret-job");
+        begin.live.objects.push(manifest(
+            Kind::Workload,
+            json!({
+                "metadata": {"name": "w", "namespace": "a", "uid": "uid-w", "ownerReferences": owner, "creationTimestamp": "2026-01-01T00:00:01Z"},
+                "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]},
+                "status": {"conditions": refused},
+            }),
+        ));
+        simulated(begin, SignedDuration::from_hours(24), &[quota_of("2")], &admin()).unwrap()
+    };
+    let answer = with("WaitingForCapacity");
+    assert_eq!(answer["refused"], json!({"count": 1, "names": ["a/w"]}));
+    for world in ["base", "changed"] {
+        assert_eq!(
+            (start(&answer[world], "a/own-job"), &answer[world]["totals"]["admitted"]),
+            (None, &json!(0))
+        );
+    }
+    // What was put back, and is tried again, starts.
+    let answer = with("Pending");
+    assert_eq!(answer["refused"]["count"], 0);
+    assert!(start(&answer["base"], "a/own-job").is_some(), "{answer}");
 }
 
 #[test]
@@ -196,6 +239,6 @@ fn a_simulation_ends_when_its_time_is_over() {
     let Begin { live, configuration } = begin();
     let manifests = Manifests { objects: live.objects, ..Manifests::default() };
     let past = Instant::now();
-    let ended = play(&manifests, Options::new(configuration), past);
+    let ended = play(begun(&Packed::new(manifests), Options::new(configuration)).unwrap(), past);
     assert!(matches!(ended, Err(Refusal::Other(StatusCode::GATEWAY_TIMEOUT, _))));
 }

@@ -31,7 +31,7 @@ impl Explains for Echo {
                 "slow" => std::future::pending().await,
                 _ => {
                     let one = json!({
-                        "of": format!("{namespace}/{name}"), "all": asked.all, "kind": asked.kind,
+                        "of": format!("{namespace}/{name}"), "all": asked.all, "nodes": asked.nodes, "kind": asked.kind,
                         "change": asked.change,
                     });
                     let both = asked.output == Format::Both;
@@ -61,7 +61,8 @@ fn api_server() -> kube::Client {
                 return found(&json!({"status": {"authenticated": good, "user": {"username": "bob"}}}));
             }
             let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
-            assert_eq!(object["verb"], "get");
+            let nodes = object["resource"] == "nodes";
+            assert_eq!(object["verb"], if nodes { "list" } else { "get" });
             let own = *user == "alice" && object["namespace"] == "a" && object["resource"] != "clusterqueues";
             found(&json!({"status": {"allowed": own || *user == "root"}}))
         }
@@ -307,9 +308,15 @@ async fn explanations_show_other_namespaces_only_to_those_who_may_ask_everywhere
     let of =
         async |user: &str, query: &str| bed.get(user, &format!("{EXPLAIN}/w/explain{query}")).await.json();
     let alice = of("alice", "?all=true&kind=job").await;
-    assert_eq!(alice["explanation"], json!({"of": "a/w", "all": false, "kind": "job", "change": null}));
+    assert_eq!(
+        alice["explanation"],
+        json!({"of": "a/w", "all": false, "nodes": false, "kind": "job", "change": null})
+    );
     assert_eq!(alice["kind"], "Explanation");
     assert_eq!(of("root", "?all=true").await["explanation"]["all"], true);
+    // Nodes are for those who may list them, whatever is asked for.
+    assert_eq!(of("root", "?nodes=false").await["explanation"]["nodes"], true);
+    assert_eq!(of("alice", "?all=true&nodes=true").await["explanation"]["nodes"], false);
     assert_eq!(of("root", "").await["explanation"]["all"], false);
     assert!(of("root", "?output=text").await["text"].is_string());
     let both = of("root", "?output=both").await;

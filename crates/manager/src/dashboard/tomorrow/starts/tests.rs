@@ -13,12 +13,12 @@ use crate::dashboard::store::Store;
 use crate::dashboard::store::tests::{cluster_queue, local_queue, workload};
 use crate::dashboard::views::items::Order;
 use crate::dashboard::views::topology::Fits;
+use crate::memory::{Figures, Memory, Reservation};
 
 /// A cluster of one ClusterQueue with four cores, and in each of two namespaces a Workload of three cores. It counts how often it is read.
 struct Cluster {
     read: AtomicUsize,
-    most: usize,
-    checks: bool,
+    objects: fn() -> Vec<Manifest>,
 }
 
 fn manifest(kind: Kind, mut object: Value) -> Manifest {
@@ -83,14 +83,15 @@ impl Source for Cluster {
         Box::pin(async { None })
     }
 
-    fn most_simulated(&self) -> usize {
-        self.most
+    fn reserve(&self) -> Option<Reservation> {
+        Memory::new(|| Figures { limit: 1 << 30, used: 0 }).reserve(1, 3 << 20)
     }
 
-    fn begin<'a>(&'a self, extent: Extent<'a>) -> Found<'a, Begin> {
+    fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
+        assert_eq!(bytes, 1 << 20, "a part of what is reserved");
         assert!(matches!(extent, Extent::Around { local_queue: "lq", .. }), "{extent:?}");
         self.read.fetch_add(1, Ordering::Relaxed);
-        let live = Live { objects: objects(self.checks), observed: Vec::new() };
+        let live = Live { objects: (self.objects)(), ..Live::default() };
         Box::pin(async move { Ok(Begin { live, configuration: Options::default_configuration() }) })
     }
 }
@@ -108,10 +109,14 @@ fn store() -> Store {
 }
 
 fn tomorrow(most: usize, checks: bool) -> (Tomorrow, Arc<Store>, Arc<Cluster>) {
+    tomorrow_of(most, if checks { || objects(true) } else { || objects(false) })
+}
+
+fn tomorrow_of(most: usize, objects: fn() -> Vec<Manifest>) -> (Tomorrow, Arc<Store>, Arc<Cluster>) {
     let store = Arc::new(store());
-    let cluster = Arc::new(Cluster { read: AtomicUsize::new(0), most, checks });
+    let cluster = Arc::new(Cluster { read: AtomicUsize::new(0), objects });
     let source: Arc<dyn Source> = cluster.clone();
-    (Tomorrow::new(Arc::clone(&store), source), store, cluster)
+    (Tomorrow { most, ..Tomorrow::new(Arc::clone(&store), source) }, store, cluster)
 }
 
 fn viewer(user: &str, all: bool) -> Viewer {
@@ -155,6 +160,84 @@ async fn starts_are_times_and_one_simulation_serves_all_who_look() {
     assert_eq!(item(&one, "own")["starts"], 1);
 }
 
+/// Changes an object as a merge patch does.
+fn change(objects: &mut [Manifest], kind: Kind, name: &str, merge: &Value) {
+    let mut own = objects.iter_mut().filter(|m| m.kind == kind && m.object["metadata"]["name"] == name);
+    merged(&mut own.next().unwrap().object, merge);
+}
+
+fn merged(target: &mut Value, patch: &Value) {
+    match patch.as_object() {
+        Some(fields) => fields.iter().for_each(|(field, value)| merged(&mut target[field.as_str()], value)),
+        None => *target = patch.clone(),
+    }
+}
+
+#[tokio::test]
+async fn no_start_is_expected_of_workloads_that_are_refused_or_inactive() {
+    let cluster = || {
+        let mut all = objects(false);
+        let refused = json!({"type": "QuotaReserved", "status": "False", "reason": "WaitingForCapacity", "message": "no node has room", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        change(&mut all, Kind::Workload, "urgent", &json!({"status": {"conditions": [refused]}}));
+        change(&mut all, Kind::Workload, "own", &json!({"spec": {"active": false}}));
+        all
+    };
+    let (tomorrow, store, _) = tomorrow_of(10, cluster);
+    let snapshot = store.snapshot().unwrap();
+    let all = tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap();
+    let why = |name: &str| item(&all, name)["whyNot"].as_str().unwrap_or_default();
+    assert_eq!(why("urgent"), "the manager refuses it (WaitingForCapacity): no node has room");
+    assert!(why("own").starts_with("it is deactivated"), "{all}");
+    assert!(item(&all, "urgent")["expected"].is_null() && item(&all, "own")["expected"].is_null());
+    assert!(item(&all, "secret")["expected"].is_string() && why("secret").is_empty(), "{all}");
+}
+
+#[tokio::test]
+async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_deleted() {
+    type Change = fn(&mut Vec<Manifest>);
+    let changes: [(Change, &str); 5] = [
+        (|all| change(all, Kind::ClusterQueue, "cq", &json!({"spec": {"stopPolicy": "Hold"}})), "is stopped"),
+        (
+            |all| change(all, Kind::ClusterQueue, "cq", &json!({"spec": {"namespaceSelector": null}})),
+            "namespaceSelector",
+        ),
+        (|all| all.retain(|m| m.kind != Kind::ResourceFlavor), "is not active"),
+        (
+            |all| {
+                let going =
+                    json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}});
+                change(all, Kind::ClusterQueue, "cq", &going);
+            },
+            "is being deleted",
+        ),
+        (
+            |all| {
+                let checks = json!([{"name": "budget", "state": "Rejected", "message": "no", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+                for name in ["own", "secret", "urgent"] {
+                    change(all, Kind::Workload, name, &json!({"status": {"admissionChecks": checks}}));
+                }
+            },
+            "budget",
+        ),
+    ];
+    for (change, why) in changes {
+        let mut all = objects(false);
+        change(&mut all);
+        let begin = Begin {
+            live: Live { objects: all, ..Live::default() },
+            configuration: Options::default_configuration(),
+        };
+        let keys: Vec<_> = [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")]
+            .map(|(namespace, name)| WorkloadKey { namespace: namespace.into(), name: name.into() })
+            .into();
+        let known = found(begin, "cq", &keys, 3).unwrap();
+        assert!(known.expected.starts.is_empty(), "{why}: {known:?}");
+        for key in &keys {
+            assert!(known.barred[key].contains(why), "{why}: {:?}", known.barred);
+        }
+    }
+}
+
 #[test]
 fn whom_others_lose_is_a_number() {
     let key = WorkloadKey { namespace: "a".into(), name: "own".into() };
@@ -186,12 +269,7 @@ async fn too_many_beside_a_queue_and_checks_are_said() {
 #[test]
 fn what_is_kept_is_bounded() {
     let cache = Cache::default();
-    let known = Arc::new(Known {
-        at: Timestamp::UNIX_EPOCH,
-        expected: Expected::default(),
-        why_not: None,
-        waiting: 0,
-    });
+    let known = Arc::new(Known::blank(Timestamp::UNIX_EPOCH, 0));
     for n in 0..MOST_KEPT + 9 {
         cache.put((n.to_string().into(), None), 1, &known);
     }

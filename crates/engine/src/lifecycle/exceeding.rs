@@ -1,0 +1,115 @@
+//! Jobs that run with more than their Workload holds quota for. The Workload is evicted, which stops the job, and is queued again after a delay
+//! that doubles each time.
+//!
+//! One way to that: pods that ended well give their quota back, and their controller lets them run again, as that of JobSets does when it restarts
+//! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
+use sluice_api::job::JobView;
+use sluice_api::slim;
+use sluice_api::v1beta2::WorkloadStatus;
+use sluice_core::WorkloadKey;
+
+use super::transition::Eviction;
+use crate::backoff::Backoff;
+use crate::engine::Engine;
+use crate::ingest::workload::is;
+use crate::world::JobKey;
+
+/// How long it is not queued again.
+const BACKOFF: Backoff = Backoff::seconds(10, 3_600);
+
+/// How often it was evicted for a reason.
+fn times(status: &WorkloadStatus, reason: &str) -> i32 {
+    let evictions = status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
+    let count = evictions.filter(|known| known.reason == reason).map(|known| known.count);
+    count.max().unwrap_or(0)
+}
+
+/// How many pods of a pod set run, as the job says it.
+fn running(view: &JobView, set: &str) -> i32 {
+    view.running.iter().find(|(name, _)| name == set).map_or(0, |(_, pods)| *pods)
+}
+
+/// How many pods of a pod set gave their quota back.
+fn given_back(status: &WorkloadStatus, set: &str) -> i32 {
+    status.reclaimable_pods.iter().find(|one| one.name == set).map_or(0, |one| one.count.max(0))
+}
+
+/// With how many pods each pod set was admitted.
+fn admitted(sets: &[slim::PodSet], status: &WorkloadStatus) -> Vec<i32> {
+    let assigned = status.admission.as_ref().map(|admission| &admission.pod_set_assignments[..]);
+    let assigned = assigned.unwrap_or_default();
+    let count = |at: usize| assigned.get(at).and_then(|assigned| assigned.count);
+    sets.iter().enumerate().map(|(at, set)| count(at).unwrap_or(set.count)).collect()
+}
+
+/// For how many pods of each pod set quota is held.
+fn charged(sets: &[slim::PodSet], status: &WorkloadStatus) -> Vec<i32> {
+    let left = |set: &slim::PodSet| set.count.saturating_sub(given_back(status, &set.name));
+    sets.iter().zip(admitted(sets, status)).map(|(set, admitted)| left(set).min(admitted)).collect()
+}
+
+impl Engine {
+    /// Evicts the Workload of a job that runs with more than that; says whether it does.
+    pub(super) fn evict_exceeding(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let runs = !view.suspended && view.finished.is_none();
+        if !runs || !is(status, Type::Admitted) || is(status, Type::Evicted) {
+            return false;
+        }
+        let Some(message) =
+            self.exceeding_component(key, view).or_else(|| self.running_again(view, workload))
+        else {
+            return false;
+        };
+        self.evict_for_a_while(workload, reason::OUT_OF_SYNC, message);
+        true
+    }
+
+    /// Evicts a Workload, and queues it again later each time that it is for this reason.
+    pub(super) fn evict_for_a_while(
+        &mut self,
+        workload: &WorkloadKey,
+        reason: &'static str,
+        message: String,
+    ) {
+        let entry = &self.world.workloads[workload];
+        let mut next = entry.status().clone();
+        let until = self.now.checked_add(BACKOFF.wait(times(&next, reason), &entry.uid())).ok();
+        next.requeue_state.get_or_insert_default().requeue_at = until.map(|at| Time(whole_seconds(at)));
+        let eviction = Eviction { reason, cause: String::new(), message, preemption: None };
+        self.evict_from(workload, next, &eviction, Vec::new());
+    }
+
+    /// What runs of a job though its quota was given back.
+    fn running_again(&self, view: &JobView, workload: &WorkloadKey) -> Option<String> {
+        if view.running.is_empty() || self.is_elastic(view) {
+            return None;
+        }
+        let entry = &self.world.workloads[workload];
+        let sets = &entry.object.spec.pod_sets;
+        let beyond = |(set, charged): (&slim::PodSet, i32)| {
+            let pods = running(view, &set.name);
+            (pods > charged).then(|| {
+                let name = &set.name;
+                format!("{pods} pods of {name:?} run, and quota is held for {charged}: that of the others was given back")
+            })
+        };
+        sets.iter().zip(charged(sets, entry.status())).find_map(beyond)
+    }
+
+    /// What an object that a job wraps has beyond what was declared of it.
+    fn exceeding_component(&self, key: &JobKey, view: &JobView) -> Option<String> {
+        if !key.kind.integration().wraps_objects {
+            return None;
+        }
+        let children = self.children(key, &view.job.uid).map(|entry| &entry.view);
+        // Those whose pods are in groups are no jobs: each group is one.
+        let children = children.chain(self.world.sets_below(key, &view.job.uid));
+        let mut runs = children.filter(|child| !child.deleting && child.finished.is_none());
+        runs.find_map(|child| view.exceeded_by_wrapped(child))
+    }
+}

@@ -1,0 +1,267 @@
+//! A stop that a job's controller does not obey.
+//!
+//! A stop sets a field, and the controller of the job's kind removes the pods. Some do not: one that checks an object before it looks at that field
+//! leaves an invalid one alone, and one that does not repeat a pass that met a conflict waits for the next event. A job that is stopped, and of which
+//! nothing shows that its pods are gone, is therefore looked at after a while. If it has pods, it is touched, which is an event for its controller; if
+//! it still has some later, they are deleted here, and jobs that it made and that go on with them.
+//!
+//! All of it follows from the objects and from when a job was first seen stopped: after a restart it begins anew. A controller that obeys, and says
+//! so, costs no request; one that says nothing costs a look.
+//!
+//! Jobs whose controller is known to come back to them until they are stopped are left to it, see [`super::answered`].
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::labels;
+
+use super::unadmitted::named;
+use super::workload::later;
+use crate::effect::{EffectId, EndPods, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::workload::is;
+use crate::input::{Object, WriteError};
+use crate::outbox::{Open, warning};
+use crate::retry::Retry;
+use crate::unheeded::{PATIENCE_SECONDS, Unheeded};
+use crate::world::{JobEntry, JobKey, job_key};
+
+/// How long it has once more when the job was touched: a controller that works off a queue comes to an event well within that.
+const ONCE_MORE_SECONDS: i64 = 60;
+/// The reason of the events; Kueue has none.
+const REASON: &str = "StopEnforced";
+
+/// Whether all pods of a kind belong to its jobs themselves, or to jobs that are known: of what others wrap, or describe, that is not known.
+fn shows_all_pods(kind: JobKind) -> bool {
+    !kind.integration().wraps_objects && !kind.is_declared()
+}
+
+impl JobEntry {
+    /// Whether its status says that it has pods. That of a job that ended is not kept up to date any more, nor is that of one that says so and was
+    /// found to have none.
+    pub(super) fn says_active(&self) -> bool {
+        let has_none = self.seen.heeded && shows_all_pods(self.view.job.kind);
+        self.view.active && self.view.finished.is_none() && !has_none
+    }
+
+    /// Whether pods of it were seen that go on although it was stopped.
+    pub(super) fn has_pods_left(&self) -> bool {
+        self.unheeded.as_ref().is_some_and(|known| known.left)
+    }
+
+    /// Whether it may have pods that its controller does not remove, for all that it says.
+    fn may_go_on(&self) -> bool {
+        let over = self.view.finished.is_some() || self.view.deleting || self.seen.heeded;
+        let left_to_it = self.can_be_asked() && self.view.suspended;
+        self.view.active && !over && !left_to_it
+    }
+
+    /// Whether its controller does not say that it has seen the stop. That of a job that was let run by hand was decided at no time: then what it
+    /// said while the job ran, if that was seen, is no answer.
+    fn says_nothing_of_stop(&self, decided: Option<Timestamp>) -> bool {
+        let seen = &self.seen;
+        let answered = match self.view.suspended_condition {
+            Some((false, _)) => false,
+            Some((true, since)) => {
+                let is_later = || decided.is_some_and(|decided| since >= decided);
+                seen.runs || seen.stale.map_or_else(is_later, |stale| stale != since)
+            }
+            None => seen.runs || self.saw_generation(),
+        };
+        !(seen.heeded || answered)
+    }
+
+    /// Whether a job that another one made goes on although that one was stopped.
+    fn runs_on(&self) -> bool {
+        !self.view.suspended && self.view.finished.is_none() && !self.view.deleting
+    }
+}
+
+impl Engine {
+    /// Sees to it that a job that is stopped has no pods; says whether something was sent for that.
+    pub(super) fn enforce_stop(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
+        let is_over = view.finished.is_some() || view.deleting || self.is_to_run(view);
+        if is_over || view.suspended && !self.may_be_unheeded(key, view) {
+            if let Some(entry) = self.world.jobs.get_mut(key) {
+                entry.unheeded = None;
+            }
+            return false;
+        }
+        // What is let run by hand time and again does not begin anew each time.
+        if !view.suspended || view.stopping {
+            return false;
+        }
+        let now = self.now;
+        let Some(entry) = self.world.jobs.get_mut(key) else { return false };
+        let known = entry.unheeded.get_or_insert_with(|| Box::new(Unheeded::since(now)));
+        let (next, touched) = (known.next, known.touched);
+        if next > now {
+            self.wake_at(next, Alarm::Job(key.clone()));
+            return false;
+        }
+        let runs_on: Vec<_> = self.children(key, &view.job.uid).filter(|child| child.runs_on()).collect();
+        let runs_on: Vec<_> = runs_on.into_iter().map(|child| Arc::clone(&child.view)).collect();
+        if touched {
+            self.delete_parts(key, view, &runs_on);
+        }
+        let touch = || {
+            let at = json!({labels::STOP_REPEATED: now.to_string()});
+            json!({"metadata": {"uid": &*view.job.uid, "annotations": at}})
+        };
+        let write = match touched {
+            // That needs no look.
+            false if !runs_on.is_empty() => Write::MergePatch { subresource: None, body: touch() },
+            false => Write::EndPods { of: self.owners_of_pods(key, view), then: EndPods::Touch(touch()) },
+            true => Write::EndPods { of: self.owners_of_pods(key, view), then: EndPods::Delete },
+        };
+        self.write_job(key, Purpose::EndPods, write, Vec::new());
+        true
+    }
+
+    /// Whether a job has a Workload of its own that lets it run, now or once that was written.
+    fn is_to_run(&self, view: &JobView) -> bool {
+        self.world.owned(&view.job.uid).iter().filter(|w| named(view, w)).any(|w| {
+            let entry = &self.world.workloads[w];
+            let status = entry.status();
+            let ends = entry.object.metadata.deletion_timestamp.is_some();
+            is(status, Type::Admitted) && !is(status, Type::Finished) && !is(status, Type::Evicted) && !ends
+        })
+    }
+
+    /// Whether nothing shows that the pods of a stopped job are gone. One that was not changed since it was made has never had any.
+    fn may_be_unheeded(&self, key: &JobKey, view: &JobView) -> bool {
+        if self.world.pod_jobs.contains_key(key) || view.ending || view.generation <= 1 {
+            return false;
+        }
+        let Some(entry) = self.world.jobs.get(key).filter(|entry| !entry.can_be_asked()) else {
+            return false;
+        };
+        let mut parts = self.children(key, &view.job.uid);
+        entry.may_go_on()
+            || entry.says_nothing_of_stop(self.last_decision(&view.job.uid))
+            || parts.any(|part| part.may_go_on() || part.runs_on())
+    }
+
+    /// When quota was last given to a job, or the decision made to take it.
+    fn last_decision(&self, uid: &str) -> Option<Timestamp> {
+        let of = |workload: &_| {
+            let conditions = &self.world.workloads.get(workload)?.status().conditions;
+            let since = |kind: Type| conditions::true_since(conditions, kind.as_str());
+            since(Type::Admitted).max(since(Type::Evicted))
+        };
+        self.world.owned(uid).iter().filter_map(of).max()
+    }
+
+    /// The UIDs of a job and of those that it controls; without those that are left to their own controller.
+    fn owners_of_pods(&self, key: &JobKey, view: &JobView) -> Vec<Arc<str>> {
+        let parts = self.children(key, &view.job.uid).filter(|part| !part.can_be_asked());
+        let parts = parts.map(|part| Arc::clone(&part.view.job.uid));
+        std::iter::once(Arc::clone(&view.job.uid)).chain(parts).collect()
+    }
+
+    /// Deletes jobs that a stopped one made and that go on: their pods go with them, and would be made anew if they were deleted alone.
+    fn delete_parts(&mut self, key: &JobKey, view: &JobView, runs_on: &[Arc<JobView>]) {
+        for part in runs_on {
+            let child = JobKey::of(&part.job);
+            let waits = |entry: &JobEntry| entry.open.is_some() || entry.retry.waits(self.now);
+            if self.world.jobs.get(&child).is_none_or(waits) {
+                continue;
+            }
+            let note = format!(
+                "{} {:?} went on although the job that made it was stopped, and is deleted",
+                child.kind.kind(),
+                child.name
+            );
+            let then = vec![
+                warning(self.about_job(key, view), REASON, note),
+                self.log(
+                    Level::Warn,
+                    "job of a stopped one deleted",
+                    &[("job", &child.object()), ("owner", &key.object())],
+                ),
+            ];
+            let uid = Some(Arc::clone(&part.job.uid));
+            let write = Write::Delete { uid, grace_period_seconds: None, foreground: false };
+            self.write_job(&child, Purpose::DeleteChild, write, then);
+        }
+    }
+
+    /// A look for the pods of a stopped job was answered.
+    pub(crate) fn looked_for_pods(
+        &mut self,
+        id: EffectId,
+        open: &Open,
+        result: Result<Option<Object>, WriteError>,
+    ) {
+        let Some(key) = job_key(&open.object) else { return };
+        let now = self.now;
+        let Some(entry) = self.world.jobs.get_mut(&key).filter(|entry| entry.open == Some(id)) else {
+            return;
+        };
+        entry.open = None;
+        self.dirty.jobs.insert(key.clone());
+        let view = Arc::clone(&entry.view);
+        let Some(known) = &mut entry.unheeded else { return };
+        let deletes = known.touched;
+        if matches!(result, Ok(_) | Err(WriteError::PodsLeft { .. })) {
+            known.retry = Retry::default();
+        }
+        match result {
+            Ok(None) => {
+                known.left = false;
+                known.again(now);
+                self.has_no_pods(&key, &view);
+            }
+            Ok(Some(object)) => {
+                known.touched = true;
+                known.next = later(now, ONCE_MORE_SECONDS);
+                self.observe_object(object);
+            }
+            Err(WriteError::PodsLeft { going_on, .. }) => {
+                known.left = going_on > 0;
+                if known.left && !deletes {
+                    known.touched = true;
+                    known.next = later(now, ONCE_MORE_SECONDS);
+                } else {
+                    known.again(now);
+                }
+                if known.left && deletes {
+                    self.report_ended(&key, &view, going_on);
+                }
+            }
+            Err(WriteError::Withdrawn) => {}
+            Err(WriteError::NotFound(_)) => self.forget_object(&open.object, None),
+            Err(error) => {
+                known.next = known.retry.failed(open.purpose, &error, now);
+                let note = format!("Error deleting the pods of the stopped job: {error}");
+                if known.retry.tells(&error, &note) {
+                    self.outbox.push(warning(self.about_job(&key, &view), "FailedDelete", note));
+                }
+            }
+        }
+    }
+
+    /// No pods of a stopped job were found.
+    fn has_no_pods(&mut self, key: &JobKey, view: &JobView) {
+        let parts = self.children(key, &view.job.uid).filter(|part| !part.can_be_asked());
+        let parts: Vec<_> = parts.map(|part| JobKey::of(&part.view.job)).collect();
+        for job in parts.iter().chain([key]) {
+            if let Some(entry) = self.world.jobs.get_mut(job) {
+                entry.seen.heeded = entry.view.suspended;
+            }
+        }
+    }
+
+    fn report_ended(&mut self, key: &JobKey, view: &JobView, pods: u32) {
+        let note = format!(
+            "The job was stopped, and its controller has not removed its pods within {} s: {pods} were deleted",
+            PATIENCE_SECONDS + ONCE_MORE_SECONDS
+        );
+        self.outbox.push(warning(self.about_job(key, view), REASON, note));
+        let about: [(&'static str, &dyn ToString); 2] = [("job", &key.object()), ("pods", &pods)];
+        self.outbox.push(self.log(Level::Warn, "pods of a stopped job deleted", &about));
+    }
+}

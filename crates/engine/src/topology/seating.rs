@@ -1,0 +1,181 @@
+//! Which bound pods are those that an assignment has in a domain: as many as it says, and no more. Any user can write the name of a Workload into a
+//! pod; what is beyond the number takes its part of a node like any other pod.
+//!
+//! Of too many the pods that stay, and of these the smallest, are the assignment's, so that what the rest takes is rather too much than too
+//! little.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_core::{HOSTNAME, Name, SharedAssignment, WorkloadKey};
+
+use crate::hotswap::pod::{Pod, PodKey};
+
+/// A domain: the value of each level. A node is known by its hostname alone.
+pub(super) type Domain = Vec<(Name, Name)>;
+/// The pods of a pod set, by the name by which they know their Workload.
+pub(super) type SetKey = (WorkloadKey, Name);
+
+/// Where a pod stands among those of a domain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    leaves: bool,
+    size: i64,
+    name: Name,
+}
+
+impl Rank {
+    pub(super) fn of((_, name): &PodKey, pod: &Pod) -> Self {
+        let size = pod.requests.iter().fold(0_i64, |sum, (_, amount)| sum.saturating_add(amount.get()));
+        Self { leaves: pod.leaving, size, name: Name::clone(name) }
+    }
+}
+
+/// The pods that claim to be those of an assignment in one domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seats {
+    seated: BTreeSet<Rank>,
+    standing: BTreeSet<Rank>,
+}
+
+impl Seats {
+    /// Lets a pod in; gives the one that has no seat for it any more, which may be itself.
+    fn enter(&mut self, rank: Rank, seats: usize) -> Option<Name> {
+        self.seated.insert(rank);
+        if self.seated.len() <= seats {
+            return None;
+        }
+        let last = self.seated.pop_last()?;
+        let name = Name::clone(&last.name);
+        self.standing.insert(last);
+        Some(name)
+    }
+
+    /// Lets a pod out; gives the one that gets its seat.
+    fn leave(&mut self, rank: &Rank) -> Option<Name> {
+        if self.standing.remove(rank) || !self.seated.remove(rank) {
+            return None;
+        }
+        let next = self.standing.pop_first()?;
+        let name = Name::clone(&next.name);
+        self.seated.insert(next);
+        Some(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.seated.is_empty() && self.standing.is_empty()
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seating {
+    /// How many pods each domain has by the assignments.
+    pub(super) rooms: BTreeMap<SetKey, BTreeMap<Domain, usize>>,
+    pub(super) seats: BTreeMap<SetKey, BTreeMap<Domain, Seats>>,
+    /// Where each pod is.
+    pub(super) of: BTreeMap<PodKey, (SetKey, Domain, Rank)>,
+}
+
+impl Seating {
+    /// Whether a pod has its node by an assignment.
+    pub(super) fn is_seated(&self, pod: &PodKey) -> bool {
+        self.of.get(pod).is_some_and(|(set, domain, rank)| {
+            let seats = self.seats.get(set).and_then(|domains| domains.get(domain));
+            seats.is_some_and(|seats| seats.seated.contains(rank))
+        })
+    }
+
+    /// Takes a pod out; gives the one that is seated instead.
+    pub(super) fn take(&mut self, pod: &PodKey) -> Option<PodKey> {
+        let (set, domain, rank) = self.of.remove(pod)?;
+        let domains = self.seats.get_mut(&set)?;
+        let seats = domains.get_mut(&domain)?;
+        let next = seats.leave(&rank);
+        if seats.is_empty() {
+            domains.remove(&domain);
+        }
+        if domains.is_empty() {
+            self.seats.remove(&set);
+        }
+        next.map(|name| (Name::clone(&pod.0), name))
+    }
+
+    /// Puts a pod in; gives the one that has no seat any more.
+    pub(super) fn put(&mut self, pod: &PodKey, set: SetKey, domain: Domain, rank: Rank) -> Option<PodKey> {
+        let room = self.rooms.get(&set).and_then(|rooms| rooms.get(&domain)).copied().unwrap_or(0);
+        let seats = self.seats.entry(set.clone()).or_default().entry(domain.clone()).or_default();
+        let last = seats.enter(rank.clone(), room);
+        self.of.insert(pod.clone(), (set, domain, rank));
+        last.map(|name| (Name::clone(&pod.0), name))
+    }
+
+    /// Whether the pods are those of another one.
+    pub(super) fn has_the_pods_of(&self, other: &Self) -> bool {
+        (&self.seats, &self.of) == (&other.seats, &other.of)
+    }
+
+    /// Forgets all pods.
+    pub(super) fn clear(&mut self) {
+        self.seats.clear();
+        self.of.clear();
+    }
+
+    /// The pods that say to be of a Workload.
+    pub(super) fn pods_of(&self, home: &WorkloadKey) -> Vec<PodKey> {
+        let sets = self.seats.range((home.clone(), Name::from(""))..).take_while(|((key, _), _)| key == home);
+        let ranks = sets
+            .flat_map(|(_, domains)| domains.values())
+            .flat_map(|seats| seats.seated.iter().chain(&seats.standing));
+        ranks.map(|rank| (Name::clone(&home.namespace), Name::clone(&rank.name))).collect()
+    }
+}
+
+/// What becomes of another pod when one is seated, or leaves its seat.
+pub(super) enum Change {
+    /// It has a seat now.
+    Seated(PodKey),
+    /// It has none any more.
+    Standing(PodKey),
+}
+
+/// How many pods an assignment has in each domain.
+pub(super) fn add_rooms(rooms: &mut BTreeMap<Domain, usize>, assignment: &SharedAssignment) {
+    let by_host = assignment.levels.last().is_some_and(|level| &**level == HOSTNAME);
+    let skipped = if by_host { assignment.levels.len().saturating_sub(1) } else { 0 };
+    for domain in &assignment.domains {
+        let values = assignment.levels.iter().zip(&domain.values).skip(skipped);
+        let place = values.map(|(level, value)| (Name::clone(level), Name::clone(value))).collect();
+        let room: &mut usize = rooms.entry(place).or_default();
+        *room = room.saturating_add(usize::try_from(domain.count).unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(size: i64, name: &str) -> Rank {
+        Rank { leaves: false, size, name: name.into() }
+    }
+
+    #[test]
+    fn the_smallest_have_the_seats_in_whatever_order_they_come() {
+        let ranks = [rank(1, "a"), rank(1, "b"), rank(2, "c"), rank(9, "d")];
+        let mut expected = Seats::default();
+        for one in &ranks {
+            expected.enter(one.clone(), 2);
+        }
+        assert_eq!(expected.seated.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["a", "b"]);
+        let mut seats = Seats::default();
+        for one in ranks.iter().rev() {
+            seats.enter(one.clone(), 2);
+        }
+        assert_eq!(seats, expected);
+        assert_eq!(seats.leave(&ranks[0]).as_deref(), Some("c"));
+        assert_eq!(seats.leave(&ranks[3]), None);
+        assert_eq!(seats.enter(ranks[0].clone(), 2).as_deref(), Some("c"));
+        assert_eq!(Seats::default().enter(rank(1, "a"), 0).as_deref(), Some("a"));
+        let leaving = Rank { leaves: true, ..rank(0, "e") };
+        assert_eq!(seats.enter(leaving, 2).as_deref(), Some("e"));
+    }
+}

@@ -1,0 +1,47 @@
+//! What is known of a stop that is not known to be obeyed.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::backoff::Backoff;
+use crate::retry::Retry;
+
+/// How long a controller has to show that it has seen a stop: about as long as the longest time for which quota is kept for one that says nothing, and as
+/// pods have to end by default.
+pub(crate) const PATIENCE_SECONDS: i64 = 30;
+/// How long until it is looked at again, as long as there are pods.
+const AGAIN: Backoff = Backoff::seconds(10, 300);
+
+/// What is known of a stop that is not known to be obeyed.
+#[derive(Clone, Debug)]
+pub(crate) struct Unheeded {
+    /// When it is looked at next.
+    pub(crate) next: Timestamp,
+    /// Whether the job was touched.
+    pub(crate) touched: bool,
+    /// How often it was looked at in vain.
+    times: u32,
+    /// Whether the last look found pods that are not being deleted.
+    pub(crate) left: bool,
+    /// How looking fares.
+    pub(crate) retry: Retry,
+}
+
+impl Unheeded {
+    /// From now on.
+    pub(crate) fn since(now: Timestamp) -> Self {
+        Self {
+            next: now.checked_add(SignedDuration::from_secs(PATIENCE_SECONDS)).unwrap_or(Timestamp::MAX),
+            touched: false,
+            times: 0,
+            left: false,
+            retry: Retry::default(),
+        }
+    }
+
+    /// Looks again, later each time.
+    pub(crate) fn again(&mut self, now: Timestamp) {
+        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times));
+        self.next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.times = self.times.saturating_add(1);
+    }
+}

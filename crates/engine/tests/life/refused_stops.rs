@@ -1,0 +1,67 @@
+//! A job whose stop the API server refuses is suspended all the same.
+
+use sluice_engine::{Purpose, WriteError};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+use crate::unadmitted::{cluster, halts, running};
+
+fn refusal() -> WriteError {
+    WriteError::Refused("metadata.annotations: Too long: may not be more than 262144 bytes".to_owned())
+}
+
+fn sent(c: &Cluster, wanted: Purpose) -> usize {
+    c.writes.iter().filter(|(_, purpose)| *purpose == wanted).count()
+}
+
+#[test]
+fn a_job_that_its_user_lets_run_is_suspended_if_what_belongs_to_a_stop_is_refused() {
+    let mut c = cluster();
+    c.refuse = Some((Purpose::StopJob, refusal()));
+    // More than there is.
+    running(&mut c, job("team-a", "a", "lq", 2, "1"));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!((sent(&c, Purpose::StopJob), sent(&c, Purpose::SuspendJob)), (1, 1), "at once");
+    for again in 2..5 {
+        c.api.edit_job("a", |job| (job.view.suspended, job.view.active) = (false, true));
+        c.settle();
+        assert!(c.api.job("a").view.suspended);
+        assert_eq!((sent(&c, Purpose::StopJob), sent(&c, Purpose::SuspendJob)), (1, again));
+    }
+}
+
+#[test]
+fn a_victim_whose_stop_is_refused_gives_its_quota_back() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    c.refuse = Some((Purpose::StopJob, refusal()));
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &serde_json::json!({"spec": {"active": false}}));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert!(condition(&c.workload("a"), "QuotaReserved").starts_with("False"));
+    // Once it was started again, its stop is a whole one.
+    c.refuse = None;
+    c.api.edit(&workload, &serde_json::json!({"spec": {"active": true}}));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    c.api.edit(&workload, &serde_json::json!({"spec": {"active": false}}));
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!((sent(&c, Purpose::StopJob), sent(&c, Purpose::SuspendJob)), (2, 1));
+}
+
+#[test]
+fn what_is_refused_whole_and_in_part_is_tried_again_later_and_later() {
+    let mut c = cluster();
+    c.fail.extend((0..100).flat_map(|_| [Purpose::StopJob, Purpose::SuspendJob]).map(|p| (p, refusal())));
+    running(&mut c, job("team-a", "a", "lq", 2, "1"));
+    c.advance(3_600);
+    assert!((5..30).contains(&halts(&c, "a")), "{}", halts(&c, "a"));
+    c.fail.clear();
+    c.advance(300);
+    assert!(c.api.job("a").view.suspended);
+}

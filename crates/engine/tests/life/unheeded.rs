@@ -1,0 +1,272 @@
+//! A stop that the job's controller does not obey: the job is touched, and then its pods are deleted.
+
+use serde_json::json;
+use sluice_api::job::JobKind;
+use sluice_engine::{Purpose, WriteError};
+
+use crate::model::build::{job, wrapped};
+use crate::model::played::Disobeys;
+use crate::model::{Api, Cluster, condition};
+use crate::pods::{controlled, evict, runs};
+use crate::unadmitted::cluster;
+
+/// A job of this kind runs, whose controller fails to obey in that way, and another waits for its quota.
+fn running(kind: JobKind, disobeys: Disobeys) -> Cluster {
+    let mut c = cluster();
+    let mut old = job("team-a", "old", "lq", 1, "1");
+    old.job.kind = kind;
+    if kind.integration().wraps_objects {
+        old.pod_sets[0].wrapped = Some(wrapped(JobKind::JOB, "old"));
+    }
+    c.api.add_job(old);
+    c.settle();
+    assert!(runs(&c, "old"), "{kind:?}");
+    c.api.edit_job("old", |job| job.disobeys = disobeys);
+    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
+    c.settle();
+    c
+}
+
+fn looks(c: &Cluster) -> usize {
+    c.written(Purpose::EndPods)
+}
+
+fn holds(c: &Cluster) -> bool {
+    condition(&c.workload("old"), "QuotaReserved") == "True"
+}
+
+fn enforced(c: &Cluster) -> usize {
+    c.notes("StopEnforced").len()
+}
+
+/// Kinds with pods of their own and no controller that comes back to them by itself.
+fn kinds() -> impl Iterator<Item = JobKind> {
+    JobKind::jobs().filter(|kind| {
+        let facts = kind.integration();
+        !(facts.of_pods
+            || kind.gathers_pods()
+            || facts.confirms_stops
+            || facts.pods_are_jobs
+            || kind.has_groups())
+    })
+}
+
+#[test]
+fn a_controller_that_waits_for_an_event_gets_one() {
+    for kind in kinds() {
+        let mut c = running(kind, Disobeys::UntilTouched);
+        evict(&mut c);
+        c.advance(29);
+        assert_eq!((looks(&c), holds(&c)), (0, true), "{kind:?} may obey yet");
+        c.advance(1);
+        assert_eq!(looks(&c), 1, "{kind:?}");
+        assert!(!holds(&c) && runs(&c, "new"), "{kind:?}: its controller obeyed");
+        c.advance(3_600);
+        assert_eq!((looks(&c), enforced(&c)), (1, 0), "{kind:?}");
+    }
+}
+
+#[test]
+fn pods_that_stay_are_deleted_and_their_quota_is_free_then() {
+    for kind in kinds() {
+        let mut c = running(kind, Disobeys::Always);
+        evict(&mut c);
+        c.advance(89);
+        assert!(holds(&c) && c.api.job("old").pods, "{kind:?}");
+        assert_eq!(looks(&c), 1);
+        c.advance(1);
+        assert!(!c.api.job("old").pods, "{kind:?}");
+        assert_eq!(
+            c.notes("StopEnforced"),
+            ["The job was stopped, and its controller has not removed its pods within 90 s: 1 were deleted"]
+        );
+        c.advance(10);
+        // Its status says to this day that it has pods. Of what others wrap, or describe, not all are known.
+        let knows_all = !kind.integration().wraps_objects && !kind.is_declared();
+        assert_eq!(runs(&c, "new"), knows_all, "{kind:?}");
+        let before = looks(&c);
+        c.advance(3_600);
+        assert_eq!((looks(&c), enforced(&c)), (before, 1), "{kind:?} is left alone");
+    }
+}
+
+#[test]
+fn pods_that_are_made_anew_are_deleted_anew_ever_more_seldom() {
+    let mut c = running(JobKind::RAY_CLUSTER, Disobeys::MakesOthers);
+    evict(&mut c);
+    c.advance(3_600);
+    assert!(holds(&c), "they use its quota");
+    assert!((10..20).contains(&enforced(&c)), "{}", enforced(&c));
+    c.api.edit_job("old", |job| job.disobeys = Disobeys::Always);
+    c.advance(600);
+    assert!(!holds(&c) && runs(&c, "new"));
+}
+
+#[test]
+fn a_restart_begins_anew_at_every_step() {
+    for at in [1, 31, 61, 89] {
+        let mut c = running(JobKind::MPI_JOB, Disobeys::Always);
+        evict(&mut c);
+        c.advance(at);
+        c.restart();
+        c.settle();
+        assert!(holds(&c) && c.api.job("old").pods, "{at}");
+        c.advance(101);
+        assert!(!holds(&c) && !c.api.job("old").pods, "{at}");
+        assert_eq!(enforced(&c), 1, "{at}");
+    }
+}
+
+/// It was never admitted, and nothing of it says that it has pods: as after a pass whose write met a conflict.
+#[test]
+fn what_its_user_lets_run_is_ended_though_its_status_shows_no_pods() {
+    for restarts in [false, true] {
+        let mut c = cluster();
+        let before = c.now - jiff::SignedDuration::from_secs(60);
+        let mut mpi = job("team-a", "old", "lq", 2, "1");
+        mpi.job.kind = JobKind::MPI_JOB;
+        mpi.suspended_condition = Some((true, before));
+        c.api.add_job(mpi);
+        c.settle();
+        c.api.edit_job("old", |job| {
+            (job.view.suspended, job.started_by_user) = (false, true);
+            (job.disobeys, job.pods) = (Disobeys::UntilTouched, true);
+        });
+        c.settle();
+        assert!(c.api.job("old").view.suspended);
+        if restarts {
+            c.restart();
+        }
+        c.advance(30);
+        assert!(!c.api.job("old").pods, "restarted: {restarts}");
+        c.advance(60);
+        assert_eq!(looks(&c), 2, "whether it obeyed now, restarted: {restarts}");
+        c.advance(3_600);
+        assert_eq!(looks(&c), 2, "restarted: {restarts}");
+    }
+}
+
+/// Each time that it is let run it is stopped again; that does not put off its end.
+#[test]
+fn what_its_user_lets_run_time_and_again_is_ended_all_the_same() {
+    let mut c = cluster();
+    let mut ray = job("team-a", "old", "lq", 2, "1");
+    ray.job.kind = JobKind::RAY_CLUSTER;
+    c.api.add_job(ray);
+    c.api.edit_job("old", |job| job.disobeys = Disobeys::Always);
+    for _ in 0..10 {
+        c.api.edit_job("old", |job| {
+            (job.view.suspended, job.view.active, job.started_by_user) = (false, true, true);
+        });
+        c.advance(12);
+    }
+    assert!(enforced(&c) > 0);
+    c.advance(300);
+    assert!(!c.api.job("old").pods);
+}
+
+#[test]
+fn a_controller_that_says_what_it_does_costs_no_look() {
+    for kind in [JobKind::JOB_SET, JobKind::MPI_JOB] {
+        let mut c = running(kind, Disobeys::No);
+        let now = c.now;
+        c.api.edit_job("old", |job| job.view.suspended_condition = Some((false, now)));
+        evict(&mut c);
+        c.advance(5);
+        let now = c.now;
+        c.api.edit_job("old", |job| job.view.suspended_condition = Some((true, now)));
+        c.advance(3_600);
+        assert_eq!(looks(&c), 0, "{kind:?}");
+        c.restart();
+        c.advance(3_600);
+        assert_eq!(looks(&c), 0, "{kind:?}");
+    }
+}
+
+/// Pods that take their time to end are being deleted: neither the job nor they are touched.
+#[test]
+fn pods_that_are_being_deleted_are_left_alone_and_hold_their_quota() {
+    let mut c = running(JobKind::MPI_JOB, Disobeys::No);
+    c.pods_vanish = false;
+    evict(&mut c);
+    let version = c.api.job("old").view.resource_version.clone();
+    c.advance(3_600);
+    assert!(holds(&c));
+    assert_eq!(c.api.job("old").view.resource_version, version, "nothing was written");
+    assert!((5..25).contains(&looks(&c)), "{}", looks(&c));
+    c.pods_vanish = true;
+    c.settle();
+    assert!(!holds(&c));
+}
+
+#[test]
+fn a_job_that_starts_meanwhile_is_left_alone() {
+    let mut c = running(JobKind::MPI_JOB, Disobeys::UntilTouched);
+    let workload = Api::workload_ref(&c.workload("old"));
+    evict(&mut c);
+    c.advance(30);
+    assert!(!holds(&c));
+    c.api.delete_job("new");
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    assert!(runs(&c, "old"));
+    let looked = looks(&c);
+    c.advance(3_600);
+    assert_eq!(looks(&c), looked);
+    assert!(runs(&c, "old"));
+}
+
+/// A JobSet whose controller is away: its Jobs make their pods anew, and so go themselves.
+#[test]
+fn jobs_that_a_stopped_one_made_and_that_go_on_are_deleted_after_a_while() {
+    let mut c = running(JobKind::JOB_SET, Disobeys::No);
+    let mut child = job("team-a", "old-main-0", "", 1, "1");
+    (child.suspended, child.active) = (false, true);
+    controlled(&c, &mut child);
+    c.api.add_job(child);
+    c.pods_vanish = false;
+    evict(&mut c);
+    let is_there = |c: &Cluster| c.api.jobs().any(|(job, _)| &*job.name == "old-main-0");
+    c.advance(89);
+    assert!(is_there(&c) && holds(&c));
+    assert_eq!(looks(&c), 1, "the JobSet was touched");
+    c.advance(1);
+    assert!(!is_there(&c));
+    assert_eq!(
+        c.notes("StopEnforced"),
+        ["Job \"old-main-0\" went on although the job that made it was stopped, and is deleted"]
+    );
+    c.pods_vanish = true;
+    c.settle();
+    assert!(!holds(&c));
+}
+
+/// The controller of batch Jobs comes back to them by itself, and counts pods that others delete as failed.
+#[test]
+fn batch_jobs_are_left_to_their_controller_unless_another_has_them() {
+    let mut c = running(JobKind::JOB, Disobeys::Always);
+    evict(&mut c);
+    c.advance(3_600);
+    assert_eq!((looks(&c), c.api.job("old").pods), (0, true));
+    let mut c = running(JobKind::JOB, Disobeys::Always);
+    c.api.edit_job("old", |job| job.view.managed_by = Some("example.com/mine".to_owned()));
+    evict(&mut c);
+    c.advance(90);
+    assert_eq!((enforced(&c), c.api.job("old").pods), (1, false));
+}
+
+#[test]
+fn a_look_that_is_refused_holds_nothing_up() {
+    let mut c = running(JobKind::MPI_JOB, Disobeys::UntilTouched);
+    c.refuse = Some((Purpose::EndPods, WriteError::Refused("pods is forbidden".to_owned())));
+    evict(&mut c);
+    c.advance(3_600);
+    assert!((5..20).contains(&looks(&c)), "{}", looks(&c));
+    assert_eq!(
+        c.notes("FailedDelete"),
+        ["Error deleting the pods of the stopped job: refused: pods is forbidden"]
+    );
+    c.refuse = None;
+    c.advance(301);
+    assert!(!holds(&c) && runs(&c, "new"));
+}

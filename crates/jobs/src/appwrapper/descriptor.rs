@@ -1,0 +1,21 @@
+// workload.codeflare.dev/v1beta2 AppWrapper. A phase says how it ended.
+//
+// `sluice-api` includes this file in its list of kinds, which is the module above.
+
+use super::{Integration, PLAIN};
+
+pub(super) static DESCRIPTOR: Integration = Integration {
+    framework: "workload.codeflare.dev/appwrapper",
+    group: "workload.codeflare.dev",
+    version: "v1beta2",
+    api_version: "workload.codeflare.dev/v1beta2",
+    kind: "AppWrapper",
+    plural: "appwrappers",
+    controller: "appwrapper",
+    about: "workload.codeflare.dev/v1beta2 AppWrappers",
+    reporter: "workload.codeflare.dev/appwrapper-kueue-controller",
+    wraps_objects: true,
+    pod_label: Some("workload.codeflare.dev/appwrapper"),
+    managed_by: Some("workload.codeflare.dev/appwrapper-controller"),
+    ..PLAIN
+};

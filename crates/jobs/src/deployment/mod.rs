@@ -1,0 +1,59 @@
+//! The adapter of apps/v1 Deployment: each of its pods is a job of its own.
+
+#[cfg(rustfmt)]
+mod descriptor;
+
+use serde_json::Value;
+use sluice_api::job::{JobKind, JobView, PodSetInfo};
+use sluice_api::labels;
+
+use crate::adapter::{Adapter, Change, PodGroup, State};
+use crate::object;
+use crate::patch::Patch;
+use crate::review::{Context, Violations};
+use crate::scheduling::StartError;
+use crate::serving::{made_pod, observed, one_group, ready, replicas, status, stays_queued, untouched};
+
+/// The adapter of Deployments.
+pub(crate) struct Deployment;
+
+impl Adapter for Deployment {
+    fn kind(&self) -> JobKind {
+        JobKind::DEPLOYMENT
+    }
+
+    /// What is said of all its pods together: decisions are about each of them.
+    fn observe(&self, object: &Value) -> JobView {
+        let mut view = observed(self.kind(), object);
+        let template = &object["spec"]["template"];
+        let pod_set =
+            object::pod_set(labels::DEFAULT_POD_SET_NAME, replicas(object), template, "spec.template", &[]);
+        object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
+        view
+    }
+
+    fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
+        Ok(untouched(view))
+    }
+
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        vec![one_group(object)]
+    }
+
+    fn status(&self, object: &Value, state: State) -> Value {
+        status(object, state)
+    }
+
+    fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
+        made_pod(self.kind(), object, number)
+    }
+
+    /// Its queue is fixed as soon as one of its pods is ready.
+    fn is_suspended(&self, object: &Value) -> bool {
+        ready(object) == 0
+    }
+
+    fn validate(&self, change: &Change<'_>, violations: &mut Violations, _context: &Context<'_>) {
+        stays_queued(change, violations);
+    }
+}

@@ -1,0 +1,16 @@
+// kubeflow.org/v1 JAXJob.
+//
+// `sluice-api` includes this file in its list of kinds, which is the module above.
+
+use super::Integration;
+use super::replica_specs::KUBEFLOW;
+
+pub(super) static DESCRIPTOR: Integration = Integration {
+    framework: "kubeflow.org/jaxjob",
+    kind: "JAXJob",
+    plural: "jaxjobs",
+    controller: "jaxjob",
+    about: "kubeflow.org/v1 JAXJobs",
+    reporter: "kubeflow.org/jaxjob-kueue-controller",
+    ..KUBEFLOW
+};

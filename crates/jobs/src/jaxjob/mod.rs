@@ -1,0 +1,11 @@
+//! The adapter of kubeflow.org/v1 JAXJob (docs/reference/07-integrations.md 7.1).
+
+#[cfg(rustfmt)]
+mod descriptor;
+
+use sluice_api::job::JobKind;
+
+use crate::replica_specs::{ReplicaSpecs, no_rules};
+
+pub(crate) static ADAPTER: ReplicaSpecs =
+    ReplicaSpecs { kind: JobKind::JAX_JOB, field: "jaxReplicaSpecs", types: &["Worker"], rules: no_rules };

@@ -1,0 +1,25 @@
+// batch/v1 Job.
+//
+// `sluice-api` includes this file in its list of kinds, which is the module above.
+
+use super::{Integration, PLAIN};
+
+pub(super) static DESCRIPTOR: Integration = Integration {
+    framework: "batch/job",
+    group: "batch",
+    version: "v1",
+    api_version: "batch/v1",
+    kind: "Job",
+    plural: "jobs",
+    controller: "job",
+    about: "batch/v1 Jobs",
+    reporter: "batch/job-kueue-controller",
+    built_into_kubernetes: true,
+    listing_label: Some("batch.kubernetes.io/job-name"),
+    managed_by: Some("kubernetes.io/job-controller"),
+    succeeded: "Complete",
+    failed: "Failed",
+    counts_terminating: true,
+    confirms_stops: true,
+    ..PLAIN
+};

@@ -1,0 +1,26 @@
+// jobset.x-k8s.io/v1alpha2 JobSet.
+//
+// `sluice-api` includes this file in its list of kinds, which is the module above.
+
+use super::{Integration, PLAIN, PartNames, Parts};
+
+pub(super) static DESCRIPTOR: Integration = Integration {
+    framework: "jobset.x-k8s.io/jobset",
+    group: "jobset.x-k8s.io",
+    version: "v1alpha2",
+    api_version: "jobset.x-k8s.io/v1alpha2",
+    kind: "JobSet",
+    plural: "jobsets",
+    controller: "jobset",
+    about: "jobset.x-k8s.io/v1alpha2 JobSets",
+    reporter: "jobset.x-k8s.io/jobset-kueue-controller",
+    parts: &[Parts { framework: "batch/job", names: PartNames::Numbered }],
+    part_label: Some(crate::labels::JOBSET_NAME),
+    pod_label: Some(crate::labels::JOBSET_NAME),
+    managed_by: Some("jobset.sigs.k8s.io/jobset-controller"),
+    succeeded: "Completed",
+    failed: "Failed",
+    exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
+    restarts_whole: true,
+    ..PLAIN
+};

@@ -1,0 +1,15 @@
+//! The adapter of kubeflow.org/v1 PaddleJob (docs/reference/07-integrations.md 7.1).
+
+#[cfg(rustfmt)]
+mod descriptor;
+
+use sluice_api::job::JobKind;
+
+use crate::replica_specs::{ReplicaSpecs, no_rules};
+
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
+    kind: JobKind::PADDLE_JOB,
+    field: "paddleReplicaSpecs",
+    types: &["Master", "Worker"],
+    rules: no_rules,
+};

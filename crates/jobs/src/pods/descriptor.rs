@@ -1,0 +1,19 @@
+// v1 Pod, alone or in a group.
+//
+// `sluice-api` includes this file in its list of kinds, which is the module above.
+
+use super::{Integration, PLAIN};
+
+pub(super) static DESCRIPTOR: Integration = Integration {
+    framework: "pod",
+    version: "v1",
+    api_version: "v1",
+    kind: "Pod",
+    plural: "pods",
+    controller: "pod",
+    about: "plain Pods and groups of them",
+    reporter: "pod-kueue-controller",
+    built_into_kubernetes: true,
+    of_pods: true,
+    ..PLAIN
+};

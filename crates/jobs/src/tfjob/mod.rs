@@ -1,0 +1,15 @@
+//! The adapter of kubeflow.org/v1 TFJob (docs/reference/07-integrations.md 7.1).
+
+#[cfg(rustfmt)]
+mod descriptor;
+
+use sluice_api::job::JobKind;
+
+use crate::replica_specs::{ReplicaSpecs, no_rules};
+
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
+    kind: JobKind::TF_JOB,
+    field: "tfReplicaSpecs",
+    types: &["Chief", "Master", "PS", "Worker", "Evaluator"],
+    rules: no_rules,
+};

@@ -1,0 +1,51 @@
+//! What could not be read: the answer is given without it, and says so.
+
+use super::finding::{Code, Finding, Help};
+use super::{MOST_LISTED, Question};
+use crate::unread::Unread;
+
+/// What is said of what was not read, a finding for each kind that answers are made of.
+pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    for Unread { what, why } in unread {
+        let (code, about) = match *what {
+            "pods" => (
+                Code::PodsUnread,
+                "pods could not be read, or not all of them: some may be missing from this",
+            ),
+            "events" => (Code::EventsUnread, "the events about it could not be read, or not all of them"),
+            "nodes" => {
+                (Code::NodesUnread, "nodes could not be read, or not all of them: nothing is tried with them")
+            }
+            _ => (
+                Code::ObjectsUnread,
+                "not everything around it could be read: nothing is tried, and no start is estimated",
+            ),
+        };
+        let line = format!("{what}: {why}");
+        match found.iter_mut().find(|finding| finding.code == code) {
+            Some(known) if known.details.contains(&line) || known.details.len() >= MOST_LISTED => {}
+            Some(known) => known.details.push(line),
+            None => {
+                let help = "ask again; if it stays so, let an administrator see what the manager may read, and how much there is";
+                found.push(Finding::new(code, about).detail(line).with(Help::words(help)));
+            }
+        }
+    }
+    found
+}
+
+impl Question<'_> {
+    /// Everything that was not read.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
+        let of_subject = self.manifests.subject.iter().flat_map(|subject| &subject.unread);
+        of_subject.chain(&self.manifests.unread)
+    }
+
+    /// Why nothing is tried, if the world around it is not known.
+    pub(super) fn why_not_tried(&self) -> Option<String> {
+        let mut kinds: Vec<&str> = self.manifests.unread.iter().map(|unread| unread.what).collect();
+        kinds.truncate(MOST_LISTED);
+        (!kinds.is_empty()).then(|| format!("not everything around it could be read ({})", kinds.join(", ")))
+    }
+}

@@ -1,0 +1,381 @@
+//! A tenant who tries to get past the queue with each kind of job, run by its real controller: what waits never runs, and what runs never takes
+//! more than its queue has, whatever is written to it in whatever order. (`faults`, `hostile`, does the same with more means for Jobs and JobSets.)
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
+use sluice_testkit::assets::Tool;
+use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_testkit::{needs, workloads};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
+
+use crate::{appwrapper, flavors, kubeflow, leader_worker_sets, pods, ray, serving, serving_sets, trainjob};
+
+/// For how long something is looked at that must not happen: several rounds of every controller.
+const WATCHED: Duration = Duration::from_secs(2);
+/// A queue without quota.
+const FULL: &str = "full";
+/// The processors of the tenant's other queue, of which `runs` needs all, or all but one.
+const QUOTA: u32 = 4;
+
+/// A kind and what its users can write.
+struct Attack {
+    place: Place<'static>,
+    kind: JobKind,
+    /// An object of this name, in the queue `lq`, that needs at most [`QUOTA`] processors.
+    made: Box<dyn Fn(&str) -> Value>,
+    /// Merge patches that ask for more pods or larger ones.
+    grow: Vec<Value>,
+}
+
+impl Attack {
+    async fn new(place: Place<'static>, kind: JobKind, made: impl Fn(&str) -> Value + 'static) -> Self {
+        let name = format!("{}-{FULL}", place.name);
+        let spec = json!({"namespaceSelector": {}, "resourceGroups": flavors::groups(&place.name, [0, 0])});
+        create(&place.cluster_queues(), json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+        place.local_queue(FULL, &name).await.unwrap();
+        Self { place, kind, made: Box::new(made), grow: Vec::new() }
+    }
+
+    fn grown_by(mut self, grow: impl IntoIterator<Item = Value>) -> Self {
+        self.grow.extend(grow);
+        self
+    }
+
+    fn api(&self) -> Api<DynamicObject> {
+        let kind = self.kind;
+        let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), kind.kind());
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
+        Api::namespaced_with(self.place.client.clone(), &self.place.name, &resource)
+    }
+
+    /// Makes an object; a webhook may refuse it.
+    async fn make(&self, object: Value) -> kube::Result<DynamicObject> {
+        self.api().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await
+    }
+
+    /// An object that would run at once, in a queue.
+    fn unsuspended(&self, name: &str, queue: &str) -> Value {
+        let mut object = (self.made)(name);
+        object["metadata"]["labels"][QUEUE_NAME] = json!(queue);
+        json_patch::merge(&mut object, &self.run());
+        object
+    }
+
+    /// The patch that lets it run; of a kind that no field suspends, nothing.
+    fn run(&self) -> Value {
+        let path = sluice_jobs::suspend_path(self.kind);
+        if path.last() != Some(&"suspend") {
+            return json!({});
+        }
+        path.iter().rev().fold(json!(false), |inner, part| json!({*part: inner}))
+    }
+
+    /// Writes as the tenant does, who does not care for refusals.
+    async fn write(&self, name: &str, patch: &Value) {
+        drop(self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await);
+    }
+
+    /// The processors of the pods that run or may be bound, in thousandths, with their names.
+    async fn live(&self) -> Result<(u64, Vec<String>)> {
+        let (mut milli, mut names) = (0, Vec::new());
+        for pod in self.place.pods().list(&ListParams::default()).await? {
+            let pod = serde_json::to_value(pod)?;
+            let over = ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
+            let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+            if over || gated || pod["metadata"]["deletionTimestamp"].is_string() {
+                continue;
+            }
+            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+                milli += match container["resources"]["requests"]["cpu"].as_str() {
+                    Some(text) => match text.strip_suffix('m') {
+                        Some(milli) => milli.parse()?,
+                        None => text.parse::<u64>()? * 1_000,
+                    },
+                    None => 0,
+                };
+            }
+            names.push(pod["metadata"]["name"].to_string());
+        }
+        Ok((milli, names))
+    }
+
+    /// There are no more pods than of so many processors; a controller may make some a moment after it was stopped, which then go.
+    async fn at_most(&self, processors: u32, when: &str) {
+        let what = format!("{} to have pods of {processors} processors at most, {when}", self.place.name);
+        for _ in 0..2 {
+            eventually(&what, DEADLINE, || async {
+                let (milli, names) = self.live().await?;
+                Ok(progress(milli <= u64::from(processors) * 1_000, format!("{milli}m {names:?}")))
+            })
+            .await
+            .unwrap();
+            consistently("the queue's use to stay within its quota", WATCHED, || async {
+                let used = self.used().await?;
+                Ok(progress(used <= QUOTA, format!("{used}")))
+            })
+            .await
+            .unwrap();
+        }
+    }
+
+    /// The processors that the admitted Workloads of the tenant's queue hold, rounded up.
+    async fn used(&self) -> Result<u32> {
+        let queue = self.place.cluster_queues().get(&self.place.name).await?;
+        let flavors = queue.data["status"]["flavorsReservation"].as_array().cloned().unwrap_or_default();
+        let of = |flavor: &Value| -> u32 {
+            let resources = flavor["resources"].as_array().cloned().unwrap_or_default();
+            let cpu = resources.iter().find(|resource| resource["name"] == "cpu").cloned();
+            let total = cpu.map(|cpu| cpu["total"].clone()).unwrap_or_default();
+            let text = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
+            match text.strip_suffix('m') {
+                Some(milli) => milli.parse::<u32>().unwrap_or(0).div_ceil(1_000),
+                None => text.parse().unwrap_or(0),
+            }
+        };
+        Ok(flavors.iter().map(of).sum())
+    }
+
+    /// What has no quota never runs: as it was made, unsuspended by hand, with a forged owner, with the Workload of another.
+    async fn nothing_runs_without_quota(&self) {
+        self.make(self.unsuspended("waits", FULL)).await.unwrap();
+        let owner = |api_version: &str, kind: &str, uid: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "waits", "uid": uid, "controller": true}]);
+        let owners = [
+            owner(self.kind.api_version(), self.kind.kind(), "00000000-0000-0000-0000-000000000000"),
+            owner("jobset.x-k8s.io/v9", "JobSet", "00000000-0000-0000-0000-000000000001"),
+        ];
+        for (number, owner) in owners.into_iter().enumerate() {
+            let mut forged = self.unsuspended(&format!("forged-{number}"), FULL);
+            forged["metadata"]["ownerReferences"] = owner;
+            drop(self.make(forged).await);
+        }
+        for _ in 0..3 {
+            self.write("waits", &self.run()).await;
+        }
+        for patch in &self.grow {
+            self.write("waits", patch).await;
+            self.write("waits", &self.run()).await;
+        }
+        self.at_most(0, "as nothing is admitted").await;
+    }
+
+    /// What runs takes no more than it was admitted with, or than its queue has.
+    async fn nothing_grows_beyond_quota(&self) {
+        self.make(self.unsuspended("runs", "lq")).await.unwrap();
+        self.runs().await;
+        let all = workloads::list(&self.place.client, &self.place.name).await.unwrap();
+        let admitted = all.iter().find(|workload| workloads::holds(workload, "Admitted")).unwrap();
+        let mut named = self.unsuspended("named", FULL);
+        let theirs = admitted["metadata"]["name"].clone();
+        named["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = theirs.clone();
+        drop(self.make(named).await);
+        let prebuilt = json!({"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": theirs}}});
+        self.write("waits", &prebuilt).await;
+        self.write("waits", &self.run()).await;
+        // A job that runs keeps its queue. One that was stopped may leave it, and is not queued from then on.
+        let label = |queue: Value| json!({"metadata": {"labels": {QUEUE_NAME: queue}}});
+        self.write("runs", &label(Value::Null)).await;
+        for patch in &self.grow {
+            self.write("runs", patch).await;
+        }
+        self.at_most(QUOTA, "as it grew").await;
+        for patch in [&label(json!(FULL))].into_iter().chain(&self.grow).chain([&self.run()]) {
+            self.write("runs", patch).await;
+        }
+        self.at_most(QUOTA, "as it changed its queue").await;
+    }
+
+    async fn runs(&self) {
+        eventually(&format!("{}/runs to run", self.place.name), DEADLINE, || async {
+            let (milli, names) = self.live().await?;
+            Ok(progress(milli > u64::from(QUOTA - 2) * 1_000, format!("{milli}m {names:?}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What was deleted leaves no pods, and holds no quota.
+    async fn all_goes(&self) {
+        let left = self.api().list(&ListParams::default()).await.unwrap();
+        for name in left.items.iter().filter_map(|object| object.metadata.name.as_deref()) {
+            drop(self.api().delete(name, &DeleteParams::background()).await);
+        }
+        eventually(&format!("everything in {} to go", self.place.name), DEADLINE, || async {
+            let ((milli, names), used) = (self.live().await?, self.used().await?);
+            Ok(progress(milli == 0 && used == 0, format!("{used} used, {milli}m {names:?}")))
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn gains_nothing(&self) {
+        self.nothing_runs_without_quota().await;
+        self.nothing_grows_beyond_quota().await;
+        self.all_goes().await;
+    }
+}
+
+fn containers(name: &str, cpu: u32) -> Value {
+    json!([{"name": name, "image": "none", "resources": {"requests": {"cpu": cpu.to_string()}}}])
+}
+
+/// One of Kubeflow's kinds.
+async fn of_kubeflow(name: &'static str, kind: kubeflow::TestKind) {
+    let of = kind.kind;
+    let (role, _) = *kind.replicas.last().unwrap();
+    let (field, container) = (kind.field, kind.container);
+    let made = move |name: &str| serde_json::to_value(kind.job(name)).unwrap();
+    let spec = |change: Value| json!({"spec": {field: {role: change}}});
+    Attack::new(kubeflow::place(name, [QUOTA, 0]).await, of, made)
+        .await
+        .grown_by([
+            spec(json!({"replicas": 9})),
+            spec(json!({"template": {"spec": {"containers": containers(container, 9)}}})),
+            spec(json!({"replicas": -1})),
+        ])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mpi_jobs_gain_nothing() {
+    // The mpi-operator (v0.7.0) does not repeat a pass in which its write of the launcher met a conflict: it is given an event after a while.
+    needs!(Tool::KubeflowControllers);
+    of_kubeflow("hostile-mpi", kubeflow::MPI).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pytorch_jobs_gain_nothing() {
+    needs!(Tool::KubeflowControllers);
+    of_kubeflow("hostile-pytorch", kubeflow::PYTORCH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tf_jobs_gain_nothing() {
+    needs!(Tool::KubeflowControllers);
+    of_kubeflow("hostile-tf", kubeflow::TF).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ray_clusters_gain_nothing() {
+    needs!(Tool::KubeRayOperator);
+    let place = ray::place("hostile-ray", [QUOTA, 0]).await;
+    let kind = JobKind::RAY_CLUSTER;
+    let workers = |count: u32, cpu: u32| {
+        let mut template = ray::template();
+        template["spec"]["containers"] = containers("ray", cpu);
+        let group = json!({"groupName": "workers", "replicas": count, "minReplicas": count, "maxReplicas": count, "template": template});
+        json!({"spec": {"workerGroupSpecs": [group]}})
+    };
+    let hosts = json!({"spec": {"workerGroupSpecs": [
+        {"groupName": "workers", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "numOfHosts": 4, "template": ray::template()},
+    ]}});
+    Attack::new(place, kind, move |name| serde_json::to_value(ray::object(kind, name)).unwrap())
+        .await
+        .grown_by([workers(9, 1), workers(2, 9), hosts])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn app_wrappers_gain_nothing() {
+    needs!(Tool::AppWrapperController);
+    let place = appwrapper::place("hostile-wrapper", [QUOTA, 0]).await;
+    let larger = |pointer: &'static str, value: Value| {
+        let mut spec = appwrapper::wrapper("runs")["spec"].clone();
+        *spec.pointer_mut(pointer).unwrap() = value;
+        json!({ "spec": spec })
+    };
+    Attack::new(place, JobKind::APP_WRAPPER, appwrapper::wrapper)
+        .await
+        .grown_by([
+            larger("/components/1/template/spec/parallelism", json!(9)),
+            larger("/components/3/template/spec/containers", containers("main", 9)),
+            larger("/components/2/template/spec/replicatedJobs/0/replicas", json!(9)),
+        ])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn train_jobs_gain_nothing() {
+    needs!(Tool::TrainerControllers);
+    let place = trainjob::place("hostile-train", [QUOTA, 0]).await;
+    trainjob::make(&trainjob::runtimes(&place), &trainjob::runtime("torch")).await;
+    let large = json!({"spec": {"trainer": {"resourcesPerNode": {"requests": {"cpu": "9"}}}}});
+    Attack::new(place, JobKind::TRAIN_JOB, |name| trainjob::trainjob(name, "torch"))
+        .await
+        .grown_by([json!({"spec": {"trainer": {"numNodes": 9}}}), large])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leader_worker_sets_gain_nothing() {
+    needs!(Tool::LwsControllers);
+    let place = leader_worker_sets::place("hostile-lws", [QUOTA, 0]).await;
+    let mut template = leader_worker_sets::template("none");
+    template["spec"]["containers"] = containers("main", 9);
+    Attack::new(place, JobKind::LEADER_WORKER_SET, |name| leader_worker_sets::set(name, 2))
+        .await
+        .grown_by([
+            json!({"spec": {"replicas": 9}}),
+            json!({"spec": {"leaderWorkerTemplate": {"size": 9}}}),
+            json!({"spec": {"leaderWorkerTemplate": {"workerTemplate": template}}}),
+        ])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_gain_nothing() {
+    let place = flavors::two_flavors("hostile-deployment", [QUOTA, 0]).await;
+    let template = json!({"spec": {"containers": containers("main", 9)}});
+    Attack::new(place, JobKind::DEPLOYMENT, |name| serving::deployment(name, "lq", 4))
+        .await
+        .grown_by([json!({"spec": {"replicas": 9}}), json!({"spec": {"template": template}})])
+        .gains_nothing()
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stateful_sets_gain_nothing() {
+    let place = flavors::two_flavors("hostile-set", [QUOTA, 0]).await;
+    let template = json!({"spec": {"containers": containers("main", 9)}});
+    Attack::new(place, JobKind::STATEFUL_SET, |name| serving_sets::set(name, 4))
+        .await
+        .grown_by([json!({"spec": {"replicas": 9}}), json!({"spec": {"template": template}})])
+        .gains_nothing()
+        .await;
+}
+
+/// Its user may take the gates of a pod off, and the marks by which it is known; then it is deleted, or stays where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_gain_nothing() {
+    let place = flavors::two_flavors("hostile-pod", [QUOTA, 0]).await;
+    let one = |name: &str| {
+        let mut pod = pods::pod(name, 3_600);
+        pod["spec"]["containers"] = containers("main", QUOTA);
+        pod
+    };
+    let metadata = |change: Value| json!({ "metadata": change });
+    Attack::new(place, JobKind::POD, one)
+        .await
+        .grown_by([
+            json!({"spec": {"schedulingGates": []}}),
+            metadata(json!({"labels": {"kueue.x-k8s.io/managed": null}})),
+            metadata(json!({"labels": {"kueue.x-k8s.io/pod-group-name": "others"}, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "1"}})),
+            metadata(json!({"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "deployment"}})),
+            json!({"spec": {"schedulingGates": [], "containers": containers("main", 1)}}),
+        ])
+        .gains_nothing()
+        .await;
+}

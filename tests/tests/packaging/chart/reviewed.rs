@@ -1,0 +1,58 @@
+//! Which writes on jobs and pods are judged.
+
+use serde_json::{Value, json};
+
+use super::{NAMESPACE, objects, webhooks};
+
+#[test]
+fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
+    let objects = objects(&[]);
+    let jobs: Vec<&Value> = webhooks(&objects)
+        .into_iter()
+        .filter(|webhook| webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io")
+        .collect();
+    assert_eq!(jobs.len(), 69, "seventeen kinds, mutating and validating, with and without queue name; pods");
+    for webhook in jobs {
+        let condition = &webhook["matchConditions"][0]["name"];
+        match webhook["failurePolicy"].as_str().unwrap() {
+            "Fail" => assert_eq!(condition, "has-queue-name"),
+            policy => {
+                let asks = webhook["name"] == "mpod-node-affinity.kb.io";
+                let wanted = if asks { "asks-for-node-affinity" } else { "has-no-queue-name" };
+                assert_eq!((policy, condition), ("Ignore", &json!(wanted)));
+                assert_eq!(webhook["timeoutSeconds"], 2);
+            }
+        }
+        let own = webhook["matchConditions"].as_array().unwrap().iter().filter(|condition| {
+            let manager = format!(
+                "request.userInfo.username != 'system:serviceaccount:{NAMESPACE}:kueue-controller-manager'"
+            );
+            condition["expression"] == manager
+        });
+        let asked = usize::from(webhook["name"] != "mpod-node-affinity.kb.io");
+        assert_eq!(own.count(), asked, "{}: what the manager writes is not reviewed", webhook["name"]);
+        let selector = &webhook["namespaceSelector"]["matchExpressions"][0];
+        assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    }
+}
+
+#[test]
+fn the_api_server_keeps_queued_jobs_from_being_deleted_without_their_pods_unless_told_otherwise() {
+    let by_default = objects(&[]);
+    let policy = &by_default["ValidatingAdmissionPolicy/kueue-no-orphans"]["spec"];
+    let rules = policy["matchConstraints"]["resourceRules"].as_array().unwrap();
+    let kinds: Vec<_> = rules.iter().filter_map(|rule| rule["resources"][0].as_str()).collect();
+    assert!(
+        kinds.contains(&"jobs") && kinds.contains(&"jobsets") && kinds.contains(&"rayclusters"),
+        "{kinds:?}"
+    );
+    let alone = ["pods", "deployments", "statefulsets", "leaderworkersets"];
+    assert!(!kinds.iter().any(|kind| alone.contains(kind)), "their pods have their own gates: {kinds:?}");
+    let binding = &by_default["ValidatingAdmissionPolicyBinding/kueue-no-orphans"]["spec"];
+    assert_eq!(binding["policyName"], "kueue-no-orphans");
+    assert_eq!(binding["validationActions"], json!(["Deny"]));
+    let selector = &binding["matchResources"]["namespaceSelector"]["matchExpressions"][0];
+    assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    let off = objects(&["webhooks.refuseOrphans=false"]);
+    assert!(!off.keys().any(|name| name.contains("no-orphans")));
+}
