@@ -12,7 +12,7 @@ use kube::api::{
     PostParams,
 };
 use serde_json::{Value, json};
-use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{
     ControlPlane, Limits, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads,
 };
@@ -250,7 +250,7 @@ impl Tenant {
         self.is_stopped().await;
         let bed = bed().await;
         for queue in ["victim", &self.place.name] {
-            let status = self.place.cluster_queues().get(queue).await.unwrap().data["status"].clone();
+            let status = self.status(queue).await;
             let total = status["flavorsReservation"][0]["resources"][0]["total"].clone();
             let total = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
             assert!(["0", "1", "2"].contains(&total.as_str()) || total.ends_with('m'), "{queue}: {status}");
@@ -260,6 +260,16 @@ impl Tenant {
         assert!(workloads::holds(&workload, "Admitted") && !workloads::holds(&workload, "Evicted"));
         let (status, text) = bed.manager.health("/debug/audit?pause=true").await.unwrap();
         assert_eq!((status, text.as_str()), (200, "no differences\n"));
+    }
+
+    /// The status of a ClusterQueue. It comes after what jobs wait for, so a busy API server shows none of a new one for a while.
+    async fn status(&self, queue: &str) -> Value {
+        eventually(&format!("a status of {queue}"), DEADLINE, || async {
+            let status = self.place.cluster_queues().get(queue).await?.data["status"].clone();
+            Ok(if status.is_null() { Progress::NotYet("none".to_owned()) } else { Progress::Done(status) })
+        })
+        .await
+        .unwrap()
     }
 
     async fn is_stopped(&self) {
