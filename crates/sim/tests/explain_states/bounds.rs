@@ -37,7 +37,7 @@ fn unread(what: &'static str) -> Unread {
 }
 
 #[test]
-fn what_could_not_be_read_is_said_and_the_rest_is_answered() {
+pub fn what_could_not_be_read_is_said_and_the_rest_is_answered() {
     let explained = changed(&waits(), |manifests| {
         let subject = manifests.subject.as_mut().unwrap();
         subject.unread = vec![unread("pods"), unread("events"), unread("jobs")];
@@ -54,7 +54,7 @@ fn what_could_not_be_read_is_said_and_the_rest_is_answered() {
 }
 
 #[test]
-fn nothing_is_tried_in_a_world_that_is_not_known_and_nothing_is_said_to_be_missing() {
+pub fn nothing_is_tried_in_a_world_that_is_not_known_and_nothing_is_said_to_be_missing() {
     let explained = changed(&waits(), |manifests| {
         manifests.objects.retain(|m| matches!(m.kind, Kind::Job(_)));
         manifests.unread =
@@ -76,7 +76,7 @@ fn nothing_is_tried_in_a_world_that_is_not_known_and_nothing_is_said_to_be_missi
 }
 
 #[test]
-fn what_is_being_deleted_has_no_estimate_and_says_what_holds_it() {
+pub fn what_is_being_deleted_has_no_estimate_and_says_what_holds_it() {
     let going = json!({"deletionTimestamp": GOING, "finalizers": ["kueue.x-k8s.io/resource-in-use", "example.com/mine"]});
     let explained = changed(&world(), |manifests| {
         let subject = manifests.subject.as_mut().unwrap();
@@ -138,6 +138,26 @@ spec: {parentName: team}
         let told = explained.no_forecast.as_deref() == Some("a person or program has to act first");
         assert_eq!(told, blocks, "{kind:?}: {text}");
     }
+}
+
+#[test]
+pub fn a_namespace_that_is_being_deleted_is_told() {
+    let namespace =
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {finalizers: [kubernetes]}\n---\n";
+    let explained = changed(&[namespace, &waits()].concat(), |manifests| {
+        let own = manifests.objects.iter_mut().filter(|m| m.kind == Kind::Namespace);
+        for manifest in own {
+            manifest.object["metadata"]["deletionTimestamp"] = json!(GOING);
+        }
+    });
+    let text = explained.text();
+    assert!(codes(&explained).contains(&Code::NamespaceTerminating), "{text}");
+    assert!(
+        text.contains(": no pods are made in it any more") && text.contains("use another namespace"),
+        "{text}"
+    );
+    assert!(text.contains("held by the finalizers kubernetes"), "{text}");
+    assert_eq!(explained.no_forecast.as_deref(), Some("a person or program has to act first"), "{text}");
 }
 
 #[test]

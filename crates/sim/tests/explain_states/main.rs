@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod bounds;
+mod covered;
 mod nodes;
 mod objects;
 mod table;
+mod terminating;
 mod topology;
 mod unqueued;
 mod waiting;

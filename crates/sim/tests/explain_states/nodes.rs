@@ -137,7 +137,7 @@ fn manager(simulation: &Simulation, seconds: i64, (room, decides): (bool, bool))
 const REFUSED: &str = "the manager refuses it (WaitingForCapacity), for a reason that cannot be tried here";
 
 #[test]
-fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
+pub fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
     let back = json!({"at": "300s", "recoverNodes": {"names": ["n2"]}});
     let (played, mut simulation) = played(&displaced(&[back]), &options(), 150);
     assert_eq!(played.state, State::Waiting, "{}", played.text());
@@ -176,7 +176,7 @@ fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
 
 /// Where the virtual cluster knows less than the manager, what the manager decided is the answer.
 #[test]
-fn what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way() {
+pub fn what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way() {
     let (_, simulation) = played(&displaced(&[]), &options(), 150);
     let (leader, _) = manager(&simulation, 150, (false, true));
     let text = leader.text();
@@ -200,7 +200,7 @@ fn what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way() {
 }
 
 #[test]
-fn work_that_lost_a_node_moves_to_the_one_that_is_added() {
+pub fn work_that_lost_a_node_moves_to_the_one_that_is_added() {
     let (explained, mut simulation) = lost(&world(2, None, &[]), NO_ROOM);
     for manifest in &read(&node("n2")).objects {
         remedy(&explained, REPAIR);
@@ -212,7 +212,7 @@ fn work_that_lost_a_node_moves_to_the_one_that_is_added() {
 }
 
 #[test]
-fn work_that_lost_a_node_runs_on_it_again_when_it_is_repaired() {
+pub fn work_that_lost_a_node_runs_on_it_again_when_it_is_repaired() {
     let repaired = json!({"at": "100s", "recoverNodes": {"names": ["n0"]}});
     let (explained, mut simulation) = lost(&world(2, None, &[repaired]), NO_ROOM);
     remedy(&explained, REPAIR);
@@ -222,7 +222,7 @@ fn work_that_lost_a_node_runs_on_it_again_when_it_is_repaired() {
 }
 
 #[test]
-fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
+pub fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
     let quota = |cpu: i64| {
         let resources = json!([{"name": "cpu", "nominalQuota": cpu}]);
         json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]}})

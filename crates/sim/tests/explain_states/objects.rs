@@ -88,7 +88,7 @@ fn an_admitted_job_names_its_pods_that_have_no_node() {
 }
 
 #[test]
-fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
+pub fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
     let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
     let admitted = condition("Admitted", "True", "Admitted", "");
     let evicted = condition("Evicted", "True", "Preempted", "by a more important one");
@@ -140,7 +140,7 @@ fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
 }
 
 #[test]
-fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
+pub fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
     let before = cluster(&world());
     let name = before.objects(Kind::Workload).next().unwrap().0.name.to_string();
     let event = format!(
@@ -196,7 +196,7 @@ fn what_users_write_stays_text_and_short() {
 
 /// What no virtual cluster comes to by itself: each decision of the engine has its finding, with something to do.
 #[test]
-fn whatever_the_engine_decides_there_is_a_finding_for_it() {
+pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
     use sluice_core::{Detail, LoopKind, PodSetRefusal, Reason, Refusal, Unadmitted, WorkloadKey};
     let simulation = cluster(&world());
     let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
@@ -275,7 +275,7 @@ fn whatever_the_engine_decides_there_is_a_finding_for_it() {
 }
 
 #[test]
-fn an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_missing() {
+pub fn an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_missing() {
     let admitted =
         [condition("QuotaReserved", "True", "x", ""), condition("Admitted", "True", "Admitted", "")];
     let waits = json!([{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]);

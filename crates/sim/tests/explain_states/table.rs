@@ -346,7 +346,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
+pub fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
     for row in rows() {
         let explained = ask(&read(&row.world), options());
         let text = explained.text();
@@ -363,7 +363,7 @@ fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
 }
 
 #[test]
-fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
+pub fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
     let first = JOB
         .replace("name: mine", "name: first")
         .replace("parallelism: 4\n  completions: 4", "parallelism: 10\n  completions: 10");

@@ -23,7 +23,7 @@ fn node(name: &str, block: &str, rack: &str) -> String {
 }
 
 #[test]
-fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work() {
+pub fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work() {
     let nodes: String =
         [("n0", "b", "r0"), ("n1", "b", "r0"), ("n2", "b", "r1")].map(|(n, b, r)| node(n, b, r)).concat();
     let job = |level: &str| {

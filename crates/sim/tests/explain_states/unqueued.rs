@@ -31,7 +31,7 @@ spec:
 }
 
 #[test]
-fn who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start() {
+pub fn who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start() {
     let world = part();
     let explained = ask(&read(&world), options());
     assert_eq!((explained.state, codes(&explained)), (State::NotQueued, vec![Code::PartOfAnother]));
@@ -74,7 +74,7 @@ spec:
 ";
 
 #[test]
-fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended() {
+pub fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, TRAIN_JOB].concat();
     let (explained, mut simulation) = played(&world, &options(), 10);
     let said = finding(&explained, Code::WithoutWorkload);
@@ -100,7 +100,7 @@ spec:
 }
 
 #[test]
-fn a_job_that_waits_for_a_workload_of_a_name_says_the_name_and_starts_when_it_is_made() {
+pub fn a_job_that_waits_for_a_workload_of_a_name_says_the_name_and_starts_when_it_is_made() {
     let label = "kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/prebuilt-workload-name: ready-made}";
     let world = world().replace("kueue.x-k8s.io/queue-name: main}", label);
     let (explained, mut simulation) = played(&world, &options(), 10);
@@ -128,7 +128,7 @@ spec:
 }
 
 #[test]
-fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
+pub fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &stateful_set(0)].concat();
     let (explained, mut simulation) = played(&world, &options(), 10);
     assert_eq!(codes(&explained), [Code::OnHold], "{}", explained.text());

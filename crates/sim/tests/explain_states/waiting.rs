@@ -30,19 +30,19 @@ pub fn wait(simulation: &mut Simulation, seconds: i64) {
 }
 
 /// A job of all ten processors that is there before.
-fn first() -> String {
+pub fn first() -> String {
     JOB.replace("name: mine", "name: first")
         .replace("parallelism: 4\n  completions: 4", "parallelism: 10\n  completions: 10")
 }
 
-fn later(job: &str, more: &str) -> String {
+pub fn later(job: &str, more: &str) -> String {
     let labels = format!("queue-name: main{more}}}");
     job.replace("queue-name: main}", &labels)
         .replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"5\", ")
 }
 
 #[test]
-fn whom_it_preempts_is_named_until_their_pods_are_gone() {
+pub fn whom_it_preempts_is_named_until_their_pods_are_gone() {
     let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
@@ -61,7 +61,7 @@ fn whom_it_preempts_is_named_until_their_pods_are_gone() {
 }
 
 #[test]
-fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
+pub fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
     let mut options = options();
     let mut waits = options.configuration.wait_for_pods_ready.clone().unwrap();
     waits.block_admission = true;
@@ -79,7 +79,7 @@ fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
 }
 
 #[test]
-fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
+pub fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
     let down =
         json!({"kind": "StatefulSet", "namespace": "a", "name": "mine", "merge": {"spec": {"replicas": 0}}});
     let down = scenario(&json!({"events": [{"at": "5s", "patch": down}]}));
@@ -98,7 +98,7 @@ fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
 }
 
 #[test]
-fn a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made() {
+pub fn a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made() {
     let pod = |name: &str| {
         format!(
             "
@@ -164,7 +164,7 @@ status: {allocatable: {cpu: 8, pods: 10}, conditions: [{type: Ready, status: \"T
 ";
 
 #[test]
-fn what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then() {
+pub fn what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then() {
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
         "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: nodes}]}",
@@ -211,7 +211,7 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
 }
 
 #[test]
-fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
+pub fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
     let mut options = options();
     let mut waits = options.configuration.wait_for_pods_ready.clone().unwrap();
     waits.timeout = sluice_api::config::Duration::from_secs(30);
@@ -229,7 +229,7 @@ fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
 }
 
 #[test]
-fn a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label() {
+pub fn a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label() {
     let mut options = options();
     options.configuration.managed_jobs_namespace_selector.match_labels =
         Some([("team".to_owned(), "ml".to_owned())].into());
@@ -284,7 +284,7 @@ fn told_now(simulation: &Simulation) -> Explained {
 }
 
 #[test]
-fn a_check_that_wants_a_retry_says_what_follows_and_when() {
+pub fn a_check_that_wants_a_retry_says_what_follows_and_when() {
     let (_, mut simulation) = played(&checked(), &options(), 20);
     set_check(&mut simulation, "Retry", &json!({"requeueAfterSeconds": 600, "retryCount": 1}));
     let explained = told_now(&simulation);
@@ -315,7 +315,7 @@ fn a_check_that_wants_a_retry_says_what_follows_and_when() {
 }
 
 #[test]
-fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated() {
+pub fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated() {
     let (_, mut simulation) = played(&checked(), &options(), 20);
     set_check(&mut simulation, "Rejected", &json!({}));
     let explained = told_now(&simulation);
@@ -337,7 +337,7 @@ fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_act
 }
 
 #[test]
-fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
+pub fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
     let name = json!({"kind": "AdmissionCheck", "name": "budget"});
     let mut free = name.clone();
     free["merge"] = json!({"metadata": {"finalizers": null}});
@@ -356,7 +356,7 @@ fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
 }
 
 #[test]
-fn quota_that_is_in_use_is_told_and_free_when_its_holder_ends() {
+pub fn quota_that_is_in_use_is_told_and_free_when_its_holder_ends() {
     let short = first().replace("sluice.dev/run-seconds: \"3600\"", "sluice.dev/run-seconds: \"60\"");
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &short, &later(JOB, "")].concat();
     let (explained, mut simulation) = played(&world, &options(), 20);
