@@ -1,0 +1,162 @@
+//! For each finding, the tests that play its state: what is advised is done in them, and the job starts, or it is said why nothing can be done.
+
+use super::*;
+
+/// What the tests of a finding show.
+enum Shown {
+    /// What is advised is done, or waited for, and the job starts or runs well again.
+    Ends(&'static [fn()]),
+    /// The same with the real programs of a control plane: tests below `tests/tests/operator/explain`.
+    EndsOnAControlPlane(&'static [&'static str]),
+    /// It is told, and nothing lets this job start, or nothing that a virtual cluster has.
+    Told(&'static [fn()], &'static str),
+}
+
+use Shown::{Ends, EndsOnAControlPlane, Told};
+
+fn shown(code: Code) -> Shown {
+    let table: &'static [fn()] = &[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start];
+    match code {
+        Code::QueueNameMissing
+        | Code::PriorityClassMissing
+        | Code::LocalQueueMissing
+        | Code::ClusterQueueMissing
+        | Code::LocalQueueStopped
+        | Code::ClusterQueueStopped
+        | Code::ClusterQueueIncomplete
+        | Code::NamespaceNotSelected
+        | Code::Gated
+        | Code::TooLarge
+        | Code::ResourceNotCovered
+        | Code::FlavorMismatch
+        | Code::TopologyMismatch
+        | Code::Misconfigured => Ends(table),
+        Code::NamespaceNotManaged => Ends(&[
+            waiting::a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label,
+        ]),
+        Code::PartOfAnother => {
+            Ends(&[unqueued::who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start])
+        }
+        Code::PodGroupIncomplete => {
+            Ends(&[waiting::a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made])
+        }
+        Code::WithoutWorkload => Ends(&[
+            unqueued::a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended,
+            unqueued::a_job_that_waits_for_a_workload_of_a_name_says_the_name_and_starts_when_it_is_made,
+        ]),
+        Code::Inactive => Ends(&[
+            objects::a_deactivated_workload_starts_when_it_is_activated_as_it_is_said,
+            waiting::a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated,
+        ]),
+        Code::OnHold => Ends(&[
+            waiting::a_job_that_wants_no_pods_starts_when_it_wants_some,
+            unqueued::what_was_made_without_pods_is_queued_when_it_asks_for_some,
+        ]),
+        Code::BackingOff => Ends(&[waiting::a_job_that_was_put_back_is_tried_again_when_it_is_said]),
+        Code::BehindOthers => Ends(&[table::a_job_that_waits_for_others_knows_how_many_come_before_it]),
+        Code::PreemptionPending => Ends(&[waiting::whom_it_preempts_is_named_until_their_pods_are_gone]),
+        Code::WaitingForPodsReady => {
+            Ends(&[waiting::whose_pods_keep_it_waiting_is_named_until_they_are_ready])
+        }
+        Code::QuotaShort => Ends(&[waiting::quota_that_is_in_use_is_told_and_free_when_its_holder_ends]),
+        Code::TopologyShort => Ends(&[
+            topology::a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work,
+        ]),
+        Code::CapacityShort => {
+            Ends(&[nodes::displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when])
+        }
+        Code::NodesLost => Ends(&[
+            nodes::work_that_lost_a_node_moves_to_the_one_that_is_added,
+            nodes::work_that_lost_a_node_runs_on_it_again_when_it_is_repaired,
+            nodes::work_whose_queue_would_not_take_it_back_moves_when_the_queue_would,
+        ]),
+        Code::CheckPending => Ends(&[
+            waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then,
+            waiting::a_check_whose_object_is_gone_goes_on_when_it_is_created_again,
+        ]),
+        Code::NodesNotChosen => {
+            Ends(&[waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then])
+        }
+        Code::CheckRetry | Code::EvictedBefore => {
+            Ends(&[waiting::a_check_that_wants_a_retry_says_what_follows_and_when])
+        }
+        Code::CheckRejected => Ends(&[
+            waiting::a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated,
+        ]),
+        Code::LocalQueueTerminating => {
+            Ends(&[terminating::a_job_in_a_local_queue_that_goes_starts_in_another])
+        }
+        Code::ClusterQueueTerminating => {
+            Ends(&[terminating::a_job_in_a_cluster_queue_that_goes_starts_in_another])
+        }
+        Code::FlavorTerminating => Ends(&[terminating::a_job_whose_flavor_goes_starts_with_another]),
+        Code::CohortTerminating => Ends(&[terminating::a_job_whose_cohort_goes_starts_in_another]),
+        Code::PodsPending => EndsOnAControlPlane(&[
+            "pods_without_room_make_way_or_run_on_a_node_that_is_added",
+            "pods_that_do_not_tolerate_their_nodes_run_when_the_flavor_knows_the_taint",
+            "pods_whose_nodes_lack_labels_or_are_cordoned_run_when_these_are_mended",
+            "pods_without_their_volume_run_when_it_is_made",
+            "pods_with_a_gate_of_another_program_run_when_it_takes_the_gate_away",
+            "pods_of_a_scheduler_that_does_not_run_run_when_it_does",
+        ]),
+        Code::PodsNotRunning => {
+            EndsOnAControlPlane(&["explain_is_true_from_a_missing_queue_to_pods_without_a_node"])
+        }
+        Code::PodsNotReady => Ends(&[nodes::work_that_lost_a_node_runs_on_it_again_when_it_is_repaired]),
+        Code::PodsMissing => Told(
+            &[objects::an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_missing],
+            "only the job's own controller makes pods",
+        ),
+        Code::PreemptionHeldBack => Told(
+            &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
+            "the rule is the core's, and so are the tests of what ends it",
+        ),
+        Code::TriedAgain => Told(
+            &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
+            "it passes with the next cycle",
+        ),
+        Code::Refused => Told(
+            &[nodes::what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way],
+            "the answer knows too little to advise",
+        ),
+        Code::Ended => {
+            Told(&[objects::evicted_lost_finished_deactivated_and_delayed_workloads_say_so], "it is over")
+        }
+        Code::BeingDeleted => {
+            Told(&[bounds::what_is_being_deleted_has_no_estimate_and_says_what_holds_it], "it goes")
+        }
+        Code::NamespaceTerminating => Told(
+            &[bounds::a_namespace_that_is_being_deleted_is_told],
+            "nothing runs in it again: another namespace is another job",
+        ),
+        Code::PodsUnread | Code::EventsUnread | Code::ObjectsUnread => Told(
+            &[bounds::what_could_not_be_read_is_said_and_the_rest_is_answered],
+            "it is about the answer, not about the job",
+        ),
+        Code::NodesUnread => Told(
+            &[bounds::nothing_is_tried_in_a_world_that_is_not_known_and_nothing_is_said_to_be_missing],
+            "it is about the answer, not about the job",
+        ),
+    }
+}
+
+/// What is told and cannot be ended here is named with its reason, and the tests that need a control plane are there.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads its files")]
+fn each_finding_has_its_state_played() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tests/operator/explain");
+    let files =
+        ["pods.rs", "states.rs"].map(|name| std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
+    for code in Code::ALL {
+        match shown(code) {
+            Ends(tests) => assert!(!tests.is_empty(), "{code:?}"),
+            Told(tests, why) => assert!(!tests.is_empty() && !why.is_empty(), "{code:?}"),
+            EndsOnAControlPlane(names) => {
+                for name in names {
+                    let test = format!("async fn {name}()");
+                    assert!(files.iter().any(|file| file.contains(&test)), "{code:?}: {name}");
+                }
+            }
+        }
+    }
+}
