@@ -126,7 +126,7 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     page::made_up_answers_have_the_form_of_real_ones(&root, &ours, &racks).await;
     page::in_a_browser(&address, (&root, &tokens[1]), &ours, &racks).await;
     laptop::look(&plane, (&ours, &theirs, &racks)).await;
-    page::work_that_lost_its_nodes(&address, (&root, &tokens[1]), &alice, &racks).await;
+    page::work_that_lost_its_nodes(&address, (&root, &tokens[1]), (&alice, &tokens[0]), &racks).await;
 }
 
 async fn for_a_team(alice: &Caller, ours: &Place<'_>) {

@@ -135,7 +135,7 @@ pub async fn in_a_browser(
 pub async fn work_that_lost_its_nodes(
     address: &str,
     (root, token): (&Caller, &str),
-    alice: &Caller,
+    (alice, alices_token): (&Caller, &str),
     racks: &Place<'_>,
 ) {
     let all: Api<Node> = Api::all(racks.client.clone());
@@ -162,6 +162,29 @@ pub async fn work_that_lost_its_nodes(
     page.visit(&format!("{address}/#key={token}")).await.unwrap();
     page.wait_for_text("live").await.unwrap();
     go(&mut page, "nodes", &["1 workload lost its nodes and waits for others", "dash-c/"]).await;
+    is_own_and_quiet(&page, address);
+    hides_nodes_and_others(address, alices_token).await;
+}
+
+/// What a team's user sees in the browser names neither nodes nor others' jobs.
+async fn hides_nodes_and_others(address: &str, token: &str) {
+    let mut page = Page::start().await.unwrap();
+    page.take_any_certificate().await.unwrap();
+    page.look(1280, 900, Scheme::Light).await.unwrap();
+    page.visit(&format!("{address}/#key={token}")).await.unwrap();
+    page.wait_for_text("live").await.unwrap();
+    for (view, says) in [
+        ("nodes", "1 workload lost its nodes and waits for others"),
+        ("queue/dash-a", "dash-a/job-waits"),
+        ("now", "What just happened"),
+    ] {
+        go(&mut page, view, &[says]).await;
+        let texts = "[document.body.innerText, ...[...document.querySelectorAll('[data-t]')].map((one) => one.dataset.t)]";
+        let seen = page.run(texts).await.unwrap().to_string();
+        for hidden in ["dash-r", "dash-c/", "job-secret", "job-placed"] {
+            assert!(!seen.contains(hidden), "{hidden} in the view {view}: {seen}");
+        }
+    }
     is_own_and_quiet(&page, address);
 }
 
