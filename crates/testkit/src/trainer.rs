@@ -20,6 +20,14 @@ use crate::plane::ControlPlane;
 const DEFAULTER: &str = "defaulter.trainer.kubeflow.org";
 const VALIDATOR: &str = "validator.trainer.kubeflow.org";
 
+/// Every runtime that the trainer ships, copied from the module that its controllers are built of.
+const RUNTIMES: &str = include_str!("../../../tests/control-plane/trainer/runtimes.yaml");
+
+/// The ClusterTrainingRuntimes that the trainer ships.
+pub fn runtimes() -> Result<Vec<Value>> {
+    serde_saphyr::from_multiple(RUNTIMES).context("reading the trainer's runtimes")
+}
+
 /// Starts the controllers and installs their webhooks, and waits until runtimes can be made.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let (mut controllers, port) =
@@ -92,4 +100,24 @@ async fn install_webhooks(client: &Client, port: u16, authority: &[u8]) -> Resul
         .await
         .context("installing the trainer's validator")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::workspace;
+
+    #[test]
+    fn the_runtimes_are_those_of_the_version_that_is_built() {
+        let go_mod = fs::read_to_string(workspace().join("tests/control-plane/trainer/go.mod")).unwrap();
+        let module = "github.com/kubeflow/trainer/v2 v";
+        let pinned = go_mod.lines().map(str::trim).find(|line| line.starts_with(module)).unwrap();
+        let first = RUNTIMES.lines().next().unwrap();
+        assert!(first.contains(&format!("{pinned},")), "{first}");
+        let names: Vec<_> = runtimes().unwrap().iter().map(|one| one["metadata"]["name"].clone()).collect();
+        assert_eq!(names.len(), 9);
+        for name in ["torch-distributed", "deepspeed-distributed", "torchtune-qwen2.5-1.5b"] {
+            assert!(names.contains(&json!(name)), "{names:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask manifests`: the chart's copy of the CRDs, and the plain manifests of `config/` rendered from the chart.
 //!
-//! One source, several forms: the Rust types make `config/crd` (`cargo xtask crds`), the chart's templates make the rest.
+//! One source, several forms: the Rust types make `config/crd` (`cargo xtask crds`), the registry of job kinds makes the chart's list of kinds and the
+//! frameworks of its values, and the chart's templates make the rest.
 //! `--check` compares and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
+use sluice_api::gates::Gate;
 use sluice_api::job::{Integration, JobKind};
 use sluice_testkit::assets::{self, Tool};
 
@@ -25,6 +27,12 @@ const APART: [(&str, &str); 1] = [("config/visibility/apf.yaml", "config/visibil
 
 /// The chart's template with the job kinds.
 const INTEGRATIONS: &str = "charts/sluice/templates/_integrations.tpl";
+
+/// The chart's values.
+const VALUES: &str = "charts/sluice/values.yaml";
+/// The line in them before the list of frameworks, and how each line of the list begins.
+const FRAMEWORKS: &str = "\n      frameworks:\n";
+const FRAMEWORK: &str = "        - ";
 
 /// Write the chart's CRDs and the plain manifests of config/.
 #[derive(clap::Args)]
@@ -50,8 +58,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// What differs from what should be there, one line per file; written, too, unless `check`.
 fn bring_up_to_date(root: &Path, check: bool) -> Result<Vec<String>> {
     let mut drift = Vec::new();
-    let integrations = BTreeMap::from([(PathBuf::from(INTEGRATIONS), integrations())]);
-    write(root, &integrations, check, &mut drift)?;
+    let values = fs::read_to_string(root.join(VALUES)).with_context(|| format!("reading {VALUES}"))?;
+    let of_kinds = BTreeMap::from([
+        (PathBuf::from(INTEGRATIONS), integrations()),
+        (PathBuf::from(VALUES), with_frameworks(&values).with_context(|| format!("in {VALUES}"))?),
+    ]);
+    write(root, &of_kinds, check, &mut drift)?;
     // First the CRDs: the chart renders them.
     let crds = crds_of_the_chart(root)?;
     reconcile(root, Path::new("charts/sluice/files/crds"), &crds, check, &mut drift)?;
@@ -131,6 +143,19 @@ fn integrations() -> String {
         text.extend([framework, ": {", &facts, ", ", &more, "}\n"]);
     }
     text + "{{- end }}\n"
+}
+
+/// The chart's values with the frameworks that it lists by default: those that need no gate that is off by default.
+fn with_frameworks(values: &str) -> Result<String> {
+    let (before, rest) = values.split_once(FRAMEWORKS).context("no list of frameworks")?;
+    if rest.contains(FRAMEWORKS) {
+        bail!("several lists of frameworks");
+    }
+    let after = rest.split_inclusive('\n').skip_while(|line| line.starts_with(FRAMEWORK));
+    let is_on = |kind: &JobKind| kind.integration().gate.is_none_or(Gate::default_on);
+    let listed = JobKind::ALL.into_iter().filter(is_on);
+    let list: String = listed.map(|kind| format!("{FRAMEWORK}{}\n", kind.framework())).collect();
+    Ok([before, FRAMEWORKS, &list].into_iter().chain(after).collect())
 }
 
 /// An API group in YAML.
@@ -249,6 +274,26 @@ mod tests {
             format!("{HEADER}kind: Role\nlabels:\n---\nkind: RoleBinding\n")
         );
         assert_eq!(files[Path::new("config/webhook/b.yaml")], format!("{HEADER}kind: Service\n"));
+    }
+
+    #[test]
+    fn the_chart_lists_the_frameworks_whose_gate_is_on_by_default() {
+        let is = fs::read_to_string(assets::workspace().join(VALUES)).unwrap();
+        assert_eq!(with_frameworks(&is).unwrap(), is, "run `cargo xtask manifests`");
+        let values = "a:\n      frameworks:\n        - pod\n        - old\n\nb: c\n";
+        let written = with_frameworks(values).unwrap();
+        let list = written.strip_prefix("a:\n      frameworks:\n").unwrap().strip_suffix("\nb: c\n").unwrap();
+        for (framework, listed) in [
+            ("pod", true),
+            ("trainer.kubeflow.org/trainjob", true),
+            ("sparkoperator.k8s.io/sparkapplication", false),
+            ("old", false),
+        ] {
+            assert_eq!(list.lines().any(|line| line == format!("        - {framework}")), listed, "{list}");
+        }
+        for none in ["a: b\n".to_owned(), values.repeat(2)] {
+            assert!(with_frameworks(&none).is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod status;
 mod terminating;
 mod topology;
 mod traces;
+mod trainer_runtimes;
 mod trainjob;
 mod visibility;
 mod writes;

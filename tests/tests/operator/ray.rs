@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
@@ -18,7 +20,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::needs;
 use sluice_testkit::ray;
-use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
@@ -371,5 +373,57 @@ async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_
     for name in ["broken", "sound"] {
         bench.delete(name).await;
     }
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+/// The Job that removes the data of a fault-tolerant cluster from Redis runs in the place of the cluster. There is no Redis, and no process in its
+/// pod: the test says that it ended.
+#[tokio::test]
+async fn a_rayservice_that_is_deleted_keeps_its_quota_until_its_data_is_removed_from_redis() {
+    needs!(Tool::KubeRayOperator);
+    let pods = u32::try_from(PODS).unwrap();
+    let place = place("ray-redis", [pods, 0]).await;
+    let [old, _] = flavors("ray-redis");
+    let bench = Bench { place: &place, kind: JobKind::RAY_SERVICE };
+    let mut service = object(bench.kind, "serve");
+    service.data["spec"]["rayClusterConfig"]["gcsFaultToleranceOptions"] =
+        json!({"redisAddress": "redis:6379"});
+    bench.api().create(&PostParams::default(), &service).await.unwrap();
+    bench.wait_until_it_runs_on("serve", &old).await;
+    bench.wait_until_ready("serve").await;
+    place.job("next", "lq", 1).await.unwrap();
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
+
+    bench.delete("serve").await;
+    let cleans = ListParams::default().labels("ray.io/node-type=redis-cleanup");
+    eventually("the pod of the Job that cleans up", DEADLINE, || async {
+        let jobs = place.jobs().list(&cleans).await?;
+        let told: Vec<_> = jobs.iter().map(|job| json!([job.spec, job.status])).collect();
+        let left = bench.pods("serve").await;
+        let runs = left.len() == 1 && left[0]["status"]["phase"] == "Running";
+        let gone = bench.api().get_opt("serve").await?.is_none();
+        Ok(progress(runs && gone && jobs.items.len() == 1, format!("{} pods, {told:?}", left.len())))
+    })
+    .await
+    .unwrap();
+    let cleaner = bench.pods("serve").await.remove(0);
+    assert_eq!(cleaner["metadata"]["labels"]["ray.io/node-type"], "redis-cleanup");
+    assert_eq!(of_nodes(&cleaner["spec"]), of_flavor(Some(&old)));
+    let holds = || async {
+        let status = place.cluster_queues().get(&place.name).await?.data["status"].clone();
+        let counts = ["pendingWorkloads", "admittedWorkloads"].map(|field| status[field].clone());
+        let waits = place.suspended("next").await?;
+        Ok(progress(waits && counts == [json!(1), json!(1)], format!("{waits} {counts:?}")))
+    };
+    consistently("the quota of the service to be kept", Duration::from_secs(5), holds).await.unwrap();
+
+    let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+    let name = cleaner["metadata"]["name"].as_str().unwrap();
+    place.pods().patch_status(name, &PatchParams::default(), &ended).await.unwrap();
+    place.wait_until("next", true).await.unwrap();
+    place.wait_for_counts([0, 1, 1]).await.unwrap();
+    let clusters = bench.api_of(JobKind::RAY_CLUSTER).list(&ListParams::default()).await.unwrap();
+    assert!(clusters.items.is_empty(), "KubeRay lets the cluster go when the Job is complete");
+    place.delete_job("next").await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }

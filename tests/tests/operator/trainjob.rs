@@ -29,8 +29,13 @@ const PODS: usize = 3;
 
 static TRAINER: OnceCell<Controllers> = OnceCell::const_new();
 
-pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+/// Starts the trainer, once.
+pub async fn start() {
     TRAINER.get_or_try_init(|| async { trainer::start(bed().await.plane).await }).await.unwrap();
+}
+
+pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
+    start().await;
     two_flavors(name, quota).await
 }
 
@@ -39,7 +44,7 @@ fn api(place: &Place<'_>, group: &str, version: &str, kind: &str, plural: &str) 
     Api::namespaced_with(place.client.clone(), &place.name, &resource)
 }
 
-fn trainjobs(place: &Place<'_>) -> Api<DynamicObject> {
+pub fn trainjobs(place: &Place<'_>) -> Api<DynamicObject> {
     api(place, KIND.group(), KIND.version(), KIND.kind(), KIND.plural())
 }
 
@@ -62,7 +67,7 @@ async fn change(api: &Api<DynamicObject>, name: &str, patch: Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-async fn get(api: &Api<DynamicObject>, name: &str) -> Value {
+pub async fn get(api: &Api<DynamicObject>, name: &str) -> Value {
     serde_json::to_value(api.get(name).await.unwrap()).unwrap()
 }
 
@@ -100,7 +105,7 @@ pub fn trainjob(name: &str, runtime: &str) -> Value {
     })
 }
 
-async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
+pub async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
     place.pods_with(&format!("jobset.sigs.k8s.io/jobset-name={name}")).await.unwrap()
 }
 

@@ -141,3 +141,6 @@ impl Declared {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,3 +57,6 @@ impl Adapter for Deployment {
         stays_queued(change, violations);
     }
 }
+
+#[cfg(test)]
+mod tests;

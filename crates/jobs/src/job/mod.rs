@@ -355,3 +355,6 @@ fn pin_first(steps: Vec<Step>, view: &JobView) -> Vec<Step> {
     let pin = |(at, step): (usize, Step)| if at == 0 { step.pinned(&view.resource_version) } else { step };
     steps.into_iter().enumerate().map(pin).collect()
 }
+
+#[cfg(test)]
+mod tests;

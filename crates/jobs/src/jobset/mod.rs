@@ -218,3 +218,6 @@ fn template(index: usize) -> String {
 fn suspend_operation(suspend: bool) -> Value {
     json!({"op": "add", "path": "/spec/suspend", "value": suspend})
 }
+
+#[cfg(test)]
+mod tests;

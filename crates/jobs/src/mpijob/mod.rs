@@ -14,3 +14,6 @@ pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
     types: &["Launcher", "Worker"],
     rules: rules::check,
 };
+
+#[cfg(test)]
+mod tests;

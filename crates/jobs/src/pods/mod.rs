@@ -29,3 +29,6 @@ pub use owners::{is_group_workload, owner_reference};
 pub use parent::{GROUP_INDEX, Parent};
 pub use replacement::{Replacement, replacement};
 pub use view::{of_group, of_parent, of_pod};
+
+#[cfg(test)]
+mod tests;

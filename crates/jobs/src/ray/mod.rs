@@ -8,3 +8,6 @@ mod status;
 
 pub(crate) use adapter::{Ray, Submission, Variant};
 pub(crate) use status::{READY, condition, is, name};
+
+#[cfg(test)]
+mod tests;

@@ -46,3 +46,6 @@ impl Variant for Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,6 @@ impl Variant for Job {
 
 /// Why a RayJob's cluster must not outlive its work.
 const SHUT_DOWN: &str = "a kueue managed job should delete the cluster after finishing";
+
+#[cfg(test)]
+mod tests;

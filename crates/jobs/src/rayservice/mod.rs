@@ -40,3 +40,6 @@ impl Variant for Service {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

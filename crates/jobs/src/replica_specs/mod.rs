@@ -202,3 +202,6 @@ fn condition(type_: &str, reason: &str, message: &str, at: Timestamp) -> Value {
         "lastTransitionTime": whole_seconds(at), "lastUpdateTime": whole_seconds(at),
     })
 }
+
+#[cfg(test)]
+mod tests;

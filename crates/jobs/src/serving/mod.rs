@@ -153,3 +153,6 @@ pub(crate) fn keeps_template([old, new]: [&Value; 2], path: &str, violations: &m
         violations.forbidden(path, message);
     }
 }
+
+#[cfg(test)]
+mod tests;

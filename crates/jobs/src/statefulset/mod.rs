@@ -100,3 +100,6 @@ fn pod_set(object: &Value) -> Result<JobPodSet, String> {
     topology::number(&mut pod_set, index);
     Ok(pod_set)
 }
+
+#[cfg(test)]
+mod tests;

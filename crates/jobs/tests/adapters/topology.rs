@@ -9,9 +9,7 @@ use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::{observe, start, stop};
 
 use crate::rules_of_all::waiting;
-use crate::support::{job, jobset};
-use crate::testing::apply;
-use crate::{ray, replica_specs};
+use crate::testing::{apply, job, jobset, kubeflow, ray};
 
 const GATE: &str = "kueue.x-k8s.io/topology";
 const LABEL: &str = "kueue.x-k8s.io/podset";
@@ -19,7 +17,7 @@ const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
 /// A suspended object of each kind whose templates are in it.
 fn samples() -> Vec<(JobKind, Value)> {
-    let trained = replica_specs::KINDS.into_iter().map(|kind| (kind.0, replica_specs::job(kind)));
+    let trained = kubeflow::KINDS.into_iter().map(|kind| (kind.0, kubeflow::job(kind)));
     let ray = ray::KINDS.into_iter().map(|(kind, _)| (kind, ray::ray(kind)));
     let others = [
         (JobKind::JOB, job()),

@@ -11,8 +11,7 @@ use sluice_api::job::{JobKind, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, owner_kind, validate};
 use sluice_jobs::{Patch, observe, start, stop};
 
-use crate::support::{job, jobset, mutate_object};
-use crate::testing::{apply, prune};
+use crate::testing::{apply, job, jobset, mutate_object, prune};
 
 /// What a cluster without anything special answers.
 #[expect(clippy::struct_excessive_bools, reason = "as the context that it makes")]

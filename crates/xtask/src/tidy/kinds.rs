@@ -132,8 +132,9 @@ pub(super) fn ships(path: &str) -> bool {
     let is_source = path.starts_with("crates/")
         && path.contains("/src/")
         && Path::new(path).extension().is_some_and(|extension| extension == "rs");
-    let is_test =
-        path.ends_with("/tests.rs") || path.contains("/tests/") || path == "crates/ctl/src/kinds.rs";
+    let is_test = ["/tests.rs", "/testing.rs"].iter().any(|name| path.ends_with(name))
+        || path.contains("/tests/")
+        || path == "crates/ctl/src/kinds.rs";
     is_source && !is_test && !path.starts_with(TEST_ONLY) && path != TABLE && !is_descriptor(path)
 }
 
@@ -180,7 +181,8 @@ mod tests {
             assert!(found(path).contains(": JobKind::POD: ask"), "{path}");
         }
         for path in [
-            "crates/jobs/tests/adapters/ray.rs",
+            "crates/jobs/src/testing.rs",
+            "crates/jobs/tests/adapters/webhook.rs",
             "crates/engine/tests/life/a.rs",
             "crates/manager/src/webhook/owners/tests.rs",
         ] {

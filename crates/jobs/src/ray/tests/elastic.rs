@@ -10,7 +10,7 @@ use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, mutate, validate};
 use sluice_jobs::{StartError, observe, start, stop};
 
-use crate::ray::{KINDS, originals, place, ray};
+use crate::testing::ray::{KINDS, originals, place, ray};
 use crate::testing::{apply, prune};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";

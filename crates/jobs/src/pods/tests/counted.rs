@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_jobs::pods::{Group, Member, Phase};
 
-use crate::pods::{at, counts, created, deleted, member, phase, pod, role, total, with};
+use super::{at, counts, created, deleted, member, phase, pod, role, total, with};
 
 /// A pod somewhere in its life: of one of two roles, gated or not, held or not, bound or not, in any phase.
 fn any_pod() -> impl Strategy<Value = Value> {

@@ -10,8 +10,7 @@ use sluice_api::job::PodSetInfo;
 use sluice_jobs::pods::{Group, Member, finalize, start};
 use sluice_jobs::webhook::{Context, PodSelectors, mutate_plain_pod, validate_plain_pod};
 
-use crate::observe::junk;
-use crate::testing::apply;
+use crate::testing::{apply, junk};
 
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 

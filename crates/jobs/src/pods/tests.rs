@@ -14,6 +14,10 @@ use sluice_jobs::pods::{
 
 use crate::testing::apply;
 
+mod counted;
+mod seen;
+mod written;
+
 const GATE: &str = "kueue.x-k8s.io/admission";
 const TOPOLOGY: &str = "kueue.x-k8s.io/topology";
 const MANAGED: &str = "kueue.x-k8s.io/managed";

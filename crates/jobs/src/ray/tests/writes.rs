@@ -7,28 +7,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::gates::Gates;
-use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
+use sluice_api::job::{JobKind, PodScheduling, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, mutate, validate};
-use sluice_jobs::{StartError, State, observe, pod_groups, start, stop};
+use sluice_jobs::{State, observe, pod_groups, start, stop};
 
-use crate::ray::{KINDS, originals, place, ray, template};
-use crate::testing::{apply, prune};
-
-const SUBMITTER: &str = "/spec/submitterPodTemplate";
-
-/// What admission adds to each pod set.
-fn additions(view: &JobView, flavor: &str) -> Vec<PodSetInfo> {
-    let info = |set: &JobPodSet| PodSetInfo {
-        name: set.name.clone(),
-        count: set.count,
-        scheduling: PodScheduling {
-            labels: BTreeMap::from([("kueue.x-k8s.io/podset".to_owned(), set.name.clone())]),
-            node_selector: BTreeMap::from([("flavor".to_owned(), flavor.to_owned())]),
-            ..PodScheduling::default()
-        },
-    };
-    view.pod_sets.iter().map(info).collect()
-}
+use crate::testing::ray::{KINDS, additions, originals, place, ray, template};
+use crate::testing::{apply, prune, pruned};
 
 #[test]
 fn all_templates_get_what_is_admitted_and_give_it_back() {
@@ -50,54 +34,6 @@ fn all_templates_get_what_is_admitted_and_give_it_back() {
         assert_eq!(steps.len(), 1);
         assert_eq!(pruned(apply(&started, &steps[0].patch).unwrap()), pruned(object));
     }
-}
-
-#[test]
-fn the_submitter_that_nobody_wrote_goes_where_it_is_admitted_too() {
-    let kind = JobKind::RAY_JOB;
-    let object = ray(kind);
-    let view = observe(kind, &object);
-    let started = apply(&object, &start(&view, &additions(&view, "a")).unwrap()).unwrap();
-    let written = started.pointer(SUBMITTER).unwrap();
-    assert_eq!(written["spec"]["nodeSelector"], json!({"flavor": "a"}));
-    assert_eq!(written["spec"]["containers"][0]["name"], "ray-job-submitter");
-    // It is the same pod set as before, and can be started again after a lost answer.
-    let running = observe(kind, &started);
-    assert_eq!(running.pod_sets[3].containers_hash, view.pod_sets[3].containers_hash);
-    let moved = apply(&started, &start(&view, &additions(&view, "b")).unwrap().pinned("8")).unwrap();
-    assert_eq!(moved.pointer(SUBMITTER).unwrap()["spec"]["nodeSelector"], json!({"flavor": "b"}));
-    // A stop takes it away, also where it is not there.
-    for object in [&started, &object] {
-        let view = observe(kind, object);
-        let stopped = apply(object, &stop(&view, &originals(&observe(kind, &ray(kind))))[0].patch).unwrap();
-        assert_eq!(stopped.pointer(SUBMITTER), None);
-    }
-    // One that the user wrote stays.
-    let mut own = ray(kind);
-    own["spec"]["submitterPodTemplate"] = template("own");
-    let view = observe(kind, &own);
-    let started = apply(&own, &start(&view, &additions(&view, "a")).unwrap()).unwrap();
-    assert_eq!(
-        started.pointer(SUBMITTER).unwrap()["spec"]["nodeSelector"],
-        json!({"flavor": "a", "type": "own"})
-    );
-    let stopped = apply(&started, &stop(&observe(kind, &started), &originals(&view))[0].patch).unwrap();
-    assert_eq!(pruned(stopped), pruned(own));
-}
-
-#[test]
-fn a_cluster_starts_with_all_of_its_pods_or_not_at_all() {
-    let view = observe(JobKind::RAY_CLUSTER, &ray(JobKind::RAY_CLUSTER));
-    for admitted in [1, 3] {
-        let mut infos = additions(&view, "a");
-        infos[1].count = admitted;
-        let pod_set = "small".to_owned();
-        assert_eq!(start(&view, &infos), Err(StartError::Count { pod_set, admitted, needed: 2 }));
-    }
-    assert!(matches!(start(&view, &additions(&view, "a")[..1]), Err(StartError::PodSets { .. })));
-    let mut infos = additions(&view, "a");
-    infos[0].scheduling.node_selector.insert("type".to_owned(), "other".to_owned());
-    assert!(matches!(start(&view, &infos), Err(StartError::Conflict { field: "nodeSelector", .. })));
 }
 
 #[test]
@@ -208,12 +144,6 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
         );
         assert_eq!(job(|spec| *spec = json!({"clusterSelector": {"a": "b"}})), "");
     });
-}
-
-fn pruned(mut object: Value) -> Value {
-    prune(&mut object);
-    object["metadata"]["resourceVersion"] = Value::Null;
-    object
 }
 
 fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>> {

@@ -10,8 +10,7 @@ use sluice_api::job::{JobKind, PodScheduling, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, validate};
 use sluice_jobs::{observe, start};
 
-use crate::support::{job, mutate_object};
-use crate::testing::apply;
+use crate::testing::{apply, job, mutate_object};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 

@@ -11,33 +11,8 @@ use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::webhook::{Context, Operation, mutate};
 use sluice_jobs::{Schema, StartError, State, observe, pod_groups, start, stop};
 
-use crate::testing::{World, apply, prune};
-
-/// Each kind with its field and its replica types, in the order of its pod sets.
-pub const KINDS: [(JobKind, &str, &[&str]); 6] = [
-    (JobKind::JAX_JOB, "jaxReplicaSpecs", &["Worker"]),
-    (JobKind::MPI_JOB, "mpiReplicaSpecs", &["Launcher", "Worker"]),
-    (JobKind::PADDLE_JOB, "paddleReplicaSpecs", &["Master", "Worker"]),
-    (JobKind::PYTORCH_JOB, "pytorchReplicaSpecs", &["Master", "Worker"]),
-    (JobKind::TF_JOB, "tfReplicaSpecs", &["Chief", "Master", "PS", "Worker", "Evaluator"]),
-    (JobKind::XGBOOST_JOB, "xgbReplicaSpecs", &["Master", "Worker"]),
-];
-
-/// A suspended job of the kind: the first of its types has one pod, the second two, and so on.
-pub fn job((kind, field, types): (JobKind, &str, &[&str])) -> Value {
-    let spec = |(index, name): (usize, &&str)| {
-        let template = json!({"spec": {"nodeSelector": {"type": name},
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
-        ((*name).to_owned(), json!({"replicas": index + 1, "restartPolicy": "Never", "template": template}))
-    };
-    let specs: serde_json::Map<_, _> = types.iter().enumerate().map(spec).collect();
-    json!({
-        "apiVersion": kind.api_version(), "kind": kind.kind(),
-        "metadata": {"name": "train", "namespace": "team-a", "uid": "5e1f", "resourceVersion": "7", "generation": 2,
-            "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}},
-        "spec": {"runPolicy": {"suspend": true, "cleanPodPolicy": "All"}, field: specs},
-    })
-}
+use crate::testing::kubeflow::{KINDS, job};
+use crate::testing::{World, apply, prune, pruned};
 
 fn pytorch(change: impl FnOnce(&mut Value)) -> JobView {
     let mut object = job(KINDS[3]);
@@ -355,33 +330,6 @@ fn what_its_controller_does_not_act_on_is_refused() {
         free["metadata"]["labels"] = json!({});
         assert_eq!(world.refusals(kind, &free, None), "", "{kind:?} that is not queued");
     }
-    let mpi = JobKind::MPI_JOB;
-    let number = KINDS.iter().position(|(kind, ..)| *kind == mpi).unwrap();
-    let sound = of(number, &|_| {});
-    let cases: [(&str, Value, &str); 8] = [
-        ("/mpiReplicaSpecs/Launcher/replicas", json!(2), "must be 1"),
-        ("/mpiReplicaSpecs/Launcher/replicas", json!(0), "must be 1"),
-        ("/mpiReplicaSpecs/Worker/replicas", json!(0), "must be greater than or equal to 1"),
-        ("/mpiReplicaSpecs/Worker/restartPolicy", json!("Always"), "must be Never or OnFailure"),
-        ("/runPolicy/ttlSecondsAfterFinished", json!(-1), "must be greater than or equal to 0"),
-        ("/runPolicy/activeDeadlineSeconds", json!(-1), "must be greater than or equal to 0"),
-        ("/runPolicy/backoffLimit", json!(-1), "must be greater than or equal to 0"),
-        ("/slotsPerWorker", json!(-1), "must be greater than or equal to 0"),
-    ];
-    for (path, value, why) in cases {
-        let broken = of(number, &|object| {
-            object["spec"]["runPolicy"]["backoffLimit"] = json!(1);
-            for field in ["ttlSecondsAfterFinished", "activeDeadlineSeconds"] {
-                object["spec"]["runPolicy"][field] = json!(1);
-            }
-            object["spec"]["slotsPerWorker"] = json!(1);
-            *object.pointer_mut(&format!("/spec{path}")).unwrap() = value.clone();
-        });
-        let said = world.refusals(mpi, &broken, Some(&sound));
-        assert!(said.contains(why), "{path}: {said:?}");
-    }
-    let long = of(number, &|object| object["metadata"]["name"] = json!("m".repeat(60)));
-    assert!(world.refusals(mpi, &long, None).contains("must be a DNS label"));
 }
 
 fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>> {
@@ -392,12 +340,6 @@ fn scheduling(prefix: &'static str) -> impl Strategy<Value = PodScheduling> {
     (keys(prefix), keys(prefix), keys(prefix)).prop_map(|(labels, annotations, node_selector)| {
         PodScheduling { labels, annotations, node_selector, ..PodScheduling::default() }
     })
-}
-
-fn pruned(mut object: Value) -> Value {
-    prune(&mut object);
-    object["metadata"]["resourceVersion"] = Value::Null;
-    object
 }
 
 const PATHS: &[&str] = &[

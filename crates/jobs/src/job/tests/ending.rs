@@ -1,10 +1,10 @@
 //! The end of a Job: when it is neither started nor stopped, and what puts it right.
 
-use crate::support::job;
-use crate::testing::apply;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
 use sluice_jobs::{StartError, observe, start, stop};
+
+use crate::testing::{apply, job};
 
 fn view(spec: &Value, status: &Value) -> JobView {
     observe(JobKind::JOB, &object(spec, status))
@@ -163,18 +163,4 @@ fn a_job_that_takes_fewer_pods_loses_no_completion_that_is_left() {
         let started = apply(&first, &start(&observe(JobKind::JOB, &first), &[info(3)]).unwrap()).unwrap();
         assert_eq!(started["spec"]["completions"], json!(if equal { 3 } else { 4 }));
     }
-}
-
-#[test]
-fn a_jobset_starts_again_with_the_replicas_that_have_not_succeeded() {
-    let mut object = crate::support::jobset();
-    object["status"]["replicatedJobsStatus"] =
-        json!([{"name": "Slice", "succeeded": 1}, {"name": "driver", "succeeded": 1}]);
-    let view = observe(JobKind::JOB_SET, &object);
-    let of = |slice, driver| {
-        let named = |name: &str, count| PodSetInfo { name: name.to_owned(), count, ..PodSetInfo::default() };
-        start(&view, &[named("slice", slice), named("driver", driver)])
-    };
-    assert!(of(2, 0).is_ok() && of(4, 1).is_ok());
-    assert!(matches!(of(1, 0), Err(StartError::Count { admitted: 1, needed: 2, .. })));
 }
