@@ -17,7 +17,7 @@
 //! 4. the search, functions over a `view` of both, which reads the world and gives the books back as they were: `flavor_assigner`, `preemption`,
 //!    `partial_admission`, `placement`;
 //! 5. `scheduler`: world, books and the `agenda` of what is to be tried, and a module for each way in which they are changed or read from outside;
-//! 6. `cycle`: which search is made for whom, and what follows.
+//! 6. `cycle`: which search is made for whom, and what follows; `room`: where displaced work could go, outside of a cycle.
 //!
 //! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
 //!
@@ -55,7 +55,8 @@
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 //! | ours: RequeueReclaimersOnBorrowing | `scheduler::reclaimers` |
 //! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
-//! | ours: whether a workload finds nodes once others are gone (Hotswap) | `scheduler::node_trial` |
+//! | ours: whether a workload finds nodes once others are gone, and which ones have to go (Hotswap) | `room` |
+//! | ours: the same of nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -92,6 +93,7 @@ mod reason;
 mod referring_queues;
 mod report;
 mod resource_group;
+mod room;
 mod scheduler;
 mod second_pass;
 mod shape;
@@ -115,7 +117,12 @@ pub use report::{
     FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingPosition,
     PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
+pub use room::{
+    Candidate, Candidates, Choice, NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, Room, RoomMark,
+    RoomNode, SetNeeds,
+};
 pub use scheduler::Scheduler;
+pub use scheduler::claims::Claim;
 pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;
 pub use scheduler::standing::Standing;

@@ -2,8 +2,8 @@
 //!
 //! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
 //! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
-//! room for it, or would have without [`victims`] of lower priority. The [`brake`] holds when most nodes look bad, and nothing
-//! is decided before all nodes and pods were seen.
+//! room for it, or would have without victims of lower priority, which [`search`] asks the core. The [`brake`] holds when most nodes look
+//! bad, and nothing is decided before all nodes and pods were seen.
 //!
 //! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
 //! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
@@ -14,7 +14,6 @@ pub(crate) mod brake;
 pub(crate) mod capacity;
 pub(crate) mod decide;
 pub(crate) mod displaced;
-pub(crate) mod free_capacity;
 pub(crate) mod health;
 pub(crate) mod matching;
 pub(crate) mod moves;
@@ -30,7 +29,6 @@ pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod snapshot;
 pub(crate) mod state;
-pub(crate) mod victims;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

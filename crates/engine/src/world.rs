@@ -430,8 +430,12 @@ impl World {
 
     /// The ClusterQueue that a Workload's LocalQueue points to.
     pub fn cluster_queue_of(&self, key: &WorkloadKey, object: &slim::Workload) -> Option<Name> {
-        let queue = self.local_queues.get(&Self::queue_of(key, object))?;
-        queue.spec.cluster_queue.as_deref().map(Name::from)
+        self.cluster_queue_name_of(key, object).map(Name::from)
+    }
+
+    /// Its name.
+    pub fn cluster_queue_name_of(&self, key: &WorkloadKey, object: &slim::Workload) -> Option<&str> {
+        self.local_queues.get(&Self::queue_of(key, object))?.spec.cluster_queue.as_deref()
     }
 
     /// The LocalQueues that point to a ClusterQueue.

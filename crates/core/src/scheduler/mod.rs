@@ -3,6 +3,7 @@
 mod activity;
 mod audit;
 mod capacity;
+pub(crate) mod claims;
 mod flush;
 mod ingest;
 mod moves;

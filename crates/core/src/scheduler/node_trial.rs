@@ -2,10 +2,11 @@
 //! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
 
 use super::Scheduler;
-use crate::intern::{HostId, ResourceId, WorkloadId};
+use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
 use crate::placement::{DemandedPodSet, PlacementDemand, grouped, place_groups};
 use crate::topology::{PlacedPods, PlacementFailure, SharedAssignment, Trial};
 use crate::workload::WorkloadKey;
+use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
 
 /// Pods of one pod set that are to get nodes.
@@ -146,6 +147,16 @@ impl NodeTrial<'_> {
         workload: &WorkloadKey,
         pods: &[PodsToPlace<'_>],
     ) -> Result<Vec<(usize, SharedAssignment)>, PlacementFailure> {
+        let found = self.find(workload, pods)?.into_iter();
+        Ok(found.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment?))).collect())
+    }
+
+    /// The same; gives the places by id, too.
+    pub(crate) fn find(
+        &mut self,
+        workload: &WorkloadKey,
+        pods: &[PodsToPlace<'_>],
+    ) -> Result<Vec<PodSetNodes>, PlacementFailure> {
         let scheduler = self.scheduler;
         let Some(id) = scheduler.world.workloads.find(workload) else { return Ok(Vec::new()) };
         let shape = scheduler.world.workloads.get(id).shape;
@@ -161,13 +172,16 @@ impl NodeTrial<'_> {
             self.nodes.place(flavor, request, &scheduler.world.names, &scheduler.world.config)
         });
         let found = found.map_err(|unplaced| unplaced.failure)?;
-        let mut placed = Vec::new();
-        for nodes in found {
+        for nodes in &found {
             self.nodes.add(&nodes.pods);
-            self.changes.push(Change::Placed(nodes.pods));
-            placed.extend(nodes.assignment.map(|assignment| (nodes.pod_set, assignment)));
+            self.changes.push(Change::Placed(nodes.pods.clone()));
         }
-        Ok(placed)
+        Ok(found)
+    }
+
+    /// The places of a node in the trees of flavors.
+    pub(crate) fn places(&self, node: &str) -> impl Iterator<Item = (FlavorId, PlaceId)> {
+        self.nodes.host(node).into_iter().flat_map(|host| self.nodes.homes(host))
     }
 
     /// How many lowest domains all placements have looked at.

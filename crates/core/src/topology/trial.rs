@@ -1,7 +1,7 @@
 //! Placements that are only tried: the world's nodes, with amounts of their own.
 
 use crate::config::Config;
-use crate::intern::{FlavorId, HostId, Names, ResourceId};
+use crate::intern::{FlavorId, HostId, Names, PlaceId, ResourceId};
 use crate::topology::booking::NodeUsage;
 use crate::topology::request::{PlacedPods, Placement, PlacementFailure, PlacementRequest};
 use crate::topology::world::Topologies;
@@ -38,6 +38,11 @@ impl Trial<'_> {
     /// A node, if it is known.
     pub(crate) fn host(&self, name: &str) -> Option<HostId> {
         self.world.hosts.find(name)
+    }
+
+    /// The place of a node in the tree of each flavor that it belongs to.
+    pub(crate) fn homes(&self, host: HostId) -> impl Iterator<Item = (FlavorId, PlaceId)> {
+        self.world.hosts.get(host).homes.iter().map(|home| (home.flavor, home.place))
     }
 
     /// The places of a node have so much more for pods, or less if the sign is negative.

@@ -11,6 +11,7 @@ mod ours_capacity;
 mod ours_node_trial;
 mod ours_reclaimers;
 mod ours_remembered;
+mod ours_room;
 mod ours_scan;
 mod s11_2_seen;
 mod s6_10_checks;

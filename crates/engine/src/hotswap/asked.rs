@@ -1,17 +1,22 @@
 //! Works out what the pods of Workloads ask for, and keeps it with them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 use sluice_api::job::JobView;
 use sluice_api::slim;
-use sluice_core::WorkloadKey;
+use sluice_core::{Amount, WorkloadKey};
 
 use super::asks::{Asks, SetAsks};
 use super::pod::takes;
+use super::snapshot::{Asked, SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::requests::per_pod;
+use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
+
+/// Of so many templates what their pods ask for is kept during a look: those that were looked at last.
+const MOST_ASKED: usize = 8;
 
 impl Engine {
     /// The JobSet of a Workload.
@@ -23,9 +28,56 @@ impl Engine {
     }
 
     /// What the pods of a Workload ask for.
-    pub(super) fn asks<'a>(&self, key: &WorkloadKey, entry: &'a WorkloadEntry) -> &'a Asks {
-        let set = |set: &slim::PodSet| self.asks_of(key, &set.template);
-        entry.asks.get_or_init(|| Box::new(Asks(entry.object.spec.pod_sets.iter().map(set).collect())))
+    pub(super) fn asks<'a>(&self, workload: &SeenWorkload<'a>, snapshot: &Snapshot<'_>) -> &'a Asks {
+        let entry = workload.entry;
+        entry.asks.get_or_init(|| {
+            let sets = entry.object.spec.pod_sets.iter().enumerate();
+            let asks = sets.map(|(at, set)| self.shared_asks(workload.key, (at, set), snapshot));
+            Box::new(Asks(asks.collect()))
+        })
+    }
+
+    /// What the pods of one pod set ask for: the same as those of a template like it that were looked at before in this look, as most
+    /// Workloads are made alike.
+    fn shared_asks(
+        &self,
+        key: &WorkloadKey,
+        (pod_set, set): (usize, &slim::PodSet),
+        snapshot: &Snapshot<'_>,
+    ) -> Arc<SetAsks> {
+        let template = &set.template;
+        let like = |known: &&Asked| {
+            let other = &snapshot.workloads[known.workload];
+            let sets = &other.entry.object.spec.pod_sets;
+            other.key.namespace == key.namespace
+                && sets.get(known.pod_set).is_some_and(|other| other.template == *template)
+        };
+        if let Some(known) = snapshot.asked.borrow().iter().rev().find(like) {
+            return Arc::clone(&known.asks);
+        }
+        let asks = Arc::new(self.asks_of(key, template));
+        if let Some(workload) = snapshot.number(self, key) {
+            let mut asked = snapshot.asked.borrow_mut();
+            if asked.len() == MOST_ASKED {
+                asked.remove(0);
+            }
+            asked.push(Asked { workload, pod_set, asks: Arc::clone(&asks) });
+        }
+        asks
+    }
+
+    /// Whether it is certain that nothing is wrong with what the pods of a Workload ask for. The rules are those for all Workloads; what they
+    /// need is known here already.
+    pub(super) fn asks_rightly(&self, workload: &SeenWorkload<'_>, snapshot: &Snapshot<'_>) -> bool {
+        let (object, status) = (&workload.entry.object, workload.entry.status());
+        let asks = &self.asks(workload, snapshot).0;
+        let most = i64::MAX / i64::try_from(asks.len() + 1).unwrap_or(i64::MAX);
+        object.spec.pod_sets.iter().zip(asks).all(|(set, asks)| {
+            let count = effective_count(set, status, &self.config);
+            let counted =
+                |(_, amount): &(_, Amount)| amount.get().checked_mul(count).is_some_and(|all| all < most);
+            asks.valid && !set.template.has_resource_claims && asks.of_quota.iter().all(counted)
+        })
     }
 
     /// Forgets what pods ask for if LimitRanges or RuntimeClasses have changed since it was worked out.
@@ -52,7 +104,7 @@ impl Engine {
             tolerations,
             of_node.iter().map(|(resource, amount)| (&**resource, amount.get() > 0)).collect::<Vec<_>>(),
         ]);
-        let (of_quota, _) = per_pod(template, "", around);
-        SetAsks { of_node, of_quota, tolerations, shape: shape.to_string().into() }
+        let (of_quota, wrong) = per_pod(template, "", around);
+        SetAsks { of_node, valid: wrong.is_none(), of_quota, tolerations, shape: shape.to_string().into() }
     }
 }

@@ -7,13 +7,15 @@ use sluice_core::{Amount, Name};
 
 /// What the pods of a Workload ask for, by pod set. It follows from the Workload's spec, the LimitRanges of its namespace and the RuntimeClasses.
 #[derive(Clone, Debug)]
-pub(crate) struct Asks(pub Vec<SetAsks>);
+pub(crate) struct Asks(pub Vec<Arc<SetAsks>>);
 
 /// What the pods of one pod set ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct SetAsks {
     /// What each takes of a node, as `takes` has it.
     pub of_node: Vec<(Name, Amount)>,
+    /// Nothing is wrong with what they ask for.
+    pub valid: bool,
     /// What each takes of quotas; cpu in milli-CPU, everything else in whole units.
     pub of_quota: Vec<(Name, Amount)>,
     /// What they tolerate without their flavor.

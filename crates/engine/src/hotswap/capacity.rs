@@ -5,69 +5,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::config::Hotswap;
-use sluice_core::{Amount, Name};
+use sluice_core::{Amount, HOSTNAME, Name, NodeGroup, NodeGroups};
 
 use super::snapshot::{SeenNode, Snapshot, exact};
 
-/// The label that tells nodes from each other: each group by it is one node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
-
-/// The nodes that have one value of a label.
-#[derive(Debug)]
-pub(crate) struct Group<'a> {
-    /// The value.
-    pub value: &'a str,
-    /// The numbers of its nodes.
-    pub nodes: Vec<usize>,
-    /// Whether every node has capacity, and none is missing.
-    pub whole: bool,
-}
-
-/// The groups of nodes by the values of one label.
-#[derive(Debug)]
-pub(crate) struct Groups<'a> {
-    /// The label.
-    pub label: String,
-    /// The groups, by value.
-    pub all: Vec<Group<'a>>,
-    /// By node: the position of its group.
-    pub of: Vec<Option<usize>>,
-}
-
-impl<'a> Groups<'a> {
-    /// The groups that a label makes.
-    pub fn by(label: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> Self {
-        let value = |seen: &SeenNode<'a>| Some(seen.node.metadata.labels.as_ref()?.get(label)?.as_str());
-        let members = snapshot.nodes.iter().enumerate();
-        let mut members: Vec<_> =
-            members.filter_map(|(node, seen)| Some((value(seen)?, node, seen))).collect();
-        members.sort_by_key(|(value, ..)| *value);
-        let groups: Vec<_> = members.chunk_by(|(a, ..), (b, ..)| a == b).collect();
-        let wanted = |members: &[(&str, usize, &SeenNode<'_>)]| {
-            members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
-        };
-        let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
-        // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
-        let sized = label != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
-        let mut of = vec![None; snapshot.nodes.len()];
-        let all = groups.iter().enumerate().map(|(at, members)| {
-            for (_, node, _) in *members {
-                of[*node] = Some(at);
-            }
-            let healthy = members.iter().all(|(.., seen)| seen.health.has_capacity());
-            Group {
-                value: members[0].0,
-                nodes: members.iter().map(|(_, node, _)| *node).collect(),
-                whole: healthy && (!sized || members.len() >= wanted(members)),
-            }
-        });
-        Self { label: label.to_owned(), all: all.collect(), of }
-    }
-
-    /// The group of a node.
-    pub fn group_of(&self, node: usize) -> Option<&Group<'a>> {
-        self.all.get((*self.of.get(node)?)?)
-    }
+/// The groups that a label makes.
+pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> NodeGroups<'a> {
+    let value = |seen: &SeenNode<'a>| Some(seen.node.metadata.labels.as_ref()?.get(label)?.as_str());
+    let members = snapshot.nodes.iter().enumerate();
+    let mut members: Vec<_> = members.filter_map(|(node, seen)| Some((value(seen)?, node, seen))).collect();
+    members.sort_by_key(|(value, ..)| *value);
+    let groups: Vec<_> = members.chunk_by(|(a, ..), (b, ..)| a == b).collect();
+    let wanted = |members: &[(&str, usize, &SeenNode<'_>)]| {
+        members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
+    };
+    let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
+    // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
+    let sized = label != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
+    let mut of = vec![None; snapshot.nodes.len()];
+    let all = groups.iter().enumerate().map(|(at, members)| {
+        for (_, node, _) in *members {
+            of[*node] = Some(at);
+        }
+        let healthy = members.iter().all(|(.., seen)| seen.health.has_capacity());
+        NodeGroup {
+            value: members[0].0,
+            nodes: members.iter().map(|(_, node, _)| *node).collect(),
+            whole: healthy && (!sized || members.len() >= wanted(members)),
+        }
+    });
+    NodeGroups { label: label.to_owned(), all: all.collect(), of }
 }
 
 /// How many nodes the slice of a node has: the product of its topology (`4x4`) by what one node has of it.
@@ -97,7 +64,7 @@ pub(crate) fn of_flavor(
     snapshot: &Snapshot<'_>,
     own: &[usize],
     resources: &BTreeSet<Name>,
-    groups: &[&Groups<'_>],
+    groups: &[&NodeGroups<'_>],
     stays: impl Fn(usize) -> bool,
 ) -> Capacity {
     let broken = |node: usize| groups.iter().any(|g| g.group_of(node).is_some_and(|group| !group.whole));

@@ -5,18 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name, NodeGroups, Room, WorkloadKey};
 
-use super::capacity::{self, Groups};
+use super::capacity;
 use super::displaced::DisplacedWorkload;
-use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
-use super::room::Room;
 use super::scope::Scope;
 use super::search::{Gone, Search};
-use super::snapshot::{SeenWorkload, Snapshot, exclusive_in};
+use super::snapshot::{SeenWorkload, Snapshot, exclusive_in, takes_groups};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -115,7 +113,7 @@ impl Engine {
             self.hotswap.tried = evaluation.tried;
             self.hotswap.resumes = true;
         }
-        self.begin_moves(evaluation.actions);
+        self.begin_moves(evaluation.actions, evaluation.steps);
     }
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
@@ -140,8 +138,7 @@ impl Engine {
             let bad = nodes.iter().filter(|node| snapshot.health(node) != Health::Healthy);
             evaluation.left.insert(key.clone(), bad.cloned().collect());
         }
-        let pods = snapshot.workloads.iter().map(|one| (&*one.pods, one.takes_groups_by()));
-        let mut room = FreeCapacity::of(&snapshot.nodes, &snapshot.others, pods, &groups);
+        let mut room = self.room(&snapshot, &groups);
         let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
         let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
         for at in &leaving {
@@ -154,12 +151,15 @@ impl Engine {
             evaluation.concerned.extend(displaced.iter().map(|one| one.key).chain(leaving).cloned());
         }
         self.take_promised(&displaced, scope, &snapshot, &mut room);
+        let mut choices = displaced.iter().flat_map(|one| &one.choices).flat_map(|way| &way.needs);
+        if choices.any(|set| set.assigned.is_some()) {
+            self.assign_nodes_of(&mut room, &snapshot, &leaving);
+        }
         room.keep();
         evaluation.tried.clone_from(&self.hotswap.tried);
         let moved = match displaced.iter().map(|one| one.priority).max() {
             None => Gone::of(&snapshot),
             Some(highest) => {
-                let room = Room::new(self, &snapshot, room, &displaced, &leaving);
                 Search::new(self, scope, &snapshot, room, highest).moves(&displaced, &mut evaluation)
             }
         };
@@ -175,7 +175,7 @@ impl Engine {
         scope: &Scope,
         snapshot: &Snapshot<'_>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
-        groups: &[Groups<'_>],
+        groups: &[NodeGroups<'_>],
         evaluation: &mut Evaluation,
     ) {
         // The same holds of nodes that are gone from under it.
@@ -190,7 +190,7 @@ impl Engine {
         for (flavor, resources) in &scope.flavors {
             let Some(object) = self.world.flavors.get(flavor) else { continue };
             let labels = labels.get(flavor);
-            let taken = |of: &&Groups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
+            let taken = |of: &&NodeGroups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
             let groups: Vec<_> = groups.iter().filter(taken).collect();
             // What runs on the rest of a broken group adds to the limit for as long as it runs there.
             evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
@@ -216,7 +216,7 @@ impl Engine {
         displaced: &[DisplacedWorkload<'a>],
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut FreeCapacity<'a>,
+        room: &mut Room<'a>,
     ) {
         if displaced.is_empty() {
             return;
@@ -227,7 +227,7 @@ impl Engine {
                 continue;
             }
             let Some(flavors) = given(one.entry, scope) else { continue };
-            room.place(&self.needs(one, &flavors, snapshot), None);
+            room.reserve(&self.needs(one, &flavors, snapshot).sets);
         }
     }
 
@@ -236,27 +236,31 @@ impl Engine {
         &self,
         labels: &BTreeMap<Name, BTreeSet<String>>,
         snapshot: &Snapshot<'a>,
-    ) -> Vec<Groups<'a>> {
+    ) -> Vec<NodeGroups<'a>> {
         let labels: BTreeSet<&String> = labels.values().flatten().collect();
-        labels.into_iter().map(|label| Groups::by(label, snapshot, &self.config.hotswap)).collect()
+        labels.into_iter().map(|label| capacity::groups_by(label, snapshot, &self.config.hotswap)).collect()
     }
 
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
     pub(super) fn exclusive_users<'a>(
-        &self,
+        &'a self,
         jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a JobView)>,
     ) -> BTreeSet<(Name, String)> {
+        // Of one queue and label there are many, most of them one after the other.
         let mut users = BTreeSet::new();
-        for (key, view) in jobsets {
-            let labels = exclusive_in(view);
-            let entry = self.world.workloads.get(key).filter(|_| !labels.is_empty());
-            let finished =
-                |e: &WorkloadEntry| conditions::is_true(&e.status().conditions, Type::Finished.as_str());
-            let Some(entry) = entry.filter(|entry| !finished(entry)) else { continue };
-            let queue = self.queue_for(key, entry);
-            users.extend(
-                queue.iter().flat_map(|q| labels.iter().map(|label| (Name::clone(q), (*label).to_owned()))),
-            );
+        let mut last = ("", "");
+        for (key, view) in jobsets.filter(|(_, view)| takes_groups(view)) {
+            let Some(entry) = self.world.workloads.get(key) else { continue };
+            if conditions::is_true(&entry.status().conditions, Type::Finished.as_str()) {
+                continue;
+            }
+            let Some(queue) = self.queue_name_for(key, entry) else { continue };
+            for label in exclusive_in(view) {
+                if last != (queue, label) {
+                    users.insert((Name::from(queue), label.to_owned()));
+                    last = (queue, label);
+                }
+            }
         }
         users
     }
@@ -320,8 +324,8 @@ impl Engine {
 
     /// Whether a Workload has a JobSet that goes on, and a queue for which Hotswap acts.
     fn is_managed(&self, workload: &SeenWorkload<'_>, scope: &Scope) -> bool {
-        let queue = || self.queue_for(workload.key, workload.entry);
-        workload.has_jobset() && queue().is_some_and(|queue| scope.queues.contains_key(&queue))
+        let queue = || self.queue_name_for(workload.key, workload.entry);
+        workload.has_jobset() && queue().is_some_and(|queue| scope.queues.contains_key(queue))
     }
 }
 

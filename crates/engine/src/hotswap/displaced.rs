@@ -6,14 +6,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::{Name, NodeSet, Room, WorkloadKey};
 
-use super::free_capacity::FreeCapacity;
 use super::health::Health;
 use super::needs::Choice;
 use super::pod::Pod;
 use super::scope::Scope;
-use super::snapshot::{NodeSet, SeenWorkload, Snapshot};
+use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
 use crate::world::{Decision, WorkloadEntry};
@@ -103,10 +102,19 @@ impl Engine {
 
     /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
     pub(crate) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
+        self.queue_name_for(key, entry).map(Name::from)
+    }
+
+    /// Its name.
+    pub(super) fn queue_name_for<'a>(
+        &'a self,
+        key: &WorkloadKey,
+        entry: &'a WorkloadEntry,
+    ) -> Option<&'a str> {
         let admission = entry.status().admission.as_ref().filter(|_| reserved(entry.status()));
         admission
-            .map(|a| Name::from(a.cluster_queue.as_str()))
-            .or_else(|| self.world.cluster_queue_of(key, &entry.object))
+            .map(|a| a.cluster_queue.as_str())
+            .or_else(|| self.world.cluster_queue_name_of(key, &entry.object))
     }
 
     /// A Workload by its number, if it is displaced. `room` is without those that leave.
@@ -115,7 +123,7 @@ impl Engine {
         at: usize,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut FreeCapacity<'a>,
+        room: &mut Room<'a>,
     ) -> Option<DisplacedWorkload<'a>> {
         let workload = &snapshot.workloads[at];
         let (key, entry) = (workload.key, workload.entry);
@@ -139,8 +147,11 @@ impl Engine {
         if stage == Stage::Running(BTreeSet::new()) {
             return None;
         }
-        let queue = self.queue_for(key, entry).filter(|queue| scope.queues.contains_key(queue))?;
-        if stage == Stage::Evicted && (on_hold(status) || self.trouble(key).is_some()) {
+        let queue = self.queue_name_for(key, entry)?;
+        let queue = Name::clone(scope.queues.get_key_value(queue)?.0);
+        // What is wrong with a Workload is worked out at length only if anything may be.
+        let trouble = || self.trouble_but_for(key, self.asks_rightly(workload, snapshot));
+        if stage == Stage::Evicted && (on_hold(status) || trouble().is_some()) {
             return None;
         }
         let mut choices = self.options(workload, &queue, scope, snapshot);
@@ -157,16 +168,12 @@ impl Engine {
             let remain = workload.pods.iter().filter_map(|seen| seen.node);
             let remain = remain.filter(|node| snapshot.nodes[*node].health != Health::Unhealthy);
             let remain: NodeSet = remain.collect();
-            let mark = room.mark();
-            room.release(at);
-            let holds = room.place(&held.needs, Some(&remain));
-            room.undo(mark);
-            if holds {
+            if room.holds_on(at, &held.needs, &remain) {
                 return None;
             }
         }
         // A Workload that its queue could not admit again gains nothing by an eviction, and no other Workload makes room for it.
-        let barred = if stage == Stage::Evicted { None } else { self.trouble(key).map(|(_, why)| why) };
+        let barred = if stage == Stage::Evicted { None } else { trouble().map(|(_, why)| why) };
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
@@ -178,7 +185,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut FreeCapacity<'a>,
+        room: &mut Room<'a>,
     ) -> Vec<DisplacedWorkload<'a>> {
         let all = 0..snapshot.workloads.len();
         let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();

@@ -14,11 +14,6 @@ fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether a label of a node has this value.
-pub(crate) fn has_label(node: &slim::Node, key: &str, value: &str) -> bool {
-    label(node, key) == Some(value)
-}
-
 /// Whether a node has these labels.
 pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -> bool {
     let wanted = wanted.iter().map(|(key, value)| (key.as_str(), value.as_str()));

@@ -8,10 +8,10 @@ use super::snapshot::{holds, leaves};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Carries out what a look has found: all lists, and as many moves as a cycle makes. The other moves wait; those of an earlier look are
-    /// forgotten.
-    pub(super) fn begin_moves(&mut self, actions: Vec<Action>) {
-        let mut planned = Planned::default();
+    /// Carries out what a look of so many steps has found: all lists, and as many moves as a cycle makes. The other moves wait; those of an
+    /// earlier look are forgotten.
+    pub(super) fn begin_moves(&mut self, actions: Vec<Action>, steps: u64) {
+        let mut planned = Planned::after(steps);
         let now = actions.into_iter().filter_map(|action| match action {
             Action::Move(one) => planned.add(one).map(Action::Move),
             list @ Action::List { .. } => Some(list),

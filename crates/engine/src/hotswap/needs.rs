@@ -1,35 +1,14 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
 
-use std::rc::Rc;
-
 use sluice_api::slim;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name, SetNeeds};
 
 use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
-use super::snapshot::{NodeSet, SeenWorkload, Snapshot};
+use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
-
-/// The pods of one pod set.
-#[derive(Clone, Debug)]
-pub(crate) struct SetNeeds<'a> {
-    /// The place of the pod set in its Workload.
-    pub pod_set: usize,
-    /// The flavor, if the core assigns its nodes.
-    pub assigned: Option<Name>,
-    /// How many; at least one.
-    pub count: i64,
-    /// What each takes.
-    pub per_pod: &'a [(Name, Amount)],
-    /// The nodes that they may be on, regardless of their free capacity.
-    pub nodes: Rc<NodeSet>,
-    /// Whether any node takes them, healthy or not.
-    pub possible: bool,
-    /// The label that makes groups of nodes, and how many replicas take one each.
-    pub exclusive: Option<(&'a str, i64)>,
-}
 
 /// By pod set: its flavor, if that is in scope.
 pub(crate) type Flavors = Vec<Option<Name>>;
@@ -45,6 +24,15 @@ pub(crate) struct Choice<'a> {
     pub claim: Vec<(Name, Name, Amount)>,
     /// Whether the quota of its queue could ever hold that: its assignment may be more than the queue has now.
     pub within_quota: bool,
+}
+
+/// What the pods of a Workload need of nodes.
+#[derive(Debug)]
+pub(super) struct Needs<'a> {
+    /// By pod set, those that have pods on a flavor in scope.
+    pub sets: Vec<SetNeeds<'a>>,
+    /// Whether any node takes the pods of each, healthy or not.
+    pub possible: bool,
 }
 
 impl Engine {
@@ -74,10 +62,10 @@ impl Engine {
             if flavors.is_empty() || seen.contains(&flavors) {
                 continue;
             }
-            let claim = self.claim(workload.key, workload.entry, &flavors, scope);
-            let needs = self.needs(workload, &flavors, snapshot);
-            let within_quota = self.could_ever_hold(queue, &claim);
-            let usable = needs.iter().all(|set| set.possible) && !claim.is_empty() && within_quota;
+            let claim = self.claim(workload, &flavors, scope, snapshot);
+            let Needs { sets: needs, possible } = self.needs(workload, &flavors, snapshot);
+            let within_quota = self.scheduler.could_ever_hold(queue, &claim);
+            let usable = possible && !claim.is_empty() && within_quota;
             seen.push(flavors.clone());
             if first || usable {
                 choices.push(Choice { flavors, needs, claim, within_quota });
@@ -92,11 +80,16 @@ impl Engine {
         workload: &SeenWorkload<'a>,
         flavors: &[Option<Name>],
         snapshot: &Snapshot<'a>,
-    ) -> Vec<SetNeeds<'a>> {
+    ) -> Needs<'a> {
         let entry = workload.entry;
-        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(workload.key, entry).0);
+        let mut possible = true;
+        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(workload, snapshot).0);
         let sets = sets.zip(flavors).enumerate();
-        sets.filter_map(|(pod_set, ((set, asks), flavor))| {
+        let sets = sets.filter_map(|(pod_set, ((set, asks), flavor))| {
+            let count = effective_count(set, entry.status(), &self.config);
+            if count <= 0 {
+                return None;
+            }
             let (name, flavor) = self.world.flavors.get_key_value(flavor.as_ref()?)?;
             let template = &set.template;
             let usable = || {
@@ -114,7 +107,7 @@ impl Engine {
             };
             // Many pod sets look for the same nodes.
             let usable = snapshot.usable(name, &asks.shape, usable);
-            let count = effective_count(set, entry.status(), &self.config);
+            possible &= usable.any;
             let exclusive = workload
                 .jobset
                 .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
@@ -127,23 +120,23 @@ impl Engine {
             });
             let assigned =
                 (self.places_pods() && self.scheduler.assigns_nodes(name)).then(|| Name::clone(name));
-            let (nodes, possible) = (usable.healthy, usable.any);
-            Some(SetNeeds { pod_set, assigned, count, per_pod: &asks.of_node, nodes, possible, exclusive })
-        })
-        .filter(|set| set.count > 0)
-        .collect()
+            let nodes = usable.healthy;
+            Some(SetNeeds { pod_set, assigned, count, per_pod: &asks.of_node, nodes, exclusive })
+        });
+        Needs { sets: sets.collect(), possible }
     }
 
     /// What a Workload takes of the quota and the capacity of these flavors.
     pub(super) fn claim(
         &self,
-        key: &WorkloadKey,
-        entry: &WorkloadEntry,
+        workload: &SeenWorkload<'_>,
         flavors: &[Option<Name>],
         scope: &Scope,
+        snapshot: &Snapshot<'_>,
     ) -> Vec<(Name, Name, Amount)> {
+        let entry = workload.entry;
         let mut claim = Vec::new();
-        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(key, entry).0).zip(flavors);
+        let sets = entry.object.spec.pod_sets.iter().zip(&self.asks(workload, snapshot).0).zip(flavors);
         for ((set, asks), flavor) in sets {
             let Some(flavor) = flavor else { continue };
             let Some(resources) = scope.flavors.get(flavor) else { continue };

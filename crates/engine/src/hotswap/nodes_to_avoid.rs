@@ -11,9 +11,8 @@ use k8s_openapi::api::core::v1::{
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 use sluice_api::slim;
-use sluice_core::Name;
+use sluice_core::{Name, NodeGroups};
 
-use super::capacity::Groups;
 use super::health::Health;
 use super::snapshot::{SeenNode, Snapshot};
 use super::state::{Nodes, NodesToAvoid};
@@ -33,7 +32,7 @@ impl NodesToAvoid {
         snapshot: &Snapshot<'_>,
         flavors: impl Iterator<Item = Name>,
         labels: &BTreeMap<Name, BTreeSet<String>>,
-        groups: &[Groups<'_>],
+        groups: &[NodeGroups<'_>],
         announced: &str,
     ) -> Self {
         let mut nodes_to_avoid = Self::default();

@@ -11,6 +11,10 @@ use sluice_core::WorkloadKey;
 
 /// Once so many Workloads are evicted in one cycle, the other moves wait for the next.
 const MOST_EVICTIONS: usize = 64;
+/// So many steps of a look take as long as one eviction: after a long look its cycle evicts less.
+const STEPS_PER_EVICTION: u64 = 100;
+/// So many evictions are left to the cycle of any look.
+const LEAST_EVICTIONS: usize = MOST_EVICTIONS / 4;
 
 /// A Workload that moves to other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +33,20 @@ pub(crate) struct Planned {
     moves: VecDeque<Move>,
     /// The Workloads that were evicted so far: what follows for them was part of the plan.
     evicted: BTreeSet<WorkloadKey>,
-    /// How many this cycle has evicted.
+    /// How many this cycle has evicted, with those that a look took the time of.
     evictions: usize,
     /// Something came of what was done: there is a look after the last move.
     look_after: bool,
 }
 
 impl Planned {
+    /// No move yet, in the cycle of a look of so many steps.
+    pub fn after(steps: u64) -> Self {
+        let most = MOST_EVICTIONS - LEAST_EVICTIONS;
+        let took = usize::try_from(steps / STEPS_PER_EVICTION).unwrap_or(most).min(most);
+        Self { evictions: took, ..Self::default() }
+    }
+
     /// Whether moves are still to be made.
     pub fn is_pending(&self) -> bool {
         !self.moves.is_empty()
@@ -78,5 +89,25 @@ impl Planned {
     /// Whether there is to be a look, as all moves are made and something came of them.
     pub fn ends(&self) -> bool {
         !self.is_pending() && self.look_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of many moves without victims the cycle of a look makes.
+    fn made_after(steps: u64) -> usize {
+        let mut planned = Planned::after(steps);
+        let one =
+            |n| Move { key: WorkloadKey::new("ns", format!("w{n}")), nodes: Vec::new(), victims: Vec::new() };
+        (0..2 * MOST_EVICTIONS).filter(|n| planned.add(one(*n)).is_some()).count()
+    }
+
+    #[test]
+    fn the_cycle_of_a_long_look_evicts_less_and_that_of_any_look_evicts_some() {
+        assert_eq!(made_after(0), MOST_EVICTIONS);
+        assert_eq!(made_after(10 * STEPS_PER_EVICTION), MOST_EVICTIONS - 10);
+        assert_eq!(made_after(u64::MAX), LEAST_EVICTIONS);
     }
 }

@@ -1,16 +1,13 @@
-//! What Hotswap must know of quotas: whether a queue is within its own with a Workload in it, and whether it could ever be.
+//! What Hotswap asks of quotas: whether a queue is within its own with a Workload in it, and whether it will have quota for one again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use sluice_core::{Amount, Name, Snapshot as UsageSnapshot, WorkloadKey};
+use sluice_core::{Claim, Snapshot as UsageSnapshot, WorkloadKey};
 
 use super::displaced::for_nodes;
-use super::snapshot::{SeenWorkload, exact};
+use super::snapshot::SeenWorkload;
 use crate::engine::Engine;
-
-/// What a Workload takes: flavor, resource, amount.
-type Claim = [(Name, Name, Amount)];
 
 /// What is used of quotas, to try what would be.
 pub(crate) type QuotaInUse = RefCell<UsageSnapshot>;
@@ -19,11 +16,6 @@ pub(crate) type QuotaInUse = RefCell<UsageSnapshot>;
 pub(crate) struct QuotaToBe<'a> {
     usage: QuotaInUse,
     leaving: BTreeSet<&'a WorkloadKey>,
-}
-
-/// All that a claim takes of a pair.
-fn taken(claim: &Claim, flavor: &Name, resource: &Name) -> i128 {
-    claim.iter().filter(|c| (&c.0, &c.1) == (flavor, resource)).map(|c| exact(c.2)).sum()
 }
 
 impl Engine {
@@ -42,21 +34,7 @@ impl Engine {
     ) -> bool {
         held.borrow_mut().trial(|usage| {
             usage.release(&self.scheduler, me);
-            claim.iter().all(|(flavor, resource, _)| {
-                let used = usage.used(&self.scheduler, queue, flavor, resource);
-                let nominal = self.scheduler.nominal(queue, flavor, resource);
-                used.zip(nominal).is_some_and(|(used, nominal)| {
-                    exact(used) + taken(claim, flavor, resource) <= exact(nominal)
-                })
-            })
-        })
-    }
-
-    /// Whether a queue could ever hold a claim, with all that it could borrow.
-    pub(super) fn could_ever_hold(&self, queue: &str, claim: &Claim) -> bool {
-        claim.iter().all(|(flavor, resource, _)| {
-            let most = self.scheduler.potential_available(queue, flavor, resource);
-            most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
+            usage.is_within_nominal(&self.scheduler, queue, claim)
         })
     }
 
@@ -72,24 +50,20 @@ impl Engine {
     }
 
     /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those that make room gave back what they
-    /// hold: its quota may be less than what is used of it.
-    pub(super) fn will_hold(
+    /// hold: its quota may be less than what is used of it. It is none of those that make room, each of which comes once.
+    pub(super) fn will_hold<'k>(
         &self,
         queue: &str,
-        me: &WorkloadKey,
+        me: &'k WorkloadKey,
         claim: &Claim,
-        way: &[&WorkloadKey],
+        way: impl Iterator<Item = &'k WorkloadKey>,
         to_be: &QuotaToBe<'_>,
     ) -> bool {
         to_be.usage.borrow_mut().trial(|usage| {
-            let all: BTreeSet<_> = way.iter().copied().chain([me]).collect();
-            for key in all.difference(&to_be.leaving) {
+            for key in way.chain([me]).filter(|key| !to_be.leaving.contains(key)) {
                 usage.release(&self.scheduler, key);
             }
-            claim.iter().all(|(flavor, resource, _)| {
-                let free = usage.available(&self.scheduler, queue, flavor, resource);
-                free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
-            })
+            usage.has_quota_for(&self.scheduler, queue, claim)
         })
     }
 }

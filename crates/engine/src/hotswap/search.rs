@@ -6,12 +6,12 @@
 //! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
 //! What is found is the same as without the limits, except for a search that alone is longer than all that a cycle may do: it finds nothing.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_core::Name;
+use sluice_core::{Candidate, Candidates, Choice, Name, Room};
 
 use super::brake;
 use super::decide::uses;
@@ -20,12 +20,11 @@ use super::displaced::{DisplacedWorkload, Stage};
 use super::needs;
 use super::planned::Move;
 use super::quota::{QuotaInUse, QuotaToBe};
-use super::room::{Room, RoomProbe, free_sets};
 use super::scope::Scope;
 use super::snapshot::Snapshot;
 use super::state::NotMoved;
-use super::victims::{Candidate, Candidates, Choice, Ground, choose};
 use crate::engine::Engine;
+use crate::ingest::time;
 use crate::ingest::workload::effective_priority;
 
 /// Where a displaced Workload goes.
@@ -80,41 +79,6 @@ pub(super) struct Search<'s, 'a> {
     most: u64,
     /// The highest priority of those that search: only Workloads below it make room.
     highest: i32,
-}
-
-/// The ground of one search for victims.
-struct Trial<'r, 'n, 'a> {
-    room: &'r mut Room<'a>,
-    probe: RoomProbe<'n, 'a>,
-    /// The candidates that it was shown.
-    shown: &'r Cell<usize>,
-    most: u64,
-}
-
-impl Ground for Trial<'_, '_, '_> {
-    type Key = usize;
-
-    fn release(&mut self, workload: usize) {
-        self.room.release(workload);
-        self.probe.changed(self.room, workload);
-    }
-
-    fn take(&mut self, workload: usize) {
-        self.room.take(workload);
-        self.probe.changed(self.room, workload);
-    }
-
-    fn fits(&mut self) -> bool {
-        self.probe.fits(self.room)
-    }
-
-    fn is_dear(&self) -> bool {
-        self.probe.is_dear()
-    }
-
-    fn goes_on(&self) -> bool {
-        self.room.steps() + self.shown.get() as u64 <= self.most
-    }
 }
 
 impl<'s, 'a> Search<'s, 'a> {
@@ -188,7 +152,7 @@ impl<'s, 'a> Search<'s, 'a> {
                         evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
                     } else if matches!(outcome, SearchOutcome::Nothing) {
                         let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
-                        let placed = self.room.take_failure();
+                        let placed = self.room.take_failure().map(|failure| failure.message());
                         evaluation.actions.push(list(if quota {
                             NotMoved::NoRoom(placed)
                         } else {
@@ -278,13 +242,10 @@ impl<'s, 'a> Search<'s, 'a> {
                 self.scope.queues.get(&one.queue).copied().unwrap_or(false) || self.within_nominal(one, way);
             let root = self.engine.cohorts_above(&one.queue).pop();
             let mark = self.room.mark();
-            let free = free_sets(&way.needs);
-            let probe = self.room.probe(one.key, &way.needs, &free);
             let usable = |node: usize| way.needs.iter().any(|set| set.nodes.contains(node));
             let snapshot = self.snapshot;
             let on_usable =
                 |at: usize| snapshot.workloads[at].pods.iter().any(|seen| seen.node.is_some_and(usable));
-            let shown = Cell::new(0);
             let all = self.candidates.get_or_init(|| {
                 let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
                 for at in self.gone.iter() {
@@ -292,15 +253,13 @@ impl<'s, 'a> Search<'s, 'a> {
                 }
                 all
             });
-            let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).filter(|candidate| {
-                shown.set(shown.get() + 1);
-                candidate.at != one.at
+            let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).map(|candidate| {
+                let counts = candidate.at != one.at
                     && way.flavors.iter().flatten().any(|flavor| candidate.flavors.contains(&&**flavor))
-                    && on_usable(candidate.at)
+                    && on_usable(candidate.at);
+                counts.then_some(candidate.at)
             });
-            let mut trial = Trial { room: &mut self.room, probe, shown: &shown, most };
-            let chosen = choose(lower.map(|candidate| candidate.at), &mut trial);
-            self.room.count(shown.get());
+            let chosen = self.room.make_way(one.key, &way.needs, lower, most);
             match chosen {
                 Choice::Victims(victims) => {
                     if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
@@ -323,8 +282,8 @@ impl<'s, 'a> Search<'s, 'a> {
         }
         let workloads = &self.snapshot.workloads;
         let quota = self.quota.get_or_init(|| self.engine.quota_to_be(workloads));
-        let victims: Vec<_> = victims.iter().map(|at| workloads[*at].key).collect();
-        self.engine.will_hold(&one.queue, one.key, &way.claim, &victims, quota)
+        let victims = victims.iter().map(|at| workloads[*at].key);
+        self.engine.will_hold(&one.queue, one.key, &way.claim, victims, quota)
     }
 
     /// Whether too many of the nodes look bad that a displaced Workload's flavors have, those included that are gone from under
@@ -398,17 +357,20 @@ fn candidate<'a>(
     if !flavors.iter().any(|flavor| scope.flavors.contains_key(*flavor)) {
         return None;
     }
-    let queue = engine.queue_for(key, entry)?;
-    let root = roots.entry(Name::clone(&queue)).or_insert_with(|| engine.cohorts_above(&queue).pop());
+    let queue = engine.queue_name_for(key, entry)?;
+    if !roots.contains_key(queue) {
+        roots.insert(Name::from(queue), engine.cohorts_above(queue).pop());
+    }
+    let (queue, root) = roots.get_key_value(queue)?;
     let reserved = conditions::true_since(&entry.status().conditions, Type::QuotaReserved.as_str());
     Some(Candidate {
         at,
         key,
         priority,
         root: root.clone(),
-        queue,
+        queue: Name::clone(queue),
         flavors,
-        reserved_at: Reverse(reserved.unwrap_or(engine.now)),
+        reserved_at: Reverse(time(reserved.unwrap_or(engine.now))),
         uid: entry.object.metadata.uid.as_deref().unwrap_or_default(),
     })
 }

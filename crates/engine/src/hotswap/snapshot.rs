@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, Name, NodeSet, WorkloadKey};
 
+use super::asks::SetAsks;
 use super::health::{self, Health};
 use super::matching::has_labels;
 use super::pod::{Allocatable, Pod};
@@ -69,55 +70,23 @@ pub(crate) struct Snapshot<'a> {
     numbers: Vec<usize>,
     /// The pods of none of them.
     pub others: Vec<SeenPod<'a>>,
+    /// What pods of some templates ask for.
+    pub(super) asked: RefCell<Vec<Asked>>,
     /// The nodes of each flavor that was asked for.
     of_flavor: RefCell<BTreeMap<Name, Rc<[usize]>>>,
     /// The nodes that pods may be on, by what these ask of nodes.
     usable: RefCell<BTreeMap<(Name, Arc<str>), Usable>>,
 }
 
-/// Some of the nodes.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeSet {
-    /// Their numbers, in order.
-    nodes: Vec<usize>,
-    /// By number: whether it is among them.
-    has: Vec<bool>,
-}
-
-impl NodeSet {
-    /// Whether a node is among them.
-    pub fn contains(&self, node: usize) -> bool {
-        self.has.get(node).is_some_and(|has| *has)
-    }
-
-    /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = usize> {
-        self.nodes.iter().copied()
-    }
-
-    /// Those from this number on.
-    pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
-        let before = self.nodes.partition_point(|node| *node < first);
-        self.nodes[before..].iter().copied()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.nodes.len()
-    }
-}
-
-impl FromIterator<usize> for NodeSet {
-    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Self {
-        let mut nodes: Vec<usize> = nodes.into_iter().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let mut has = vec![false; nodes.last().map_or(0, |last| last + 1)];
-        for node in &nodes {
-            has[*node] = true;
-        }
-        Self { nodes, has }
-    }
+/// What the pods of one pod set ask for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The number of the Workload.
+    pub workload: usize,
+    /// The place of the pod set in it.
+    pub pod_set: usize,
+    /// What they ask for.
+    pub asks: Arc<SetAsks>,
 }
 
 /// The nodes that pods may be on.
@@ -269,6 +238,11 @@ impl<'a> Snapshot<'a> {
     pub fn health(&self, node: &str) -> Health {
         self.health_at(self.node(node))
     }
+}
+
+/// Whether a JobSet takes whole groups of nodes.
+pub(super) fn takes_groups(view: &JobView) -> bool {
+    view.pod_sets.iter().any(|set| set.exclusive_topology.is_some())
 }
 
 /// The labels by which a JobSet takes whole groups of nodes.

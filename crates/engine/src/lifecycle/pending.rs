@@ -234,6 +234,11 @@ impl Engine {
 
     /// What keeps a waiting Workload from being looked at at all: the first of the reference's list.
     pub(crate) fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
+        self.trouble_but_for(key, false)
+    }
+
+    /// The same, without a look at what its pods ask for if that is known to be right.
+    pub(crate) fn trouble_but_for(&self, key: &WorkloadKey, asks_rightly: bool) -> Option<(Reason, String)> {
         let entry = &self.world.workloads[key];
         let object = &entry.object;
         if !object.spec.active {
@@ -261,7 +266,9 @@ impl Engine {
             return Some((Reason::Misconfigured, namespace_message(cluster)));
         }
         let around = self.world.around(&key.namespace, &self.config);
-        if let (_, Some(invalid)) = ingested::pod_sets(object, entry.status(), around, &self.config) {
+        if !asks_rightly
+            && let (_, Some(invalid)) = ingested::pod_sets(object, entry.status(), around, &self.config)
+        {
             return Some((Reason::Misconfigured, invalid));
         }
         if let Some(too_many) = self.too_many_checks(key) {

@@ -74,11 +74,6 @@ impl Engine {
         }
     }
 
-    /// The nodes of a hostname.
-    pub(crate) fn nodes_of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
-        self.topology.of_host(host)
-    }
-
     /// A node came, changed or went: the Workloads with pods assigned to it are looked at.
     pub(crate) fn node_may_fail(&mut self, node: &Name) {
         let host = self.topology.host_of(node).unwrap_or(node);

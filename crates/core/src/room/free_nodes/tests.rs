@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sluice_api::slim;
 
-use super::super::capacity::Group;
-use super::super::health::Health;
-use super::super::pod::{Allocatable, PODS, Pod};
+use super::super::needs::NodeGroup;
+use super::super::probe::Probe;
 use super::*;
 
 /// The label that makes groups: two nodes each.
@@ -19,7 +17,7 @@ const NODES: usize = 6;
 
 /// A node: chips, places for pods, and whether its group is whole.
 type NodeSpec = (i128, Option<i128>, bool);
-/// A Workload: the nodes and chips of its pods, and whether it has their groups to itself.
+/// A workload: the nodes and chips of its pods, and whether it has their groups to itself.
 type WorkloadSpec = (Vec<(usize, i64)>, bool);
 /// A pod set: how many, chips of each, which of the two sorts of nodes, and its replicas if each has a group to itself.
 type SetSpec = (i64, i64, usize, Option<i64>);
@@ -27,13 +25,13 @@ type SetSpec = (i64, i64, usize, Option<i64>);
 /// What happens to the room.
 #[derive(Clone, Debug)]
 enum Op {
-    /// A Workload goes, or comes back.
+    /// A workload goes, or comes back.
     Shift(usize),
     /// Sets are placed, on some nodes only if there is a mask.
     Place(Vec<usize>, Option<u8>),
     /// It is asked whether sets fit.
     Probe(Vec<usize>),
-    /// The same while a Workload goes or comes back.
+    /// The same while a workload goes or comes back.
     ProbeChange(Vec<usize>, usize),
     Mark,
     Undo,
@@ -145,9 +143,11 @@ impl Plain {
     }
 }
 
-fn seen(room: &FreeCapacity<'_>) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
-    let free =
-        (0..NODES).map(|node| room.free_of(node).iter().map(|(name, n)| (name.to_string(), *n)).collect());
+fn seen(room: &FreeNodes<'_>) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
+    let free = (0..NODES).map(|node| {
+        let slots = room.columns.keys().filter_map(|name| Some((name, room.slot(node, name)?)));
+        slots.map(|(name, slot)| ((*name).to_owned(), room.free[room.at(slot)])).collect()
+    });
     (free.collect(), room.occupied[0].clone())
 }
 
@@ -156,58 +156,35 @@ fn wanted(plain: &Plain) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
     (free.collect(), plain.occupied.to_vec())
 }
 
-const NAMES: [&str; NODES] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 const POOLS: [&str; NODES / 2] = ["p0", "p1", "p2"];
 
-fn pod(node: usize, chips: i64) -> Pod {
-    Pod {
-        node: NAMES[node].into(),
-        uid: "".into(),
-        leaving: false,
-        former: false,
-        controller: None,
-        jobset: None,
-        before_node: None,
-        created: None,
-        requests: vec![(TPU.into(), Amount(chips)), (PODS.into(), Amount(1))],
-    }
-}
-
 fn check(case: &Case) -> Result<(), TestCaseError> {
-    let node = slim::Node::default();
-    let pods: Vec<Vec<Pod>> =
-        case.workloads.iter().map(|w| w.0.iter().map(|(node, chips)| pod(*node, *chips)).collect()).collect();
     let whole: [bool; NODES / 2] = std::array::from_fn(|group| case.nodes[2 * group].2);
     let allocatable = case.nodes.iter().map(|(chips, places, _)| {
         let chips = [(Name::from(TPU), *chips)];
         chips.into_iter().chain(places.map(|places| (Name::from(PODS), places))).collect()
     });
-    let allocatable: Vec<Allocatable> = allocatable.collect();
-    let nodes = NAMES.into_iter().zip(&allocatable).map(|(name, allocatable)| SeenNode {
-        name,
-        node: &node,
-        health: Health::Healthy,
-        allocatable,
-    });
-    let nodes: Vec<_> = nodes.collect();
-    let at = |pod: &Pod| NAMES.iter().position(|name| **name == *pod.node);
-    let seen_pods = pods.iter().map(|pods| pods.iter().map(|pod| SeenPod { pod, node: at(pod) }).collect());
-    let seen_pods: Vec<Vec<_>> = seen_pods.collect();
-    let group = |group: usize| Group {
+    let allocatable: Vec<BTreeMap<Name, i128>> = allocatable.collect();
+    let group = |group: usize| NodeGroup {
         value: POOLS[group],
         nodes: vec![2 * group, 2 * group + 1],
         whole: whole[group],
     };
-    let by_pool = Groups {
+    let by_pool = NodeGroups {
         label: POOL.to_owned(),
         all: (0..NODES / 2).map(group).collect(),
         of: (0..NODES).map(|node| Some(node / 2)).collect(),
     };
     let groups = [by_pool];
-    let workloads = seen_pods.iter().zip(&case.workloads).map(|(pods, (_, exclusive))| {
-        (pods.as_slice(), if *exclusive { BTreeSet::from([POOL]) } else { BTreeSet::new() })
-    });
-    let mut room = FreeCapacity::of(&nodes, &[], workloads, &groups);
+    let mut room = FreeNodes::new(allocatable.iter(), &groups);
+    for (pods, exclusive) in &case.workloads {
+        let labels = if *exclusive { BTreeSet::from([POOL]) } else { BTreeSet::new() };
+        let requests = pods.iter().map(|(node, chips)| {
+            (*node, vec![(Name::from(TPU), Amount(*chips)), (Name::from(PODS), Amount(1))])
+        });
+        let requests: Vec<_> = requests.collect();
+        room.add_workload(requests.iter().map(|(node, requests)| (*node, requests.as_slice())), &labels);
+    }
     let mut plain = Plain { free: Vec::new(), occupied: [0; NODES / 2], whole };
     for (chips, places, _) in &case.nodes {
         let mut free = BTreeMap::from([(TPU, *chips)]);
@@ -231,7 +208,6 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
             count,
             per_pod,
             nodes: Rc::clone(&sorts[sort]),
-            possible: true,
             exclusive: replicas.map(|replicas| (POOL, replicas)),
         });
         needs.collect::<Vec<_>>()

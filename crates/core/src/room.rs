@@ -1,0 +1,340 @@
+//! What is free of nodes, to try where displaced work could go (ours: Hotswap). It is asked about nodes that have numbers, by what they have
+//! and which of them are lost; what is tried changes nothing else.
+//!
+//! Pods whose flavor has a topology get their nodes from the placement of admissions, by a [`NodeTrial`]. Everywhere else pods go where the
+//! scheduler of pods finds room, which `free_nodes` knows, and some take whole groups of nodes. The two count differently: the former what
+//! was assigned, the latter what pods are there. Nodes may belong to both: what is placed by the former is taken of the latter, too.
+
+mod candidates;
+mod free_nodes;
+mod needs;
+mod node_set;
+mod probe;
+mod victims;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::intern::{FlavorId, PlaceId};
+use crate::scheduler::Scheduler;
+use crate::scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
+use crate::topology::{Exclusions, PlacementFailure};
+use crate::workload::WorkloadKey;
+use crate::workloads::PodSetNodes;
+use crate::{Amount, Name};
+
+pub use candidates::{Candidate, Candidates};
+use free_nodes::{FreeMark, FreeNodes};
+use needs::free_sets;
+pub use needs::{NodeGroup, NodeGroups, SetNeeds};
+pub use node_set::NodeSet;
+use probe::Probe;
+pub use victims::Choice;
+use victims::{Ground, choose};
+
+/// So many lowest domains that a placement looks at take as long as one node or workload of another search.
+const DOMAINS_PER_STEP: u64 = 16;
+
+/// A node of a [`Room`].
+#[derive(Debug, Clone, Copy)]
+pub struct RoomNode<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it has for pods: cpu in milli-CPU, everything else in whole units.
+    pub allocatable: &'a BTreeMap<Name, i128>,
+}
+
+/// What pods take of a node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
+pub type PodRequests = [(Name, Amount)];
+
+/// By the number of a workload: its pods on nodes that no topology assignment placed, by the names of these nodes.
+pub type PodsApart<'a> = BTreeMap<usize, Vec<(&'a str, &'a PodRequests)>>;
+
+/// What is free of nodes, with all that was tried.
+#[derive(Debug)]
+pub struct Room<'a> {
+    scheduler: &'a Scheduler,
+    names: Vec<&'a str>,
+    /// By number.
+    workloads: Vec<&'a WorkloadKey>,
+    free: FreeNodes<'a>,
+    assigned: Option<Assigned<'a>>,
+    /// Why the placement of admissions found no nodes when it was last asked, if it did not.
+    failure: Option<PlacementFailure>,
+}
+
+/// What is free by the placement of admissions.
+#[derive(Debug)]
+struct Assigned<'a> {
+    nodes: NodeTrial<'a>,
+    apart: PodsApart<'a>,
+    /// The numbers of the nodes of each place, as the flavor's tree has them.
+    at: BTreeMap<(FlavorId, PlaceId), Vec<usize>>,
+}
+
+/// How far changes of a [`Room`] are to be undone.
+#[must_use]
+#[derive(Debug, Clone, Copy)]
+pub struct RoomMark {
+    free: FreeMark,
+    assigned: Option<TrialMark>,
+}
+
+impl<'a> Room<'a> {
+    /// Nodes of which nothing is taken yet; their numbers are their positions. `groups` are those that some pods take whole.
+    pub fn new(
+        scheduler: &'a Scheduler,
+        nodes: impl Iterator<Item = RoomNode<'a>> + Clone,
+        groups: &'a [NodeGroups<'a>],
+    ) -> Self {
+        Self {
+            scheduler,
+            names: nodes.clone().map(|node| node.name).collect(),
+            workloads: Vec::new(),
+            free: FreeNodes::new(nodes.map(|node| node.allocatable), groups),
+            assigned: None,
+            failure: None,
+        }
+    }
+
+    /// A pod of no workload is on a node.
+    pub fn add_other(&mut self, node: usize, requests: &PodRequests) {
+        self.free.add_other(node, requests);
+    }
+
+    /// The next workload, the numbers of the nodes that its pods are on, and the labels by which it takes whole groups. Its number is how many
+    /// were added before.
+    pub fn add_workload<'p>(
+        &mut self,
+        key: &'a WorkloadKey,
+        pods: impl Iterator<Item = (usize, &'p PodRequests)>,
+        labels: &BTreeSet<&str>,
+    ) {
+        self.workloads.push(key);
+        self.free.add_workload(pods, labels);
+    }
+
+    /// From now on pods whose flavor assigns nodes get those of a topology, without these that are lost. The workloads in `gone` were
+    /// released before.
+    pub fn assign_nodes<'n>(
+        &mut self,
+        lost: impl Iterator<Item = &'n str>,
+        apart: PodsApart<'a>,
+        gone: &[usize],
+    ) {
+        let mut nodes = self.scheduler.node_trial();
+        // They would be given for good, and are about to go.
+        for name in lost {
+            nodes.close(name);
+        }
+        let mut at = BTreeMap::<_, Vec<usize>>::new();
+        for (number, name) in self.names.iter().enumerate() {
+            for place in nodes.places(name) {
+                at.entry(place).or_default().push(number);
+            }
+        }
+        let mut assigned = Assigned { nodes, apart, at };
+        for workload in gone {
+            assigned.shift(*workload, self.workloads[*workload], true);
+        }
+        self.assigned = Some(assigned);
+    }
+
+    /// The point to which later changes can be undone.
+    pub fn mark(&self) -> RoomMark {
+        RoomMark { free: self.free.mark(), assigned: self.assigned.as_ref().map(|one| one.nodes.mark()) }
+    }
+
+    /// Undoes all changes since then.
+    pub fn undo(&mut self, mark: RoomMark) {
+        self.free.undo(mark.free);
+        if let (Some(assigned), Some(mark)) = (&mut self.assigned, mark.assigned) {
+            assigned.nodes.undo(mark);
+        }
+    }
+
+    /// All changes stay. Marks that were made before mean nothing any more.
+    pub fn keep(&mut self) {
+        self.free.keep();
+        if let Some(assigned) = &mut self.assigned {
+            assigned.nodes.keep();
+        }
+    }
+
+    /// How much searches have looked at: nodes, workloads, and domains, many of which count as one.
+    pub fn steps(&self) -> u64 {
+        let looked = self.assigned.as_ref().map_or(0, |one| one.nodes.looked());
+        self.free.steps() + looked.div_ceil(DOMAINS_PER_STEP)
+    }
+
+    /// The pods of a workload are there.
+    pub fn take(&mut self, workload: usize) {
+        self.free.take(workload);
+        self.shift_assigned(workload, false);
+    }
+
+    /// The pods of a workload are gone.
+    pub fn release(&mut self, workload: usize) {
+        self.free.release(workload);
+        self.shift_assigned(workload, true);
+    }
+
+    fn shift_assigned(&mut self, workload: usize, goes: bool) {
+        if let (Some(assigned), Some(key)) = (&mut self.assigned, self.workloads.get(workload)) {
+            assigned.shift(workload, key, goes);
+        }
+    }
+
+    /// Takes nodes for the pods of a workload that are still to come, wherever there is room; nothing if there is not.
+    pub fn reserve(&mut self, needs: &[SetNeeds<'a>]) {
+        self.free.place(needs, None);
+    }
+
+    /// Whether the pods of a workload would fit on these nodes without those that it has; changes nothing.
+    pub fn holds_on(&mut self, workload: usize, needs: &[SetNeeds<'a>], nodes: &NodeSet) -> bool {
+        let mark = self.free.mark();
+        self.free.release(workload);
+        let holds = self.free.place(needs, Some(nodes));
+        self.free.undo(mark);
+        holds
+    }
+
+    /// How much the placement of admissions found when it was last asked and did not find nodes for all; forgets it. The nodes that it left
+    /// out are not in it: the lost ones would count as full.
+    pub fn take_failure(&mut self) -> Option<PlacementFailure> {
+        let failure = self.failure.take()?;
+        Some(PlacementFailure { excluded: Exclusions::default(), ..failure })
+    }
+
+    /// Finds nodes for all pods of a workload and takes them; changes nothing if there are none.
+    pub fn place(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>]) -> bool {
+        let mark = self.mark();
+        let placed = self.free.place(&free_sets(needs), None) && self.assign(key, needs);
+        if !placed {
+            self.undo(mark);
+        }
+        placed
+    }
+
+    /// Lets the placement of admissions find nodes for the pods to which it assigns them.
+    fn assign(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>]) -> bool {
+        let pods = needs.iter().filter_map(|set| {
+            let flavor = set.assigned.as_deref()?;
+            Some(PodsToPlace { pod_set: set.pod_set, flavor, count: set.count })
+        });
+        let pods: Vec<_> = pods.collect();
+        if pods.is_empty() {
+            return true;
+        }
+        let Some(assigned) = &mut self.assigned else { return false };
+        let found = match assigned.nodes.find(key, &pods) {
+            Ok(found) => found,
+            Err(failure) => {
+                self.failure = Some(failure);
+                return false;
+            }
+        };
+        self.failure = None;
+        for nodes in &found {
+            let set = needs.iter().find(|set| set.pod_set == nodes.pod_set && !set.is_free());
+            if let Some(set) = set {
+                assigned.take_of(&mut self.free, set, nodes);
+            }
+        }
+        true
+    }
+
+    /// Lets workloads go until the pods of another one fit, as few as that takes, and none of them in vain: the first candidates that are
+    /// enough, less those that can stay after all. Those that are chosen are released. What was released otherwise is to be undone by
+    /// the caller. A candidate that does not come into question is `None`: it only counts as looked at. The search is cut when there
+    /// were `most` steps.
+    pub fn make_way(
+        &mut self,
+        key: &WorkloadKey,
+        needs: &[SetNeeds<'a>],
+        candidates: impl Iterator<Item = Option<usize>>,
+        most: u64,
+    ) -> Choice<usize> {
+        let free = free_sets(needs);
+        let probe = Probe::of(&mut self.free, &free);
+        let shown = Cell::new(0);
+        let candidates = candidates.inspect(|_| shown.set(shown.get() + 1)).flatten();
+        let dear = needs.iter().any(|set| set.assigned.is_some());
+        let mut trial = RoomGround { room: self, key, needs, probe, dear, shown: &shown, most };
+        let chosen = choose(candidates, &mut trial);
+        self.free.count(shown.get());
+        chosen
+    }
+}
+
+impl Assigned<'_> {
+    /// A workload goes, or comes back.
+    fn shift(&mut self, workload: usize, key: &WorkloadKey, goes: bool) {
+        if goes {
+            self.nodes.release(key);
+        } else {
+            self.nodes.take(key);
+        }
+        for (node, requests) in self.apart.get(&workload).into_iter().flatten() {
+            self.nodes.pod_goes(node, requests, goes);
+        }
+    }
+
+    /// Takes of what is free what pods use of the nodes that they were assigned.
+    fn take_of(&self, free: &mut FreeNodes<'_>, set: &SetNeeds<'_>, placed: &PodSetNodes) {
+        let takes = free.takes(set.per_pod);
+        for (place, count) in &placed.pods.places {
+            let nodes = self.at.get(&(placed.flavor, *place)).into_iter().flatten().copied();
+            free.place_on(&takes, nodes.filter(|node| set.nodes.contains(*node)), *count);
+        }
+    }
+}
+
+/// The ground of one search for victims.
+struct RoomGround<'r, 'n, 'a> {
+    room: &'r mut Room<'a>,
+    key: &'r WorkloadKey,
+    needs: &'r [SetNeeds<'a>],
+    /// Of the pod sets to which [`free_sets`] applies.
+    probe: Probe<'n, 'a>,
+    /// Whether to ask takes as long as to look at all nodes.
+    dear: bool,
+    /// How many candidates were looked at.
+    shown: &'r Cell<usize>,
+    most: u64,
+}
+
+impl Ground for RoomGround<'_, '_, '_> {
+    type Key = usize;
+
+    fn release(&mut self, workload: usize) {
+        self.room.release(workload);
+        self.probe.changed(&mut self.room.free, workload);
+    }
+
+    fn take(&mut self, workload: usize) {
+        self.room.take(workload);
+        self.probe.changed(&mut self.room.free, workload);
+    }
+
+    fn fits(&mut self) -> bool {
+        if !self.probe.fits(&mut self.room.free) {
+            return false;
+        }
+        if !self.dear {
+            return true;
+        }
+        let mark = self.room.mark();
+        let fits = self.room.place(self.key, self.needs);
+        self.room.undo(mark);
+        fits
+    }
+
+    fn is_dear(&self) -> bool {
+        self.dear
+    }
+
+    fn goes_on(&self) -> bool {
+        self.room.steps() + self.shown.get() as u64 <= self.most
+    }
+}

@@ -1,0 +1,141 @@
+//! Which candidates have to go: the first ones that are enough, filled back as in docs/reference/06-algorithm.md 6.7.
+//!
+//! Preemption for quota ([`crate::preemption`]) has a search of its own. Whom it may take depends on whom it took before, as queues stop using
+//! more than their nominal quota, so that there candidates cannot go in numbers that double; and which order its victims have when some are
+//! given back is a rule of the reference. Here all candidates are known at the beginning.
+
+/// Where candidates go and come back.
+pub(super) trait Ground {
+    /// What names a candidate.
+    type Key: Copy;
+    /// A candidate goes.
+    fn release(&mut self, key: Self::Key);
+    /// A candidate that went stays after all.
+    fn take(&mut self, key: Self::Key);
+    /// Whether there is room now.
+    fn fits(&mut self) -> bool;
+    /// Whether the search may go on.
+    fn goes_on(&self) -> bool;
+    /// Whether to ask [`Ground::fits`] takes much longer than to let a candidate go.
+    fn is_dear(&self) -> bool {
+        false
+    }
+}
+
+/// The result of a search for victims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice<K> {
+    /// These go; they are gone from the ground.
+    Victims(Vec<K>),
+    /// All together do not make room.
+    None,
+    /// The search was cut short.
+    Cut,
+}
+
+/// The candidates whose going makes room, none of them needless: the first ones that are enough, less those that can stay after all,
+/// from the last but one to the first.
+///
+/// That more room is never worse is relied upon to ask less often: of a ground that is dear to ask, candidates go in numbers that
+/// double, and those that can stay do so many at a time. What is chosen was asked for as it is.
+pub(super) fn choose<G: Ground>(
+    candidates: impl IntoIterator<Item = G::Key>,
+    ground: &mut G,
+) -> Choice<G::Key> {
+    let found = match enough(candidates, ground) {
+        Ok(Some(gone)) => give_back(gone, ground),
+        Ok(None) => return Choice::None,
+        Err(Cut) => Err(Cut),
+    };
+    found.map_or(Choice::Cut, Choice::Victims)
+}
+
+/// The search may not go on.
+struct Cut;
+
+fn go_on(ground: &impl Ground) -> Result<(), Cut> {
+    if ground.goes_on() { Ok(()) } else { Err(Cut) }
+}
+
+/// The first candidates that are enough; they are gone.
+fn enough<G: Ground>(
+    candidates: impl IntoIterator<Item = G::Key>,
+    ground: &mut G,
+) -> Result<Option<Vec<G::Key>>, Cut> {
+    let mut candidates = candidates.into_iter();
+    let mut gone = Vec::new();
+    // So many are too few.
+    let mut few;
+    let mut more = 1;
+    loop {
+        few = gone.len();
+        for candidate in candidates.by_ref().take(more) {
+            go_on(ground)?;
+            ground.release(candidate);
+            gone.push(candidate);
+        }
+        if gone.len() == few {
+            return Ok(None);
+        }
+        if ground.fits() {
+            break;
+        }
+        more = if ground.is_dear() { gone.len() } else { 1 };
+    }
+    // How many of them are enough.
+    let mut some = gone.len();
+    let mut at = some;
+    while some - few > 1 {
+        go_on(ground)?;
+        let half = few + (some - few) / 2;
+        shift(ground, &gone, at, half);
+        at = half;
+        if ground.fits() {
+            some = half;
+        } else {
+            few = half;
+        }
+    }
+    shift(ground, &gone, at, some);
+    gone.truncate(some);
+    Ok(Some(gone))
+}
+
+/// So many of those that went are gone afterwards, instead of `from`.
+fn shift<G: Ground>(ground: &mut G, gone: &[G::Key], from: usize, to: usize) {
+    for key in gone.get(to..from).unwrap_or_default().iter().rev() {
+        ground.take(*key);
+    }
+    for key in gone.get(from..to).unwrap_or_default() {
+        ground.release(*key);
+    }
+}
+
+/// Those that have to go; the others are there again. The last one has to in any case.
+fn give_back<G: Ground>(gone: Vec<G::Key>, ground: &mut G) -> Result<Vec<G::Key>, Cut> {
+    let mut needed = vec![true; gone.len()];
+    // What is still to be tried, the last first.
+    let mut blocks = Vec::new();
+    blocks.push(0..gone.len().saturating_sub(1));
+    while let Some(block) = blocks.pop().filter(|block| !block.is_empty()) {
+        go_on(ground)?;
+        for key in gone[block.clone()].iter().rev() {
+            ground.take(*key);
+        }
+        if ground.fits() {
+            needed[block].fill(false);
+            continue;
+        }
+        for key in &gone[block.clone()] {
+            ground.release(*key);
+        }
+        if block.len() > 1 {
+            let half = block.start + block.len() / 2;
+            blocks.extend([block.start..half, half..block.end]);
+        }
+    }
+    Ok(gone.into_iter().zip(needed).filter_map(|(key, needed)| needed.then_some(key)).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Whether quotas have room for all that a workload takes, outside of a cycle (ours: Hotswap).
+
+use super::Scheduler;
+use super::snapshot::Snapshot;
+use crate::{Amount, Name};
+
+/// What a workload takes: flavor, resource, amount; what comes twice is taken twice.
+pub type Claim = [(Name, Name, Amount)];
+
+/// All that a claim takes of a pair.
+fn taken(claim: &Claim, flavor: &Name, resource: &Name) -> i128 {
+    claim.iter().filter(|one| (&one.0, &one.1) == (flavor, resource)).map(|one| exact(one.2)).sum()
+}
+
+impl Scheduler {
+    /// Whether a ClusterQueue could ever hold a claim, with all that it could borrow.
+    pub fn could_ever_hold(&self, queue: &str, claim: &Claim) -> bool {
+        claim.iter().all(|(flavor, resource, _)| {
+            let most = self.potential_available(queue, flavor, resource);
+            most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
+        })
+    }
+}
+
+impl Snapshot {
+    /// Whether a ClusterQueue is within its nominal quota of all that a claim takes, with the claim added to what it uses in this snapshot of
+    /// the scheduler.
+    pub fn is_within_nominal(&self, scheduler: &Scheduler, queue: &str, claim: &Claim) -> bool {
+        claim.iter().all(|(flavor, resource, _)| {
+            let used = self.used(scheduler, queue, flavor, resource);
+            let nominal = scheduler.nominal(queue, flavor, resource);
+            used.zip(nominal)
+                .is_some_and(|(used, nominal)| exact(used) + taken(claim, flavor, resource) <= exact(nominal))
+        })
+    }
+
+    /// Whether a ClusterQueue has quota for a claim in this snapshot of the scheduler, with what it can borrow.
+    pub fn has_quota_for(&self, scheduler: &Scheduler, queue: &str, claim: &Claim) -> bool {
+        claim.iter().all(|(flavor, resource, _)| {
+            let free = self.available(scheduler, queue, flavor, resource);
+            free.is_some_and(|free| taken(claim, flavor, resource) <= exact(free))
+        })
+    }
+}
+
+/// An amount as a number: one without a limit is as much as there can be.
+fn exact(amount: Amount) -> i128 {
+    i128::from(amount.get())
+}
