@@ -154,8 +154,8 @@ fn with_frameworks(values: &str) -> Result<String> {
     let after = rest.split_inclusive('\n').skip_while(|line| line.starts_with(FRAMEWORK));
     let is_on = |kind: &JobKind| kind.integration().gate.is_none_or(Gate::default_on);
     let listed = JobKind::ALL.into_iter().filter(is_on);
-    let list: String = listed.map(|kind| format!("{FRAMEWORK}{}\n", kind.framework())).collect();
-    Ok([before, FRAMEWORKS, &list].into_iter().chain(after).collect())
+    let list = listed.flat_map(|kind| [FRAMEWORK, kind.framework(), "\n"]);
+    Ok([before, FRAMEWORKS].into_iter().chain(list).chain(after).collect())
 }
 
 /// An API group in YAML.
