@@ -175,7 +175,7 @@ impl Checker {
         } else if let Some(name) = key.strip_prefix(COHORTS) {
             self.quotas.set_cohort(name, object)
         } else if let Some(name) = key.strip_prefix(NODES) {
-            self.lost.node(name, object.is_some(), self.revision);
+            self.lost.node(name, object, self.revision);
             self.quotas.set_node(name, object)
         } else if key.starts_with(PODS) {
             self.pod(key, object);

@@ -198,6 +198,20 @@ fn pods_get_another_place_without_an_eviction_only_if_their_node_went() {
     assert_broken(moved, Rule::AdmittedTwice, "changes without an eviction");
     let lost = placed(History::new(), 1).delete("/registry/minions/n-2");
     assert_eq!(placed(lost, 2).checked().violations().len(), 0);
+    // So is one that fails, also if it is well again by then.
+    for failing in [
+        json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}}),
+    ] {
+        let failed = placed(History::new(), 1).put("/registry/minions/n-2", failing);
+        let well = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let again = failed.put("/registry/minions/n-2", well);
+        assert_eq!(placed(again, 2).checked().violations().len(), 0);
+    }
+    let cordoned =
+        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}});
+    let cordoned = placed(History::new(), 1).put("/registry/minions/n-2", cordoned);
+    assert_broken(placed(cordoned, 2), Rule::AdmittedTwice, "changes without an eviction");
     // Another node, or one that went before; and a lost node is no reason for other quota.
     let other = placed(History::new(), 1).delete("/registry/minions/n-3");
     assert_broken(placed(other, 2), Rule::AdmittedTwice, "changes without an eviction");

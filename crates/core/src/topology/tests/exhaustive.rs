@@ -50,7 +50,7 @@ fn used(placement: &OnNodes, level: usize) -> u8 {
 /// The domain of a level in which all pods are, if it is one.
 fn only(placement: &OnNodes, level: usize) -> Option<usize> {
     let used = used(placement, level);
-    (used.count_ones() == 1).then(|| used.trailing_zeros() as usize)
+    used.is_power_of_two().then(|| used.trailing_zeros() as usize)
 }
 
 /// Pods per domain of a level.

@@ -208,7 +208,8 @@ fn labels_that_name_a_jobs_own_uid_are_in_no_workload() {
 
 #[test]
 fn what_cannot_become_a_workload_says_why() {
-    let cases: [(fn(&mut Value), &str); 3] = [
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 3] = [
         (|job| job["spec"]["template"]["spec"] = Value::Null, "spec.template.spec: required"),
         (|job| job["spec"]["template"]["spec"]["containers"] = json!(7), "spec.template: invalid type"),
         (|job| job["spec"] = json!([]), "spec.template: "),
