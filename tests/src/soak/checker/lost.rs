@@ -9,8 +9,8 @@ use super::objects::{Admission, Workload};
 /// Which nodes were lost when, and since when Workloads have their places.
 #[derive(Debug, Default)]
 pub(super) struct LostNodes {
-    /// By node: at which revision it was last seen to be lost, and whether it still is.
-    lost: BTreeMap<String, (u64, bool)>,
+    /// By node: the revision at which it was well again after it was last lost; none while it is lost.
+    lost: BTreeMap<String, Option<u64>>,
     /// By Workload: the revision at which its admission last changed.
     placed: BTreeMap<String, u64>,
 }
@@ -19,9 +19,9 @@ impl LostNodes {
     /// A node as it is now, or that it is gone. On a busy machine its heartbeat may come late, and the control plane takes it for lost.
     pub fn node(&mut self, name: &str, object: Option<&Value>, revision: u64) {
         if !object.is_some_and(is_well) {
-            self.lost.insert(name.to_owned(), (revision, true));
-        } else if let Some((_, away)) = self.lost.get_mut(name) {
-            *away = false;
+            self.lost.insert(name.to_owned(), None);
+        } else if let Some(until @ None) = self.lost.get_mut(name) {
+            *until = Some(revision);
         }
     }
 
@@ -30,19 +30,21 @@ impl LostNodes {
         self.placed.insert(workload.to_owned(), revision);
     }
 
-    /// Whether a Workload may get other places as it is: it had one on a node that is away, or went since.
+    /// Whether a Workload may get other places as it is: it had one on a node that is lost, or was since it got that. The manager may learn of a loss
+    /// only once it has given the node away.
     pub fn allow(&self, key: &str, before: &Workload, now: &Workload) -> bool {
         let alike = |admission: &Workload| admission.admission.as_ref().map(Admission::without_places);
         let placed = self.placed.get(key).copied().unwrap_or_default();
-        let is_lost = |node: &String| self.lost.get(node).is_some_and(|(at, away)| *away || *at > placed);
+        let is_lost =
+            |node: &String| self.lost.get(node).is_some_and(|until| until.is_none_or(|until| until > placed));
         alike(before) == alike(now) && before.nodes.iter().flatten().any(|(node, _)| is_lost(node))
     }
 }
 
-/// Whether a node is not known to be unready, and evicts no pods.
+/// Whether a node is not known to be unready, and takes pods (docs/reference/06-algorithm.md 6.14).
 fn is_well(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     conditions.filter(|one| one["type"] == "Ready").all(|ready| ready["status"] == "True")
-        && taints.into_iter().all(|taint| taint["effect"] != "NoExecute")
+        && taints.into_iter().all(|taint| taint["effect"] == "PreferNoSchedule")
 }

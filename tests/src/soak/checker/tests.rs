@@ -201,17 +201,25 @@ fn pods_get_another_place_without_an_eviction_only_if_their_node_went() {
     // So is one that fails, also if it is well again by then.
     for failing in [
         json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
-        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}}),
+        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}}),
     ] {
         let failed = placed(History::new(), 1).put("/registry/minions/n-2", failing);
         let well = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         let again = failed.put("/registry/minions/n-2", well);
         assert_eq!(placed(again, 2).checked().violations().len(), 0);
     }
-    let cordoned =
-        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}});
-    let cordoned = placed(History::new(), 1).put("/registry/minions/n-2", cordoned);
-    assert_broken(placed(cordoned, 2), Rule::AdmittedTwice, "changes without an eviction");
+    // So is one of whose loss the manager learns once it has given it away.
+    let mut late = History::new();
+    for change in placed(History::new(), 1).0 {
+        if change.key == WORKLOAD {
+            late = late.delete("/registry/minions/n-2");
+        }
+        late = late.put(&change.key, change.object.unwrap());
+    }
+    assert_eq!(placed(late, 2).checked().violations().len(), 0);
+    let avoided = json!({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}});
+    let avoided = placed(History::new(), 1).put("/registry/minions/n-2", avoided);
+    assert_broken(placed(avoided, 2), Rule::AdmittedTwice, "changes without an eviction");
     // Another node, or one that went before; and a lost node is no reason for other quota.
     let other = placed(History::new(), 1).delete("/registry/minions/n-3");
     assert_broken(placed(other, 2), Rule::AdmittedTwice, "changes without an eviction");
