@@ -38,7 +38,7 @@ fn the_core_decides_as_the_oracle_in_every_small_world() {
     let count = match variable("SLUICE_EXHAUSTIVE").as_deref() {
         Some("all") => size,
         Some(count) => count.parse::<u64>().expect("a number of worlds, or all").min(size),
-        None => 100_000,
+        None => 300_000,
     };
     let from: u64 = variable("SLUICE_EXHAUSTIVE_FROM").map_or(0, |from| from.parse().expect("a number"));
     let (next, worlds, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));

@@ -3,8 +3,8 @@
 //! Programs that start control planes wait most of the time, and the others compute; so both sorts run side by side, one program of each at a
 //! time. Programs of [`ALONE`] come last and by themselves, because they measure.
 //!
-//! One or two failed tests of a program on control planes are run a second time, alone. If they pass then, the report names them `UNSTABLE`:
-//! there is a race to be found, in the test or in what it tests. Two of them do not fail the run, more do.
+//! One or two failed tests of a program on control planes are run a second time, alone. They stay failed; if they pass then, the report names
+//! them `UNSTABLE`: there is a race to be found, in the test or in what it tests.
 
 mod plan;
 mod report;
