@@ -32,6 +32,9 @@ pub enum Event {
     Holding {
         /// Since when quota is reserved.
         since: Timestamp,
+        /// Since when all checks are passed, if they are: the line of that may have been lost with the process that saw it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        admitted: Option<Timestamp>,
         /// How much of what now.
         #[serde(flatten)]
         held: Usage,
@@ -226,7 +229,8 @@ mod tests {
         let lines = [
             workload(Event::Pending(Why::new("Pending", "no quota"))),
             workload(Event::QuotaReserved { held: held() }),
-            workload(Event::Holding { since, held: held() }),
+            workload(Event::Holding { since, admitted: None, held: held() }),
+            workload(Event::Holding { since, admitted: Some(since), held: held() }),
             workload(Event::Resized { since, before: held().usage, held: held() }),
             workload(Event::Admitted),
             workload(Event::Evicted(Why::new("Preempted", ""))),

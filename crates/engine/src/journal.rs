@@ -84,7 +84,7 @@ fn workload_lines(
             events.pending(before, after);
         }
         // The rest was written down when it happened, by this process or the one before.
-        (None, _) => events.holding(new),
+        (None, after) => events.holding(new, after),
         (_, None) => {
             events.moved(old, None, None);
             events.push(now, Event::Deleted);
@@ -176,10 +176,12 @@ impl Events {
         self.push(at, Event::Pending(Why::new(&is.reason, &is.message)));
     }
 
-    /// A reservation that is seen for the first time.
-    fn holding(&mut self, new: Option<Reservation>) {
+    /// A reservation that is seen for the first time, in a Workload with this status.
+    fn holding(&mut self, new: Option<Reservation>, status: Option<&WorkloadStatus>) {
         if let Some(new) = new {
-            let event = Event::Holding { since: new.since, held: new.held };
+            let admitted =
+                status.and_then(|status| conditions::true_since(&status.conditions, Type::Admitted.as_str()));
+            let event = Event::Holding { since: new.since, admitted, held: new.held };
             self.at.push((self.now, Some(new.cluster_queue), event));
         }
     }

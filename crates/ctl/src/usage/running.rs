@@ -14,6 +14,7 @@ pub(super) fn workload(object: Value, now: Timestamp) -> Option<Line> {
     let workload: Workload = serde_json::from_value(object).ok()?;
     let status = workload.status.as_ref()?;
     let since = conditions::true_since(&status.conditions, WorkloadCondition::QuotaReserved.as_str())?;
+    let admitted = conditions::true_since(&status.conditions, WorkloadCondition::Admitted.as_str());
     let finished = conditions::true_since(&status.conditions, WorkloadCondition::Finished.as_str());
     let admission = status.admission.as_ref().filter(|_| finished.is_none())?;
     let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
@@ -37,7 +38,7 @@ pub(super) fn workload(object: Value, now: Timestamp) -> Option<Line> {
         local_queue: workload.spec.queue_name.clone().unwrap_or_default(),
         cluster_queue: admission.cluster_queue.clone(),
         priority: workload.spec.priority.unwrap_or_default(),
-        event: Event::Holding { since, held: Usage { usage } },
+        event: Event::Holding { since, admitted, held: Usage { usage } },
     })))
 }
 
@@ -89,7 +90,7 @@ mod tests {
     fn what_runs_holds_what_its_remaining_pods_take() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         let Some(Line::Workload(line)) = workload(running(), now) else { panic!() };
-        let Event::Holding { since, held } = line.event else { panic!() };
+        let Event::Holding { since, held, .. } = line.event else { panic!() };
         assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
         assert_eq!(serde_json::to_value(held.usage).unwrap(), json!({"spot": {"cpu": "2"}}));
         assert_eq!((line.local_queue.as_str(), line.cluster_queue.as_str()), ("lq", "cq"));

@@ -42,7 +42,10 @@ fn story(c: &Cluster, job: &str) -> Vec<String> {
     let say = |line: WorkloadLine| match line.event {
         Event::Pending(why) => format!("Pending {}", why.reason),
         Event::QuotaReserved { held } => format!("QuotaReserved {}", held.usage["default"]["cpu"]),
-        Event::Holding { held, .. } => format!("Holding {}", held.usage["default"]["cpu"]),
+        Event::Holding { held, admitted, .. } => {
+            let admitted = if admitted.is_some() { ", admitted" } else { "" };
+            format!("Holding {}{admitted}", held.usage["default"]["cpu"])
+        }
         Event::Resized { held, .. } => format!("Resized {}", held.usage["default"]["cpu"]),
         Event::Admitted => "Admitted".to_owned(),
         Event::Evicted(why) => format!("Evicted {}", why.reason),
@@ -128,7 +131,7 @@ fn pods_that_are_over_are_not_counted_on() {
             "QuotaReserved 4",
             "Admitted",
             "Resized 1",
-            "Holding 1",
+            "Holding 1, admitted",
             "Finished Succeeded",
             "Released Finished Succeeded"
         ]
@@ -150,7 +153,7 @@ fn what_another_process_writes_down_again_counts_once() {
     // A new process, then one that follows another's lead.
     c.restart();
     c.advance(10);
-    assert_eq!(story(&c, "a").last().map(String::as_str), Some("Holding 2"));
+    assert_eq!(story(&c, "a").last().map(String::as_str), Some("Holding 2, admitted"));
     c.engine.apply(c.now, Input::Leader(false));
     c.api.delete_job("a");
     let workload = c.api.names(Kind::Workload).remove(0);

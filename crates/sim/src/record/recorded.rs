@@ -83,7 +83,10 @@ impl Reading {
         match line.event {
             Event::Pending(why) => self.record.wait(at, index, &why.reason, &why.message),
             Event::QuotaReserved { held } => self.hold(index, at, &held),
-            Event::Holding { since, held } => self.holding(index, since, &held),
+            Event::Holding { since, admitted, held } => {
+                self.holding(index, since, &held);
+                self.admitted_before(index, admitted);
+            }
             Event::Resized { since, before, held } => {
                 self.holding(index, since, &Usage { usage: before });
                 self.resize(index, at, &held);
@@ -178,6 +181,18 @@ impl Reading {
             self.hold(index, since, held);
             self.assumed.insert(index);
         }
+    }
+
+    /// Its checks were passed at a time that a manager found: the line of that may be missing.
+    fn admitted_before(&mut self, index: usize, admitted: Option<Timestamp>) {
+        let Some(at) = admitted else { return };
+        let now = self.record.millis(at);
+        let Some(hold) = self.record.open(index).filter(|hold| hold.admitted.is_none()) else { return };
+        // The eviction may be of the same second, and was read first then.
+        let lost = hold.evicted.map_or(0, |evicted| (evicted - now).max(0));
+        self.assumed.remove(&index);
+        self.record.admit(at, index);
+        self.record.jobs[index].lost += lost;
     }
 
     /// Less or more is held from now on: another hold, which goes on where the one before ends.

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Client;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-    PostParams,
+    PostParams, VersionMatch,
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{Progress, consistently, eventually, progress};
@@ -180,11 +180,15 @@ impl Tenant {
         serde_json::to_value(self.place.jobs().get(name).await.unwrap()).unwrap()
     }
 
-    /// What runs here that has no admitted Workload of its own.
+    /// What runs here that has no admitted Workload of its own. All is of one revision: what is admitted while others are read is no finding.
     async fn unadmitted(&self) -> Result<Unadmitted> {
         let (client, namespace) = (&self.place.client, &self.place.name);
         let mut admitted = BTreeSet::new();
-        for workload in workloads::list(client, namespace).await? {
+        let workloads = self.place.workloads().list(&ListParams::default()).await?;
+        let revision = workloads.metadata.resource_version.context("a list has a version")?;
+        let then = ListParams::default().at(&revision).matching(VersionMatch::Exact);
+        for workload in workloads.items {
+            let workload = serde_json::to_value(workload)?;
             if workloads::holds(&workload, "Admitted") && !workloads::holds(&workload, "Finished") {
                 let owners = workload["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
                 let owner = owners.iter().find(|owner| owner["controller"] == true);
@@ -192,13 +196,15 @@ impl Tenant {
             }
         }
         let (mut jobs, mut running) = (Vec::new(), Vec::new());
+        // The garbage collector deletes a Workload, the Jobs and the pods of a JobSet that is deleted in foreground one after the other.
+        let mut leaving = BTreeSet::new();
         // Sets before their Jobs, and Jobs before their pods: what runs by an admission above is admitted, too.
         let kinds = [
             json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}),
             json!({"apiVersion": "batch/v1", "kind": "Job"}),
         ];
         for kind in kinds {
-            for job in api_of(client, namespace, &kind).list(&ListParams::default()).await?.items {
+            for job in api_of(client, namespace, &kind).list(&then).await?.items {
                 let job = serde_json::to_value(job)?;
                 let text = |pointer: &str| {
                     job.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -206,6 +212,13 @@ impl Tenant {
                 let over =
                     ["Complete", "Failed", "Completed"].iter().any(|kind| workloads::holds(&job, kind));
                 let parent = text("/metadata/ownerReferences/0/uid");
+                let mut finalizers = job["metadata"]["finalizers"].as_array().into_iter().flatten();
+                let in_foreground = job["metadata"]["deletionTimestamp"].is_string()
+                    && finalizers.any(|finalizer| finalizer == "foregroundDeletion");
+                if in_foreground || leaving.contains(&parent) {
+                    leaving.insert(text("/metadata/uid"));
+                    continue;
+                }
                 // A made-up owner is not in this set: only what an admission lets run is.
                 let real = text("/metadata/ownerReferences/0/name");
                 // Each of a JobSet has one pod.
@@ -223,7 +236,7 @@ impl Tenant {
             }
         }
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        for pod in pods.list(&ListParams::default()).await?.items {
+        for pod in pods.list(&then).await?.items {
             let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
             let owners = pod.metadata.owner_references.unwrap_or_default();
             let owner = owners.first().map(|owner| owner.uid.clone()).unwrap_or_default();

@@ -82,7 +82,7 @@ class Story {
     switch (line.what) {
       case "Pending": return this.over ? [] : [{ at: when, job: this.job, event: "waiting", reason: text(line.reason), message: text(line.message) }];
       case "Admitted": return this.admitted(line, when);
-      case "Holding": case "Resized": return this.admitted(line, Number.isFinite(time(line.since)) ? time(line.since) : when);
+      case "Holding": case "Resized": return this.admitted(line, [line.admitted, line.since].map(time).find(Number.isFinite) ?? when);
       case "Evicted": return this.stopped(line, when, jobs);
       case "Finished": return this.end(when, "finished", { success: !FAILED.includes(text(line.reason)) });
       case "Deleted": return this.end(when, "deleted", {});

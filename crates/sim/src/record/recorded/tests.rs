@@ -156,6 +156,28 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
     assert_eq!(told(&recorded(turned)), told(&one));
 }
 
+/// The process that saw the admission was killed before it wrote that down, and the one after saw what held already.
+#[test]
+fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
+    let holding = |at: i64| {
+        let admitted = json!({"what": "Holding", "since": time(20).to_string(), "admitted": time(25).to_string(), "usage": usage("2")});
+        line(at, "low", &admitted)
+    };
+    let is_lost = |line: &Line| line.at() == time(25);
+    for at in [26, 125] {
+        let mut lines: Vec<Line> = life().into_iter().filter(|line| !is_lost(line)).collect();
+        lines.push(holding(at));
+        let day = recorded(lines);
+        assert_eq!(told(&day), told(&recorded(life())), "{at}");
+        assert_eq!(day.record.jobs[0].lost, 300_000, "{at}");
+        // Where nothing was lost it tells nothing new.
+        let all = recorded(life().into_iter().chain([holding(at)]).collect());
+        assert_eq!((told(&all), all.record.jobs[0].lost), (told(&day), 300_000), "{at}");
+    }
+    let reserved = recorded(vec![holding(500)]);
+    assert_eq!(told(&reserved), ["20 low submitted", "25 low admitted by cq: cpu=spot (2)"]);
+}
+
 #[test]
 fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
     let since = |at: i64| json!(time(at).to_string());
