@@ -1,5 +1,6 @@
 //! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (docs/reference/06-algorithm.md 6.6).
 
+use sluice_quantity::is_extended;
 use sluice_selector::{Requirement, Term, any_term_holds, labels_hold};
 
 use crate::Name;
@@ -7,10 +8,13 @@ use crate::reason::Refusal;
 use crate::spec::{Expression, FlavorSpec, Selector, Taint, TaintEffect, Toleration};
 use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
-/// Why the pod set may not use the flavor, if so.
+/// Why the pod set may not use the flavor, if so. A taint of an extended resource that its pods ask for is no reason: the API server lets them
+/// tolerate it (admission plugin `ExtendedResourceToleration`), as on the nodes themselves.
 pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option<Refusal> {
+    let requests = pod_set.node_requests.as_ref().unwrap_or(&pod_set.requests);
+    let asked = |key: &str| is_extended(key) && requests.iter().any(|(name, _)| **name == *key);
     let tolerated =
-        |taint: &Taint| puts_up_with(taint, pod_set.tolerations.iter().chain(&flavor.tolerations), |_| false);
+        |taint: &Taint| puts_up_with(taint, pod_set.tolerations.iter().chain(&flavor.tolerations), asked);
     if let Some(taint) = flavor.taints.iter().find(|taint| !tolerated(taint)) {
         return Some(Refusal::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() });
     }
@@ -111,7 +115,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde::Deserialize;
-    use sluice_quantity::is_extended;
     use sluice_selector::{Operator, TolerationOperator};
 
     use super::*;

@@ -3,6 +3,8 @@
 mod delay;
 mod gather;
 mod parts;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

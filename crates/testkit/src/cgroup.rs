@@ -34,6 +34,11 @@ impl MemoryCgroup {
         Some(made)
     }
 
+    /// Whether this process may make one.
+    pub(crate) fn can_be_made() -> bool {
+        Self::new("probe", 32 << 20).is_some()
+    }
+
     /// A process that writes its id here is in the cgroup.
     pub(crate) fn processes(&self) -> PathBuf {
         self.folder.join("cgroup.procs")

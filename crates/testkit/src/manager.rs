@@ -101,12 +101,18 @@ impl Manager {
         VITALS.add(self.program.id(), self.program.name(), self.program.log());
     }
 
-    /// What holds its memory down, in words: a cgroup as a container's, `ulimit` alone, or nothing.
-    pub fn limited_by(&self) -> &'static str {
+    /// Says what holds its memory down: a cgroup as a container's, or `ulimit` alone.
+    ///
+    /// # Panics
+    ///
+    /// If nothing does, or on a machine that lets cgroups be made if it is none.
+    pub fn must_be_limited(&self) {
         match (&self.cgroup, self.setup.limits) {
-            (Some(_), _) => "a cgroup",
-            (None, Some(_)) => "ulimit alone: no cgroup can be made here",
-            (None, None) => "nothing",
+            (Some(_), _) => println!("the manager's memory is limited by a cgroup"),
+            (None, limits) => {
+                assert!(limits.is_some() && !MemoryCgroup::can_be_made(), "the manager has no cgroup");
+                println!("the manager's memory is limited by ulimit alone: no cgroup can be made here");
+            }
         }
     }
 

@@ -86,6 +86,9 @@ impl Drop for Watchdog {
     }
 }
 
+/// The test that started a program, in its environment: `ps e` shows for which test the processors work.
+const STARTED_BY: &str = "SLUICE_TEST";
+
 /// A running program with its log file.
 #[derive(Debug)]
 pub struct Program {
@@ -106,6 +109,9 @@ impl Program {
             .open(log)
             .with_context(|| format!("opening {}", log.display()))?;
         let err = out.try_clone().with_context(|| format!("opening {}", log.display()))?;
+        if let Some(test) = std::thread::current().name() {
+            command.env(STARTED_BY, test);
+        }
         let child = command
             .process_group(0)
             .stdin(Stdio::null())

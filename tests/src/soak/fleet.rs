@@ -76,7 +76,7 @@ impl Fleet {
             let kubeconfig = plane.kubeconfig_through(&proxy.url(), account.0, account.1).await?;
             let setup = setup.acting_as(kubeconfig);
             let manager = Manager::start(&plane, setup.clone()).await?;
-            println!("the memory of a replica is limited by {}", manager.limited_by());
+            manager.must_be_limited();
             replicas.push(Mutex::new(Replica { manager: Some(manager), setup }));
         }
         crds::wait_until_converting(&plane.client().await?).await?;

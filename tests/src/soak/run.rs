@@ -89,6 +89,18 @@ impl Report {
         ];
         let too_many = rare.iter().filter(|(_, seen, most)| seen > most);
         failures.extend(too_many.map(|(what, seen, most)| format!("{seen} {what}, at most {most}")));
+        // A day on which little happens proves little.
+        let Account { jobs, deleted, admissions, placed, evictions_of_partly_completed, .. } = self.account;
+        let frequent = [
+            ("admissions", admissions, jobs.saturating_sub(deleted)),
+            ("evictions", evictions, jobs / 20),
+            ("evictions of jobs that had partly completed", evictions_of_partly_completed, jobs / 500),
+            ("pods that came to an assigned node", placed, 1),
+            ("faults", self.faults, 1),
+            ("requests harmed", self.harmed, 1),
+        ];
+        let too_few = frequent.iter().filter(|(_, seen, least)| seen < least);
+        failures.extend(too_few.map(|(what, seen, least)| format!("{seen} {what}, at least {least}")));
         failures
     }
 

@@ -290,7 +290,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     let pages = free_ports(1).unwrap()[0];
     let setup = setup.with(&json!({"dashboard": {"bindAddress": "127.0.0.1", "port": pages}}));
     let mut manager = Manager::start(&plane, setup).await.unwrap();
-    println!("the manager's memory is limited by {}", manager.limited_by());
+    manager.must_be_limited();
     crds::wait_until_converting(&client).await.unwrap();
     let here = Place::new(&plane, "honest", 100_000).await.unwrap();
     honest(&here, "before").await;

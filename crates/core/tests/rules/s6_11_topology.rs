@@ -1,9 +1,9 @@
 //! 6.11 Topology-aware scheduling in the flavor search, and 6.5 and 6.7 as far as nodes are concerned.
 
-use crate::world::{Job, World, cq, domains, job, key, n, node, q, topology};
+use crate::world::{Job, World, cohort, cq, domains, job, key, n, node, q, topology};
 use sluice_core::{
-    Admission, Amount, CheckController, CheckRule, CheckSpec, HOSTNAME, PreemptionPolicy, RequestedLevel,
-    SliceLayer, TopologyRequest,
+    Admission, Amount, CheckController, CheckRule, CheckSpec, FairSharing, FairStrategy, HOSTNAME,
+    PreemptionPolicy, RequestedLevel, SliceLayer, TopologyRequest,
 };
 
 const RACK: &str = "rack";
@@ -270,4 +270,75 @@ fn s6_11_15_what_a_preemptor_waits_for_is_not_given_to_the_next_head() {
     let lines = w.cycle();
     assert!(lines[0].starts_with("high preempts low"), "{lines:?}");
     assert!(!lines[1].contains("admitted"), "{lines:?}");
+}
+
+/// Two hosts full of workloads of the borrowing queue `b`, of one GPU each.
+fn borrower(w: &mut World, priorities: [i32; 4]) {
+    host(w, "r1", "h1", 2);
+    host(w, "r2", "h2", 2);
+    let names = ["one", "two", "three", "four"];
+    for (name, priority) in names.into_iter().zip(priorities) {
+        w.submit(job(name, "b").gpu(1).priority(priority));
+        w.cycle();
+    }
+    assert_eq!(names.map(|name| nodes(w, name)), ["h1=1", "h1=1", "h2=1", "h2=1"]);
+}
+
+/// What `p` preempts, in any order; when that is gone it is on a host.
+fn takes(w: &mut World, reason: &str, victims: [&str; 2]) {
+    w.submit(required(job("p", "a").gpu(2), HOSTNAME));
+    let lines = w.cycle();
+    let mut taken: Vec<&str> =
+        lines[0].strip_prefix("p preempts ").expect("it preempts").split(' ').collect();
+    taken.sort_unstable();
+    assert_eq!(taken, victims.map(|victim| format!("{victim}:{reason}")));
+    victims.iter().for_each(|victim| w.finished(victim));
+    assert_eq!(w.cycle(), ["p admitted default"]);
+}
+
+#[test]
+fn s6_11_16_what_is_reclaimed_frees_a_whole_node() {
+    let mut w = world();
+    w.cq(cq("a").quota(q(3)).cohort("co").reclaim(PreemptionPolicy::Any));
+    w.cq(cq("b").quota(q(1)).cohort("co"));
+    // The two of priority 0 would be enough for quota, and leave one GPU free on each host.
+    borrower(&mut w, [0, 1, 0, 2]);
+    takes(&mut w, "InCohortReclamation", ["one", "two"]);
+    assert_eq!(nodes(&w, "p"), "h1=1");
+}
+
+#[test]
+fn s6_11_17_fair_sharing_takes_what_frees_a_whole_node() {
+    for strategy in [FairStrategy::LessThanOrEqualToFinalShare, FairStrategy::LessThanInitialShare] {
+        let mut w =
+            configured(|config| config.fair_sharing = Some(FairSharing { strategies: vec![strategy] }));
+        w.cohort(cohort("co").quota(q(3)));
+        for queue in ["a", "b"] {
+            w.cq(cq(queue).quota(q(1)).cohort("co").reclaim(PreemptionPolicy::Any));
+        }
+        // The one of priority 0 would be enough for quota.
+        borrower(&mut w, [2, 3, 0, 1]);
+        takes(&mut w, "InCohortFairSharing", ["four", "three"]);
+        assert_eq!(nodes(&w, "p"), "h2=1", "{strategy:?}");
+    }
+}
+
+#[test]
+fn s6_11_18_nothing_is_reclaimed_where_no_node_becomes_whole() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 2);
+    host(&mut w, "r2", "h2", 2);
+    w.cq(cq("a").quota(q(2)).cohort("co").reclaim(PreemptionPolicy::Any));
+    w.cq(cq("b").quota(q(2)).cohort("co"));
+    w.cq(cq("c").quota(q(0)).cohort("co"));
+    // Of each host one GPU is used within nominal quota; the borrower has one of the others.
+    for (name, queue) in [("borrows", "c"), ("keeps1", "b"), ("keeps2", "b")] {
+        w.submit(job(name, queue).gpu(1));
+        w.cycle();
+    }
+    assert_eq!(["borrows", "keeps1", "keeps2"].map(|name| nodes(&w, name)), ["h1=1", "h1=1", "h2=1"]);
+    w.submit(required(job("p", "a").gpu(2), HOSTNAME));
+    let lines = w.cycle();
+    assert!(lines.len() == 1 && !lines[0].contains("preempts"), "{lines:?}");
+    assert!(w.core.position(&key("p")).is_some());
 }

@@ -345,6 +345,22 @@ fn s6_6_17_what_a_removed_cohort_had_is_not_part_of_the_maximum_capacity() {
 }
 
 #[test]
+fn ours_a_taint_of_a_device_keeps_out_only_pods_that_do_not_ask_for_it() {
+    let device = |key: &str| Taint { key: n(key), value: n("present"), effect: TaintEffect::NoSchedule };
+    let admitted = |key: &str, resource: &str| {
+        let mut w = World::new();
+        w.flavor("x", |flavor| flavor.taints = vec![device(key)]);
+        w.cq(cq("a").flavor("x", &[(resource, q(4))]));
+        w.submit(job("j", "a").req(resource, 1));
+        w.cycle().pop().unwrap()
+    };
+    assert_eq!(admitted("google.com/tpu", "google.com/tpu"), "j admitted x");
+    assert_eq!(admitted("google.com/tpu", "nvidia.com/gpu"), "j NoMatchingFlavor");
+    // Only what is an extended resource is tolerated so.
+    assert_eq!(admitted("cpu", "cpu"), "j NoMatchingFlavor");
+}
+
+#[test]
 fn s6_6_18_quota_in_use_is_reported_with_what_is_missing() {
     let mut w = World::new();
     w.cq(cq("a").flavor("x", &[("cpu", q(4000)), ("memory", q(8 << 30))]));

@@ -37,6 +37,7 @@ mod plain_pods;
 mod pod_groups;
 mod pod_scale;
 mod pods;
+mod positions;
 mod provisioning;
 mod queues;
 mod ray;

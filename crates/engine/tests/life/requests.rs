@@ -223,6 +223,10 @@ fn more_than_can_be_counted_is_never_admitted_and_says_so() {
         assert_eq!(told(&c.workload(job), "QuotaReserved"), why, "{job}");
         assert!(c.api.job(job).view.suspended);
     }
+    // Nothing is written again and again.
+    let before = c.writes.len();
+    c.advance(3_600);
+    assert_eq!(&c.writes[before..], []);
     // The most that can.
     let mut view = asking("e", &json!({name: "3074457345618258602"}), |_| {});
     view.pod_sets[0].count = 3;

@@ -409,3 +409,22 @@ fn quota_that_comes_free_on_nodes_too_far_apart_is_a_new_reason_to_wait() {
     c.settle();
     begins(&c, "TopologyPlacementFailed");
 }
+
+#[test]
+fn nodes_that_pods_prefer_come_first_where_the_gate_is_on() {
+    for on in [true, false] {
+        let changes = [(Gate::TASRespectNodeAffinityPreferred, on)];
+        let nodes = [("n1", "r1", "1"), ("n2", "r2", "1"), ("n3", "r3", "1")];
+        let mut c = bed_with(gates(&changes), &nodes, &json!({}));
+        let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r3"]}]}},
+        ]}});
+        submit(&mut c, "job", "lq", 1, |view| {
+            in_rack(view);
+            let template = view.pod_sets[0].template.as_mut().unwrap();
+            let spec = Arc::make_mut(template).spec.as_mut().unwrap();
+            spec.affinity = Some(serde_json::from_value(affinity.clone()).unwrap());
+        });
+        assert_eq!(names_of(&c, "job"), [if on { "n3" } else { "n1" }]);
+    }
+}

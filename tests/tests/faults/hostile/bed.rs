@@ -47,7 +47,7 @@ pub async fn bed() -> &'static Bed {
         let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
         let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(&plane, setup).await.unwrap();
-        println!("the manager's memory is limited by {}", manager.limited_by());
+        manager.must_be_limited();
         crds::wait_until_converting(&client).await.unwrap();
         let bystander = Place::new(&plane, "victim", 2).await.unwrap();
         bystander.make_job(&job("precious", OWN, 1, 2, 36_000)).await.unwrap();
@@ -182,6 +182,15 @@ impl Tenant {
 
     /// What runs here that has no admitted Workload of its own. All is of one revision: what is admitted while others are read is no finding.
     async fn unadmitted(&self) -> Result<Unadmitted> {
+        // The API server may know the revision of one kind a moment before it can list another at it.
+        eventually("everything of one revision", DEADLINE, || async {
+            Ok(Progress::Done(self.unadmitted_now().await?))
+        })
+        .await
+    }
+
+    /// The same, or that some kind cannot be read at that revision yet.
+    async fn unadmitted_now(&self) -> Result<Unadmitted> {
         let (client, namespace) = (&self.place.client, &self.place.name);
         let mut admitted = BTreeSet::new();
         let workloads = self.place.workloads().list(&ListParams::default()).await?;

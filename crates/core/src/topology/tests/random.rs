@@ -1,9 +1,10 @@
 //! Random events: what is kept up to date is what a new start gives, and no pod is placed where it does not fit.
 
 use super::fixture::{LEVELS, Pods, World, node, pods, show, taint, world_of};
-use crate::fixtures::n;
+use crate::Name;
 use crate::spec::TaintEffect;
-use crate::topology::{HOSTNAME, NodeSpec, PlacedPods, TopologySpec};
+use crate::topology::places::PlaceKey;
+use crate::topology::{HOSTNAME, NodeSpec, PlacedPods};
 
 /// Numbers that look random and are the same in every run.
 pub(super) struct Random(u64);
@@ -96,6 +97,18 @@ fn step(random: &mut Random, world: &mut World, kept: &mut Kept) {
     world.check();
 }
 
+/// Whether the flavor counts what a node has.
+fn offers(node: &NodeSpec) -> bool {
+    node.usable && node.labels.iter().any(|(key, _)| **key == *"pool")
+}
+
+/// The domain of a node.
+fn path_of(node: &NodeSpec, levels: &[&str]) -> Vec<Name> {
+    let value =
+        |level: &&str| node.labels.iter().find(|(key, _)| **key == **level).map(|(_, value)| value.clone());
+    levels.iter().filter_map(value).collect()
+}
+
 /// The same state, built from nothing. Places have other ids there, so that usage is taken over as usage by other pods.
 fn anew(world: &World, kept: &Kept, levels: &[&str]) -> World {
     let mut fresh = world_of(levels);
@@ -105,8 +118,17 @@ fn anew(world: &World, kept: &Kept, levels: &[&str]) -> World {
     let mut amounts: std::collections::BTreeMap<String, i64> = kept.other.iter().cloned().collect();
     for (place, count) in kept.used.iter().flat_map(|pods| &pods.places) {
         let key = world.topologies.places.iter().find(|(id, _)| id == place).map(|(_, key)| key.clone());
-        if let Some(crate::topology::places::PlaceKey::Host(name)) = key {
-            *amounts.entry(name.to_string()).or_default() += count;
+        let node = match key {
+            Some(PlaceKey::Host(name)) => Some(name.to_string()),
+            // Any node of it, as what is used of a domain is a sum. One without nodes has nothing to give.
+            Some(PlaceKey::Domain(_, path)) => {
+                let is_there = |node: &&NodeSpec| offers(node) && path_of(node, levels) == path[..];
+                kept.nodes.iter().find(is_there).map(|node| node.name.to_string())
+            }
+            _ => None,
+        };
+        if let Some(node) = node {
+            *amounts.entry(node).or_default() += count;
         }
     }
     for (name, cpu) in amounts {
@@ -130,6 +152,31 @@ fn random_events_leave_what_a_new_start_gives() {
     }
 }
 
+/// Pods come, go and are placed under a mark, with marks in it; then it is taken back, and everything is as it was.
+fn try_and_take_back(random: &mut Random, world: &mut World, kept: &Kept, depth: u32) {
+    let before = format!("{:?}", world.usage.ledger);
+    let asked = any_request(random);
+    let answer = world.put(&asked);
+    let mark = world.usage.mark();
+    for _ in 0..random.below(6) {
+        let one = usize::try_from(random.below(1_000)).expect("small") % kept.used.len().max(1);
+        match (random.below(4), kept.used.get(one)) {
+            (0, Some(used)) => world.usage.remove(used),
+            (1, Some(used)) => world.usage.add(used),
+            (2, _) if depth > 0 => try_and_take_back(random, world, kept, depth - 1),
+            _ => {
+                if let Ok(placed) = world.place(&any_request(random)) {
+                    world.usage.add(&placed[0].pods);
+                }
+            }
+        }
+    }
+    world.usage.rollback(&mark);
+    world.check();
+    assert_eq!(format!("{:?}", world.usage.ledger), before);
+    assert_eq!(world.put(&asked), answer);
+}
+
 #[test]
 fn rollback_restores_everything() {
     for seed in 0..60 {
@@ -139,42 +186,22 @@ fn rollback_restores_everything() {
         for _ in 0..30 {
             step(&mut random, &mut world, &mut kept);
         }
-        let before = format!("{:?}", world.topologies);
-        let mark = world.usage.mark();
-        for used in &kept.used {
-            if random.one_in(2) {
-                world.usage.remove(used);
-            }
-        }
-        for used in &kept.used {
-            world.usage.add(used);
-        }
-        world.usage.rollback(&mark);
-        assert_eq!(format!("{:?}", world.topologies), before, "seed {seed}");
+        try_and_take_back(&mut random, &mut world, &kept, 3);
     }
 }
 
 #[test]
 fn random_events_where_domains_are_racks() {
-    for seed in 0..30 {
+    let levels = ["block", "rack"];
+    for seed in 0..60 {
         let mut random = Random::new(seed);
-        let mut world = world_of(&LEVELS);
-        let spec = TopologySpec { name: n("default"), levels: vec![n("block"), n("rack")] };
-        world.topologies.set_topology(&mut world.usage, &n("default"), Some(&spec));
-        let mut nodes: Vec<NodeSpec> = Vec::new();
-        for _ in 0..30 {
-            let node = any_node(&mut random);
-            world.node(&node);
-            nodes.retain(|other| other.name != node.name);
-            nodes.push(node);
-            world.other(&format!("n{}", random.below(8)), random.below(3), 1);
-            if random.one_in(3) {
-                world.topologies.remove_node(&mut world.usage, &nodes.swap_remove(0).name);
-            }
+        let mut world = world_of(&levels);
+        let mut kept = Kept::default();
+        for _ in 0..40 {
+            step(&mut random, &mut world, &mut kept);
+            let mut fresh = anew(&world, &kept, &levels);
             let set = pods(1 + random.below(6)).preferred("rack");
-            if let Ok(placed) = world.place(&set) {
-                assert!(world.usage.fits(std::slice::from_ref(&placed[0].pods)));
-            }
+            assert_eq!(world.put(&set), fresh.put(&set), "seed {seed}");
         }
     }
 }
