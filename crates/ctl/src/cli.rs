@@ -39,7 +39,7 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Show what teams used for how long, from the manager's journal
     Usage(UsageArgs),
-    /// Show what happened in a time that is over, from the manager's journal, as simulate shows what would
+    /// Show a past period from the manager's journal, in the format of simulate
     Report(ReportArgs),
     /// List queues, Workloads, flavors or pods
     List {

@@ -420,7 +420,7 @@ async fn keys_alone_lead_through_the_page() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_is_asked_for_one() {
+async fn a_user_without_a_token_is_asked_for_one() {
     let url = serve(Fault::None).await;
     let mut page = Page::start().await.unwrap();
     page.look(1280, 900, Scheme::Light).await.unwrap();

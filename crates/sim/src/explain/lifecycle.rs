@@ -137,7 +137,7 @@ fn on_hold(workload: &Value) -> Option<Finding> {
     let job =
         owner.map_or_else(|| "job".to_owned(), |o| format!("{} {}", text(&o["kind"]), text(&o["name"])));
     let finding = Finding::new(Code::OnHold, format!("its job holds it: {}", text(&waits["message"])));
-    Some(finding.with(Help::words(format!("let the {job} ask for its pods again"))))
+    Some(finding.with(Help::words(format!("scale the {job} up again"))))
 }
 
 fn nodes_lost(workload: &Value, names_nodes: bool) -> Option<Finding> {

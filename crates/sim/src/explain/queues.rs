@@ -257,7 +257,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
         }
         None => {
             finding = finding.with(Help::words(format!(
-                "let the selector of the ClusterQueue {name} take the namespace: no labels can meet it; or name a queue that does"
+                "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
             )));
         }
     }

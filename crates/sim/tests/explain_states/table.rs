@@ -175,7 +175,7 @@ fn rows() -> Vec<Row> {
             Code::NamespaceNotSelected,
             &["no labels can meet it"],
             Act::Change(
-                "let the selector of the ClusterQueue cq take the namespace",
+                "no labels can match the selector of the ClusterQueue cq",
                 ("ClusterQueue", "", "cq"),
                 json!({"spec": {"namespaceSelector": {"matchLabels": null, "matchExpressions": null}}}),
             ),

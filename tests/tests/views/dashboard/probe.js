@@ -1,4 +1,4 @@
-// What is wrong with what the page shows now, for who cannot see it, has only keys, or a small window.
+// What is wrong with what the page shows now, for people who cannot see it, has only keys, or a small window.
 (() => {
   const wrong = [];
   const seen = (element) => element.getClientRects().length > 0 && getComputedStyle(element).visibility !== "hidden";

@@ -1,4 +1,4 @@
-// Queue: who waits in which order, and why.
+// Queue: what waits in which order, and why.
 
 import { get, part } from "./api.js";
 import { age, amounts, linkCell, queueLink, trouble, when, whose, workloadLink } from "./amounts.js";
@@ -16,7 +16,7 @@ export function expected(answer) {
   return { starts, hours: answer?.hours ?? 0, futures: answer?.futures ?? 0 };
 }
 
-/** `about 14:20 (14:05–15:10)`, and whom it preempts. */
+/** `about 14:20 (14:05–15:10)`, and what it preempts. */
 export function startText(start, { hours, futures }) {
   if (start.whyNot) return `no estimate: ${start.whyNot}`;
   if (!start.expected) return start.starts ? `in ${start.starts} of ${futures} futures only` : `not within ${hours}h`;
