@@ -189,6 +189,16 @@ mod tests {
     }
 
     #[test]
+    fn watching_needs_a_speed_above_zero() {
+        for (line, accepted) in
+            [("--watch", true), ("--watch 1", true), ("--watch 0", false), ("--watch fast", false)]
+        {
+            let kind = parse(&format!("simulate queues.yaml {line}")).err().map(|error| error.kind());
+            assert_eq!(kind, (!accepted).then_some(clap::error::ErrorKind::ValueValidation), "{line}");
+        }
+    }
+
+    #[test]
     fn connection_flags_stand_anywhere() {
         let flags = "--as bob --as-group g --as-group h --as-uid 7 --cluster c --user u --token t -s https://a --context x \
                      --kubeconfig k -n team --request-timeout 5s --certificate-authority a --client-certificate b \

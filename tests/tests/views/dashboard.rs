@@ -456,9 +456,9 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     is_accessible(&mut page, "what a server lacks").await;
     let url = serve(Fault::Broken).await;
     page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();
-    shows(&mut page, "is no JSON").await;
+    shows(&mut page, "is not JSON").await;
     is_accessible(&mut page, "what a server breaks").await;
-    go(&mut page, "workload", "is no JSON").await;
+    go(&mut page, "workload", "is not JSON").await;
     go(&mut page, "report", "side by side").await;
     page.run(&open_file(&serde_json::json!({"timeline": 7}))).await.unwrap();
     shows(&mut page, "This is not a simulation's report as JSON.").await;

@@ -82,7 +82,7 @@ struct Reservation {
     since: Timestamp,
     /// What it took at its beginning, by the earliest line that says so, and that line's time.
     first: Option<(Timestamp, Usage)>,
-    /// What it took later, from when on.
+    /// What it took later, and since when.
     later: BTreeMap<Timestamp, Usage>,
     end: Option<(Timestamp, Outcome)>,
 }

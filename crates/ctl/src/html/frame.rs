@@ -117,7 +117,7 @@ mod tests {
             let kinds = ["const ", "let ", "function ", "class "];
             let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else { continue };
             let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            assert!(name.is_empty() || names.insert(name.clone()), "{name} is there twice");
+            assert!(name.is_empty() || names.insert(name.clone()), "{name} is listed twice");
         }
         assert!(names.contains("Gantt") && names.contains("show"));
     }

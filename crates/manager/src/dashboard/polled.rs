@@ -267,7 +267,10 @@ mod tests {
         let snapshot = polled.store.snapshot().unwrap();
         assert_eq!(snapshot.workloads.len(), 1);
         let now = now(&snapshot, &viewer, jiff::Timestamp::UNIX_EPOCH);
-        assert_eq!(now["clusterQueues"][0]["pending"], 5, "the sum of what this user may read would be wrong");
+        assert_eq!(
+            now["clusterQueues"][0]["pending"], 5,
+            "the sum of what this user may read would be wrong"
+        );
         assert!(polled.missing(View::Nodes).unwrap().contains("may not list resourceflavors"));
     }
 

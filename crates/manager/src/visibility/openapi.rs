@@ -89,7 +89,11 @@ fn parameters(resource: &Resource) -> Vec<(&'static str, &'static str, String)> 
     }
     if resource.kind == SUMMARY {
         all.push(("query", "offset", "How many to skip (0).".to_owned()));
-        all.push(("query", "limit", format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more).")));
+        all.push((
+            "query",
+            "limit",
+            format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more)."),
+        ));
     }
     if resource.kind == JOURNAL {
         all.push(("query", "limit", format!("How many lines to return at most ({MOST_LINES}).")));

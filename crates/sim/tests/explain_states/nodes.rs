@@ -98,7 +98,8 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
     (explained, simulation)
 }
 
-const NO_ROOM: &str = "no healthy nodes are free for it, even if all workloads of lower priority were evicted";
+const NO_ROOM: &str =
+    "no healthy nodes are free for it, even if all workloads of lower priority were evicted";
 const REPAIR: &str = "repair the nodes, or add others on which its pods fit";
 
 /// Work that left a failed node, and whose other place is gone before its pods are: it waits, and goes on when that place comes back.

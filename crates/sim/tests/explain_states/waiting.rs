@@ -88,11 +88,8 @@ pub fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
     let said = finding(&explained, Code::OnHold);
     assert_eq!(said, "its job holds it: StatefulSet scaled to zero; workload on hold");
     assert!(explained.text().contains("a person or program has to act first"), "{}", explained.text());
-    let up = Act::Change(
-        "scale the job up again",
-        ("StatefulSet", "a", "mine"),
-        json!({"spec": {"replicas": 2}}),
-    );
+    let up =
+        Act::Change("scale the job up again", ("StatefulSet", "a", "mine"), json!({"spec": {"replicas": 2}}));
     act(&mut simulation, &explained, &up);
     assert!(runs(&simulation), "{}", explained.text());
 }

@@ -15,7 +15,7 @@
     if (element.hasAttribute("style") && /expression|url\(/.test(element.getAttribute("style"))) wrong.push(`a style: ${short(element)}`);
   }
   const ids = all.map((element) => element.id).filter(Boolean);
-  if (new Set(ids).size !== ids.length) wrong.push("an id is there twice");
+  if (new Set(ids).size !== ids.length) wrong.push("an id is used twice");
   for (const element of document.querySelectorAll("[aria-describedby], [aria-labelledby], [list]")) {
     for (const attribute of ["aria-describedby", "aria-labelledby", "list"]) {
       const id = element.getAttribute(attribute);

@@ -34,7 +34,7 @@ export function startBasis(answer) {
   if (!answer.futures) return answer.items?.length ? "" : "No workload waits.";
   const first = answer.waiting > answer.first ? `; for the first ${answer.first} of ${answer.waiting}` : "";
   const cut = answer.complete ? "" : "; there was no time for more";
-  return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; no other jobs come.`;
+  return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; as if no other jobs came.`;
 }
 
 /** What a future says about a workload that waits. */
