@@ -83,7 +83,7 @@ pub enum Unread {
         source: std::io::Error,
     },
     /// The answer is no list.
-    #[error("{path} is no list")]
+    #[error("{path} is not a list")]
     Form {
         /// Where the objects are.
         path: String,

@@ -123,7 +123,7 @@ fn gated(workload: &Value) -> Option<Finding> {
         return None;
     }
     let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);
-    let help = format!("let the program that set it take {gates} out of the annotation of the job");
+    let help = format!("the program that set it must remove {gates} from the annotation of the job");
     Some(Finding::new(Code::Gated, text).with(Help::words(help)))
 }
 
