@@ -46,7 +46,7 @@ fn stops_at_the_first() -> World {
 }
 
 #[test]
-fn a_search_that_goes_on_in_another_cycle_tells_of_all_flavors_and_the_mildest_reason() {
+fn a_search_that_goes_on_in_another_cycle_names_all_flavors_and_the_least_severe_reason() {
     let mut w = stops_at_the_first();
     assert_eq!(w.cycle(), ["j WaitingForQuota"]);
     let first = "insufficient unused quota for cpu in flavor x, 3m more needed";

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_become_one_script_in_which_no_name_is_there_twice() {
+    fn modules_become_one_script_in_which_no_name_is_declared_twice() {
         assert!(!SCRIPT.lines().any(|line| line.starts_with("import ") || line.starts_with("export ")));
         let mut names = std::collections::BTreeSet::new();
         for line in SCRIPT.lines() {

@@ -63,7 +63,7 @@ fn another_reason_is_told_though_the_same_nodes_are_lost() {
 }
 
 #[test]
-fn one_that_its_nodes_could_hold_is_told_of_once_they_cannot() {
+fn one_that_its_nodes_could_hold_is_reported_once_they_cannot() {
     let mut bed = Bed::new();
     bed.page_queue(64);
     bed.pools(&["a", "b", "c"], 4);
