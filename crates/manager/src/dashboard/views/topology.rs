@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_domain_says_what_is_used_and_by_whom() {
+    fn each_domain_says_what_is_used_and_by_which_jobs() {
         let snapshot = store().snapshot().unwrap();
         let racks = domains(&snapshot, &viewer(true), ("racks", &[]), page()).unwrap();
         assert_eq!(
