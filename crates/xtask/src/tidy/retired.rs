@@ -85,18 +85,17 @@ fn is_clean(path: &str) -> bool {
 
 fn in_line(line: &str) -> Vec<(&'static str, &'static str)> {
     let lower = line.to_lowercase().replace('_', " ");
-    let terms = TERMS.iter().filter(|(term, _)| has_word(line, term, true));
-    let phrases = PHRASES.iter().filter(|(phrase, _)| has_word(&lower, phrase, false));
+    let terms = TERMS.iter().filter(|(term, _)| has_word(line, term));
+    let phrases = PHRASES.iter().filter(|(phrase, _)| has_word(&lower, phrase));
     terms.chain(phrases).copied().collect()
 }
 
-/// Whether `word` is in `line` with no letter or digit on either side, nor an underscore unless those separate words.
-fn has_word(line: &str, word: &str, underscores_separate: bool) -> bool {
-    let inside = |c: char| c.is_alphanumeric() || (c == '_' && !underscores_separate);
+/// Whether `word` is in `line` with no letter or digit on either side.
+fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + word.len()..].chars().next();
-        !before.is_some_and(inside) && !after.is_some_and(inside)
+        !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
     })
 }
 
