@@ -1,6 +1,6 @@
 //! Lists within bounds: page by page, of each object what is kept, and one budget of memory for all lists of an answer.
 //!
-//! A tenant decides how many objects there are in his namespace, and how large they are: this is what one answer may hold of them at most.
+//! A tenant decides how many objects there are in a namespace, and how large they are: this is what one answer may hold of them at most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ pub enum Unread {
         source: std::io::Error,
     },
     /// The answer is no list.
-    #[error("{path} is no list")]
+    #[error("{path} is not a list")]
     Form {
         /// Where the objects are.
         path: String,

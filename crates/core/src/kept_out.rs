@@ -1,7 +1,7 @@
 //! Inadmissible workloads that others kept from quota which these only reserved are tried again when it is reserved no more.
 //! Ours: the reference tries them again only when something becomes free, and the end of a reservation frees nothing.
 //!
-//! A head without victims reserves what it may not have yet, for the rest of the cycle. Whom that keeps out goes on with its next
+//! A head without victims reserves what it may not have yet, for the rest of the cycle. A workload that this keeps out goes on with its next
 //! flavor, and becomes inadmissible if none is left, although the flavor before would do in the next cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::intern::{NodeId, WorkloadId};
 /// other cycle must not keep the tree busy for ever.
 const MAX_RETRIES: u8 = 12;
 
-/// Who keeps whom out.
+/// Which heads keep which workloads out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeptOut {
     /// By workload, the heads that kept it out.

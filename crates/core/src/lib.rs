@@ -17,7 +17,7 @@
 //! 4. the search, functions over a `view` of both, which reads the world and gives the books back as they were: `flavor_assigner`, `preemption`,
 //!    `partial_admission`, `placement`;
 //! 5. `scheduler`: world, books and the `agenda` of what is to be tried, and a module for each way in which they are changed or read from outside;
-//! 6. `cycle`: which search is made for whom, and what follows; `room`: where displaced work could go, outside of a cycle.
+//! 6. `cycle`: which search is made for which workload, and what follows; `room`: where displaced work could go, outside of a cycle.
 //!
 //! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
 //!

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_evicts_again_goes_first_until_admitted() {
+    fn a_workload_that_evicts_again_goes_first_until_admitted() {
         let mut guard = LoopGuard::default();
         guard.evicted(TREE, A, B);
         guard.evicted(TREE, A, B);

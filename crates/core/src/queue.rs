@@ -457,7 +457,7 @@ impl PendingQueue {
         self.class_mut(id).plan = Some((version, plan));
     }
 
-    /// Remembers who preempted.
+    /// Remembers the workload that preempted.
     pub(crate) fn remember_preemptor(&mut self, id: WorkloadId) {
         self.preemptor = Some(id);
     }
@@ -467,7 +467,7 @@ impl PendingQueue {
         self.preemptor.take_if(|preemptor| *preemptor == id);
     }
 
-    /// Who preempted.
+    /// The workload that preempted.
     pub(crate) fn preemptor(&self) -> Option<WorkloadId> {
         self.preemptor
     }

@@ -187,7 +187,7 @@ fn advised(error: kube::Error, namespace: &str) -> anyhow::Error {
     };
     match refused {
         403 => anyhow::anyhow!(
-            "forbidden{words}: it takes the right to create pods/portforward in the namespace {namespace}; \
+            "forbidden{words}: you need the right to create pods/portforward in the namespace {namespace}; \
              administrators have it, or ask the manager where it is reachable: --manager-url"
         ),
         404 => anyhow::anyhow!(
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_before_anybody_is_asked() {
+    fn nonsense_is_told_before_a_request_is_made() {
         for line in [
             "explain no_de a",
             "explain job",

@@ -39,7 +39,7 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Show what teams used for how long, from the manager's journal
     Usage(UsageArgs),
-    /// Show what happened in a time that is over, from the manager's journal, as simulate shows what would
+    /// Show a past period from the manager's journal, in the format of simulate
     Report(ReportArgs),
     /// List queues, Workloads, flavors or pods
     List {
@@ -185,6 +185,16 @@ mod tests {
             "describe lq main -n team",
         ] {
             assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn watching_needs_a_speed_above_zero() {
+        for (line, accepted) in
+            [("--watch", true), ("--watch 1", true), ("--watch 0", false), ("--watch fast", false)]
+        {
+            let kind = parse(&format!("simulate queues.yaml {line}")).err().map(|error| error.kind());
+            assert_eq!(kind, (!accepted).then_some(clap::error::ErrorKind::ValueValidation), "{line}");
         }
     }
 

@@ -13,7 +13,7 @@ use sluice_sim::Kind;
 const PAGE: usize = 100;
 /// The variable that says otherwise.
 const PAGE_VARIABLE: &str = "KUEUECTL_LIST_REQUEST_LIMIT";
-/// Who writes.
+/// The name under which the plugin writes.
 pub const FIELD_MANAGER: &str = "kubectl-kueue";
 
 /// Where objects of a kind are: in a namespace, or all of them.

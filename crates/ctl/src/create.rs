@@ -121,6 +121,6 @@ async fn make(
 async fn known(client: &kube::Client, queue: &str) -> anyhow::Result<()> {
     let uri = crate::cluster::object(&collection(Kind::ClusterQueue, None), queue)?;
     let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-    let advice = "the ClusterQueue cannot be read (--ignore-unknown-cq creates the LocalQueue all the same)";
+    let advice = "the ClusterQueue cannot be read (--ignore-unknown-cq creates the LocalQueue anyway)";
     ask(client, request).await.map(drop).context(advice)
 }

@@ -1,4 +1,4 @@
-//! `kubectl kueue report`: what happened in a time that is over, from the journal (docs/tasks/journal.md), shown as a simulation is.
+//! `kubectl kueue report`: a past period from the journal (docs/tasks/journal.md), shown as a simulation is.
 
 use std::path::PathBuf;
 
@@ -25,10 +25,10 @@ use crate::{html, table};
                         kubectl kueue report --journal /var/lib/sluice/journal -o html > all.html"
 )]
 pub struct ReportArgs {
-    /// From when on: a duration before now, a date, or a time as in RFC 3339; without it the last day, and of files from their first line on
+    /// Start time: a duration before now, a date, or an RFC 3339 time (default: one day ago; for files, their first line)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Until when, in the same form; without it until now, and of files until their last line
+    /// End time, in the same form (default: now; for files, their last line)
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
     /// Only this ClusterQueue

@@ -53,7 +53,7 @@ pub struct WorldArgs {
     /// Run time of jobs without the annotation sluice.dev/run-seconds; without it the scenario's, else 10m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub run_time: Option<jiff::SignedDuration>,
-    /// Begin with the objects of a cluster, which is only read: kubectl's, or that of kubectl's connection flags
+    /// Start from the objects of a cluster (read only), chosen by the kubeconfig or the connection flags
     #[arg(long)]
     pub from_cluster: bool,
 }

@@ -46,16 +46,16 @@ pub enum Output {
 /// `kubectl kueue usage`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Hours are amounts times hours: 4 GPUs for 30 minutes are 2. EVICTED is what reservations took that ended by an \
-                        eviction, FAILED what failed jobs took.\n\nExamples:\n  kubectl kueue usage --since 7d\n  \
+    after_help = "Hours are amounts times hours: 4 GPUs for 30 minutes are 2. EVICTED counts the hours of reservations that \
+                        ended with an eviction, FAILED those of failed jobs.\n\nExamples:\n  kubectl kueue usage --since 7d\n  \
                         kubectl kueue usage --since 2026-03-01 --until 2026-04-01 --by namespace -o csv\n  \
                         kubectl kueue usage --journal /var/lib/sluice/journal --since 30d"
 )]
 pub struct UsageArgs {
-    /// From when on: a duration before now, a date, or a time as in RFC 3339
+    /// Start time: a duration before now, a date, or an RFC 3339 time
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub since: String,
-    /// Until when, in the same form; without it until now
+    /// End time, in the same form (default: now)
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
     /// What to add up by

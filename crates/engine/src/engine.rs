@@ -161,7 +161,7 @@ pub struct Engine {
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
-    /// What one who keeps a copy of all places was not told yet.
+    /// Changes that were not yet handed to the part that keeps a copy of all places.
     pub(crate) followed: Option<crate::followed::Followed>,
     /// What is being looked at, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,

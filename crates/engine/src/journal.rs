@@ -142,7 +142,7 @@ impl Events {
         if reason == reason::PREEMPTED
             && let Some(preempted) = conditions::find(&after.conditions, Type::Preempted.as_str())
         {
-            // The finer reason: by whose right it was preempted.
+            // The finer reason: the policy by which it was preempted.
             why.reason = format!("{reason}/{}", preempted.reason);
         }
         self.push(at, Event::Evicted(why));

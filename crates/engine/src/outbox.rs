@@ -128,7 +128,7 @@ impl Outbox {
     }
 }
 
-/// What an event is about, and who reports it.
+/// What an event is about, and which component reports it.
 pub(crate) struct About {
     object: ObjectRef,
     uid: Arc<str>,

@@ -118,7 +118,7 @@ impl Engine {
         let mut filled = sluice_jobs::filled(&view, templates.get(object));
         if filled.invalid.is_some() && templates.may_lack(object) {
             filled.invalid = Some(format!(
-                "{object} is not known: it does not exist, or it is beyond the {} template objects, or {} bytes of them, that are kept",
+                "{object} is not known: it does not exist, or the limit of {} template objects ({} bytes) is reached",
                 kept::MOST,
                 kept::MOST_BYTES
             ));

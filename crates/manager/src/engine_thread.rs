@@ -43,7 +43,7 @@ pub trait Machine {
     fn next_timer(&self) -> Option<Timestamp>;
     /// The object that it was working on; asked after a panic.
     fn suspect(&self) -> Option<ObjectRef>;
-    /// Whether there is something to tell one who follows it.
+    /// Whether there is something to tell the part that follows it.
     fn has_moves(&self) -> bool {
         false
     }
@@ -59,7 +59,7 @@ pub trait Outlet: Send + 'static {
     fn rebuilt(&mut self, generation: u64);
     /// The engine cannot be kept running.
     fn give_up(&mut self, why: &str);
-    /// There is something to tell one who follows the engine.
+    /// There is something to tell the part that follows the engine.
     fn moved(&mut self) {}
 }
 

@@ -59,7 +59,7 @@ pub struct Asked {
     pub output: Format,
     /// Whether names of other namespaces are shown.
     pub all: bool,
-    /// Whether nodes are named, which takes the right to list them.
+    /// Whether nodes are named: only users with the right to list nodes see them.
     #[serde(skip)]
     pub nodes: bool,
     /// Who asks: of one user, one explanation is made at a time. Empty where users are not told apart.
@@ -96,7 +96,7 @@ pub struct Refused(pub StatusCode, pub String);
 /// An explanation, or why there is none.
 pub type Answer = Result<String, Refused>;
 
-/// Who makes explanations.
+/// What makes explanations.
 pub trait Explains: Send + Sync + 'static {
     /// Explains a Workload or job: namespace and name.
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
@@ -247,7 +247,7 @@ impl Explainer {
             return Err(unavailable("the engine does not answer"));
         };
         if !decides && !any_replica {
-            return Err(unavailable("this replica does not lead: ask the one that does"));
+            return Err(unavailable("this replica does not lead: ask the replica that leads"));
         }
         Ok((decides, accounting.into_account(MOST_LISTED)))
     }

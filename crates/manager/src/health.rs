@@ -132,7 +132,7 @@ async fn explain(
     Path((namespace, name)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    // Who may see the names of all namespaces here may see all.
+    // A caller who may see the names of all namespaces here may see all.
     let asked = Asked { nodes: asked.all, ..asked };
     let media = match asked.output {
         Format::Text => "text/plain; charset=utf-8",

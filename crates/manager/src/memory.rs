@@ -52,7 +52,7 @@ fn kilobytes(text: &str, what: &str) -> Option<usize> {
     line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// What is left of the process's memory, and who has reserved some of it. Its clones share it.
+/// What is left of the process's memory, and what has reserved some of it. Its clones share it.
 #[derive(Clone, Debug)]
 pub struct Memory {
     figures: fn() -> Figures,

@@ -32,7 +32,7 @@ pub struct Effects {
     pub epoch: watch::Sender<u64>,
     /// Makes the process end.
     pub fatal: mpsc::UnboundedSender<String>,
-    /// Wakes who follows the places of waiting Workloads.
+    /// Wakes the part that follows the places of waiting Workloads.
     pub moved: Arc<Notify>,
     /// Where decisions are written down.
     pub journal: Option<Journal>,

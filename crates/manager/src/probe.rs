@@ -100,7 +100,7 @@ fn audit_refused(objects: usize, pause: bool) -> Option<String> {
     (objects > AUDITED && !pause).then(|| {
         format!(
             "not audited: comparing {objects} objects would stop the engine for a while (up to {AUDITED} are compared at once); \
-             /debug/audit?pause=true does it all the same\n"
+             /debug/audit?pause=true does it anyway\n"
         )
     })
 }
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(audit_refused(AUDITED + 1, true), None);
         let refusal = audit_refused(AUDITED + 1, false).unwrap();
         assert!(refusal.starts_with("not audited: comparing 251 objects would stop the engine"), "{refusal}");
-        assert!(refusal.ends_with("/debug/audit?pause=true does it all the same\n"), "{refusal}");
+        assert!(refusal.ends_with("/debug/audit?pause=true does it anyway\n"), "{refusal}");
     }
 }

@@ -185,7 +185,7 @@ fn told(missing: &[Need]) -> String {
         format!("{} needs: {} (the chart grants it by {})", need.entry, rights.join(", "), need.granted_by)
     });
     format!(
-        "the manager has no right to what its configuration names, and jobs would run without quota: {}. Install the chart with this \
+        "the manager lacks rights that its configuration needs; jobs of these kinds would run without quota: {}. Install the chart with this \
          configuration, or leave the entry out",
         entries.collect::<Vec<_>>().join("; ")
     )

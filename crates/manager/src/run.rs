@@ -91,7 +91,7 @@ fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)>
             // Most are on by default: their names are for those who look for them.
             Warning::Gate(GateWarning::NotBuilt(gates)) => {
                 let count = gates.len();
-                warn!(count, "feature gates are on whose features are not built yet; level debug names them");
+                warn!(count, "some enabled feature gates have no effect yet; log level debug lists them");
                 debug!("{warning}");
             }
             warning => warn!("{warning}"),

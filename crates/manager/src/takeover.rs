@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_cannot_be_listed_keep_nobody_waiting_for_good() {
+    fn jobs_that_cannot_be_listed_do_not_hold_up_a_takeover_for_good() {
         let mut delivered: Delivered = kinds::OWN.into_iter().map(|kind| (kind, 1)).collect();
         delivered.insert(JOBS, 0);
         assert!(!is_complete(&delivered, 1, false));

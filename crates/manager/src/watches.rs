@@ -248,7 +248,7 @@ where
     }
 }
 
-/// Watches the objects of a kind that others manage, as far as every object says of itself who it is. Its CRD may come and go, and names the
+/// Watches the objects of a kind that others manage, as far as every object names itself. Its CRD may come and go, and names the
 /// kind's plural.
 async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut shared: Shared) {
     shared.selector.metadata_only = true;

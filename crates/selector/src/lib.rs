@@ -1,6 +1,6 @@
 //! Label selectors, node affinity, taints and tolerations, and when they hold: the one place that says it.
 //!
-//! This crate must never contain input/output, or knowledge of any Kubernetes object: who asks brings the texts of the requirement and of the
+//! This crate must never contain input/output, or knowledge of any Kubernetes object: the caller brings the texts of the requirement and of the
 //! node. Invariant: no input makes a function panic.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The objects of a cluster that a simulation begins with. Who calls lists them: here is which, and what is left out.
+//! The objects of a cluster that a simulation begins with. The caller lists them: here is which, and what is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_see_a_job_sees_where_it_is_without_its_name() {
+    fn a_user_who_may_not_see_a_job_sees_where_it_is_without_its_name() {
         let mut racks = places(&record(), 100, 10).remove(0);
         racks.reduce(|job| job != "t/j", 1);
         assert_eq!((&racks.jobs[..], racks.cut), (&[None][..], true));

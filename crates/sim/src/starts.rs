@@ -1,4 +1,4 @@
-//! When the Workloads that wait in a queue will start, and whom they will preempt: the start of each in several futures.
+//! When the Workloads that wait in a queue will start, and which others they will preempt: the start of each in several futures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub struct Start {
 struct Outcome {
     /// By the job's place in the record: its start in seconds from now.
     starts: BTreeMap<usize, i64>,
-    /// Who preempts whom, by the names of jobs.
+    /// Which job preempts which, by their names.
     preempted: Vec<(String, String)>,
 }
 

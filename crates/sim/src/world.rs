@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// An object is not owned any more by those whom its document names.
+    /// An object is not owned any more by those that its document names.
     fn disown(&mut self, reference: &ObjectRef, value: &Value) {
         for uid in owner_uids(value) {
             if let Some(set) = self.owned.get_mut(&uid) {

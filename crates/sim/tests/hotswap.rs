@@ -156,7 +156,7 @@ fn a_pool_that_fails_counts_after_thirty_seconds_and_its_pods_end_when_it_is_bac
 }
 
 #[test]
-fn a_pool_that_flaps_displaces_nobody_and_what_ran_there_begins_anew() {
+fn a_pool_that_flaps_displaces_no_jobset_and_what_ran_there_begins_anew() {
     let events = json!([
         {"at": "10m", "failNodes": pool("v6e-pool-1")},
         {"at": 625, "recoverNodes": pool("v6e-pool-1")},
@@ -167,7 +167,7 @@ fn a_pool_that_flaps_displaces_nobody_and_what_ran_there_begins_anew() {
 }
 
 #[test]
-fn when_most_nodes_fail_nobody_is_evicted() {
+fn when_most_nodes_fail_nothing_is_evicted() {
     let three = json!({"names": [], "selector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice"}});
     let events = json!([{"at": "10m", "failNodes": three}, {"at": "12m", "recoverNodes": three}]);
     let (high, low) = stories(&run(with_events(page(), &events)));
@@ -188,7 +188,7 @@ fn nodes_that_are_deleted_are_left_at_once() {
 }
 
 #[test]
-fn without_anybody_to_make_way_a_jobset_waits_for_its_nodes() {
+fn without_workloads_to_make_way_a_jobset_waits_for_its_nodes() {
     let mut alone = page();
     alone.objects.retain(|m| m.object["metadata"]["name"] != LOW);
     let two = json!({"selector": {POOL: "v6e-pool-2"}});

@@ -159,7 +159,7 @@ proptest! {
 
     /// Usage equals what is recomputed in every step (audit), never exceeds quota, and whatever can run runs in the end.
     #[test]
-    fn random_worlds_conserve_quota_and_starve_nobody(
+    fn random_worlds_conserve_quota_and_starve_no_job(
         quotas in prop::collection::vec(2_u32..10, 1..4),
         jobs in prop::collection::vec((0_usize..4, 1_u32..6, 1_u32..200, any::<bool>()), 1..12),
     ) {

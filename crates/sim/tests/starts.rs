@@ -1,4 +1,4 @@
-//! When the Workloads of a queue start: the same estimates as an explanation gives, with their ranges and whom they preempt.
+//! When the Workloads of a queue start: the same estimates as an explanation gives, with their ranges and what they preempt.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 #[path = "worlds/queue.rs"]
@@ -73,7 +73,7 @@ fn each_has_the_estimate_of_its_explanation_and_a_range() {
 }
 
 #[test]
-fn what_is_known_has_one_future_and_says_whom_it_preempts() {
+fn what_is_known_has_one_future_and_says_what_it_preempts() {
     let first = job("first", 8, "sluice.dev/run-seconds: \"3600\"");
     let urgent = job("urgent", 4, "sluice.dev/run-seconds: \"60\", sluice.dev/submit-after-seconds: \"1\"");
     let urgent =

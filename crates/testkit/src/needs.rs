@@ -1,4 +1,4 @@
-//! Stories that need the real controller of a job kind. These take minutes to build, and who works on something else need not have them: where
+//! Stories that need the real controller of a job kind. These take minutes to build, and people who work on something else need not have them: where
 //! one is missing its stories are left out, and say so. Where all stories are to be told, such a story fails.
 
 use std::ffi::OsStr;

@@ -14,7 +14,7 @@ use crate::ports::free_ports;
 pub struct Setup {
     /// The Configuration (config.kueue.x-k8s.io/v1beta2) as it is written to the file.
     pub configuration: Value,
-    /// Whom the manager acts as.
+    /// The user that the manager acts as.
     pub kubeconfig: PathBuf,
     /// Flags after `sluice manager --config … --kubeconfig …`.
     pub args: Vec<String>,
@@ -104,7 +104,7 @@ impl Setup {
         self
     }
 
-    /// Whom the manager acts as.
+    /// The user that the manager acts as.
     #[must_use]
     pub fn acting_as(mut self, kubeconfig: PathBuf) -> Self {
         self.kubeconfig = kubeconfig;

@@ -32,7 +32,7 @@ pub struct Args {
     /// Nodes and Workloads that a cycle looks at, at most: the engine's own limit unless given.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Stop when it is decided who moves and who makes room.
+    /// Stop when it is decided what moves and what makes room.
     #[arg(long)]
     decide: bool,
 }
@@ -63,7 +63,7 @@ struct Figures {
     all_looks: u64,
     /// JobSets that were moved.
     moved: usize,
-    /// CPU time of all cycles, and of what they were told, until it was decided who moves and who makes room.
+    /// CPU time of all cycles, and of their inputs, until it was decided what moves and what makes room.
     decided_ms: f64,
     /// Allocations of the same.
     decided_allocations: u64,

@@ -85,6 +85,9 @@ const CRATES: [Crate; 14] = [
     Crate { name: "sluice-xtask", may_use: ANY, forbidden: &[] },
 ];
 
+/// The page of the book that shows them.
+const CRATES_PAGE: &str = "docs/architecture/crates.md";
+
 /// Stands for "every crate of the workspace".
 const ANY: &[&str] = &["*"];
 
@@ -141,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(gates::check(&files));
     findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));
+    findings.extend(crates_page(&files));
     findings.extend(core_dependencies(&root, args.bless)?);
     for finding in &findings {
         println!("{finding}");
@@ -247,6 +251,28 @@ fn dependencies(packages: &[Package]) -> Vec<String> {
         }
     }
     findings
+}
+
+/// The column "may depend on" of the book's page says what the rows of [`CRATES`] say.
+fn crates_page(files: &BTreeMap<String, String>) -> Vec<String> {
+    let page = files.get(CRATES_PAGE).map_or("", String::as_str);
+    let short = |name: &'static str| name.strip_prefix("sluice-").unwrap_or(name);
+    let differs = |rules: &Crate| {
+        let folder = match short(rules.name) {
+            "tests" => "tests".to_owned(),
+            name => format!("crates/{name}"),
+        };
+        let uses: Vec<&str> = rules.may_use.iter().map(|name| short(name)).collect();
+        let cell = match uses.join(", ").as_str() {
+            "" => "| |".to_owned(),
+            "*" => "| all |".to_owned(),
+            uses => format!("| {uses} |"),
+        };
+        let start = format!("| `{folder}` |");
+        let agrees = page.lines().any(|line| line.starts_with(&start) && line.ends_with(&cell));
+        (!agrees).then(|| format!("{CRATES_PAGE}: the row of {folder} must end with {cell:?}, as in tidy.rs"))
+    };
+    CRATES.iter().filter_map(differs).collect()
 }
 
 /// Every crate that core is built with, by name: a new one is a decision, made by changing the golden list.
@@ -362,6 +388,21 @@ mod tests {
         let in_tests = package("sluice-core", &[("sluice-api", Some("dev"), &[])]);
         assert!(dependencies(&[in_tests]).is_empty());
         assert_eq!(dependencies(&[package("sluice-new", &[])]), ["sluice-new: has no row in tidy.rs"]);
+    }
+
+    #[test]
+    fn the_books_table_of_crates_has_the_same_arrows() {
+        let page = fs::read_to_string(assets::workspace().join(CRATES_PAGE)).unwrap();
+        let findings = |page: &str| crates_page(&BTreeMap::from([(CRATES_PAGE.to_owned(), page.to_owned())]));
+        assert_eq!(findings(&page), [""; 0]);
+        let other = page.replace("| quantity, selector |", "| quantity |");
+        assert_eq!(
+            findings(&other),
+            ["core", "api"].map(|name| format!(
+                "{CRATES_PAGE}: the row of crates/{name} must end with \"| quantity, selector |\", as in tidy.rs"
+            ))
+        );
+        assert_eq!(findings("").len(), CRATES.len());
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Fleet {
         Ok(found)
     }
 
-    /// Who leads now, if any does.
+    /// The replica that leads now, if any does.
     pub async fn leader(&self) -> Option<usize> {
         for index in 0..2 {
             let health = lock(&self.shared.replicas[index]).setup.health;

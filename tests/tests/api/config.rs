@@ -97,7 +97,7 @@ async fn the_manager_starts_with_every_field_at_its_default() {
         let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
         let manager = Manager::start(&plane, setup).await.unwrap();
         let log = manager.log().unwrap();
-        assert_eq!(log.matches("feature gates are on whose features are not built yet").count(), 1, "{log}");
+        assert_eq!(log.matches("some enabled feature gates have no effect yet").count(), 1, "{log}");
         let refused = "objects of this kind that name a queue are refused";
         assert!(!log.contains(refused), "{version}: {log}");
         let (_, status) = manager.stop().await.unwrap();

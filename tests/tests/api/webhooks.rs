@@ -33,7 +33,7 @@ async fn start() -> (ControlPlane, Setup) {
 }
 
 #[tokio::test]
-async fn rules_hold_through_the_webhooks_and_nobody_else_is_held_up_without_them() {
+async fn rules_hold_through_the_webhooks_and_no_others_are_held_up_without_them() {
     let (plane, setup) = start().await;
     let client = plane.client().await.unwrap();
     let manager = Manager::start(&plane, setup.clone()).await.unwrap();

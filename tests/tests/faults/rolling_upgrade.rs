@@ -1,7 +1,7 @@
 //! Two releases side by side behind one Service, forward and back (a rolling upgrade, and its rollback): both answer webhooks and
 //! conversion with the same certificate authority, one leads, and nothing is lost when either goes.
 //!
-//! The older release is played by the same program with an older set of feature gates: its reasons read differently, which shows who decides.
+//! The older release is played by the same program with an older set of feature gates: its reasons read differently, which shows which replica decides.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
@@ -179,7 +179,7 @@ async fn an_upgrade_and_its_rollback_lose_nothing_and_keep_webhooks_answering() 
     let leader = wait_for_another_leader(&client, "").await;
     for name in ["a", "b", "c", "d"] {
         here.job(name, "lq", 1).await.unwrap();
-        // In seconds of their own, so that it is known who waits, and for whom.
+        // In seconds of their own, so that it is known which waits, and for which.
         let workload = here.workload(name).await.unwrap();
         let made =
             workload["metadata"]["creationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();

@@ -11,7 +11,7 @@ use sluice_tests::soak::{Size, run};
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is no number"))
+        text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is not a number"))
     })
 }
 

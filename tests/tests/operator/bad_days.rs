@@ -137,7 +137,7 @@ async fn a_namespace_that_is_not_selected_is_told_the_remedy() {
     place.local_queue("lq", "not-selected").await.unwrap();
     place.job("waits", "lq", 1).await.unwrap();
     let text = "False/Misconfigured: workload namespace doesn't match ClusterQueue selector; the ClusterQueue has no \
-                namespaceSelector and so selects no namespace: set `namespaceSelector: {}`";
+                namespaceSelector and therefore selects no namespace: set `namespaceSelector: {}`";
     place.wait_for_condition("waits", "QuotaReserved", text).await.unwrap();
     place.wait_for_event("Misconfigured", "namespaceSelector: {}").await.unwrap();
     let selector = json!({"matchLabels": {"team": "a"}});

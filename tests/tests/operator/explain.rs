@@ -40,7 +40,7 @@ metadata: {name: lq, namespace: other}
 spec: {clusterQueue: cq}
 ";
 
-/// Whom the simulator runs as: it may look at everything and change nothing.
+/// The user that the simulator runs as: it may look at everything and change nothing.
 const READER: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -132,7 +132,7 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
     plane.stop();
 }
 
-/// The page names the cause and who holds the quota, and other namespaces only when asked to.
+/// The page names the cause and what holds the quota, and other namespaces only when asked to.
 async fn the_page_says_why(manager: &Manager) {
     let (status, page) = manager.health("/debug/explain/default/second").await.unwrap();
     assert_eq!(status, 200, "{page}");

@@ -279,7 +279,7 @@ async fn replicas_that_run_again_after_a_restart_need_quota_again() {
     wait(&place, "other", "running", |s| s.replicated_jobs_status.iter().all(|g| g.ready == 1)).await;
 
     assert_eq!(end(&place, "train", "second", "Failed").await, 2);
-    let why = "True/OutOfSync: 2 pods of \"first\" run, and quota is held for 0";
+    let why = "True/OutOfSync: 2 pods of \"first\" run, and quota is held for only 0";
     place.wait_for_condition("train", "Evicted", why).await.unwrap();
     place.wait_for_condition("train", "QuotaReserved", "False").await.unwrap();
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);

@@ -1,5 +1,5 @@
 //! The journal and the traces on a real control plane: every replica writes the journal, the API gives it to those who may read it, and
-//! `kubectl kueue usage` adds it up; who leads sends traces, whose ids are those that explain and events say.
+//! `kubectl kueue usage` adds it up; the replica that leads sends traces, whose ids are those that explain and events say.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -157,7 +157,7 @@ async fn wait_for_trace(collector: &Collector, id: &str, outcome: &str) -> Vec<S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_teams_used_is_added_up_whoever_wrote_it_down() {
+async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let setup = Setup::new(&plane).unwrap().brief_leases();
     let values = json!({"visibility": {"apiServices": true}, "journal": {"enabled": true}});

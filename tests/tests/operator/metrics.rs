@@ -41,7 +41,7 @@ async fn get(manager: &Manager, path: &str, token: Option<&str>) -> (u16, String
 }
 
 #[tokio::test]
-async fn only_those_read_metrics_who_may() {
+async fn only_users_with_the_right_read_metrics() {
     let Bed { plane, manager } = bed().await;
     apply(plane, ACCOUNTS).await.unwrap();
     let binding = ["create", "clusterrolebinding", "prometheus", "--clusterrole=kueue-metrics-reader"];

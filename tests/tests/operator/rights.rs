@@ -70,7 +70,7 @@ async fn a_framework_without_its_rights_is_an_error_at_start() {
     plane.stop();
 }
 
-/// Takes the right to keep owners from being deleted out of the manager's role.
+/// Removes the right to keep owners from being deleted from the manager's role.
 async fn revoke_finalizers(client: &Client) {
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let is_of_finalizers =

@@ -125,7 +125,7 @@ async fn pods_wait_for_a_queue_that_is_not_there_and_for_one_that_their_deployme
     // None is ready: the queue may change, and with it the pods.
     change(&place, "web", json!({"metadata": {"labels": {QUEUE_NAME: "lq"}}})).await.unwrap();
     wait_for_pods(&place, "web-", 1, 0).await;
-    // A pod that forges who suspends it waits like any other.
+    // A pod that forges what suspends it waits like any other.
     let mut forged = urgent(&place, "forged");
     forged["metadata"]["annotations"]["kueue.x-k8s.io/pod-suspending-parent"] = json!("statefulset");
     forged["metadata"]["labels"][QUEUE_NAME] = json!("nowhere");

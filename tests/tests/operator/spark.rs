@@ -185,7 +185,7 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
             "can use dynamicAllocation only when",
         ),
         (json!({"executor": {"coreRequest": "-5"}}), "must not be negative"),
-        (json!({"driver": {"memory": "much"}}), "is no amount"),
+        (json!({"driver": {"memory": "much"}}), "is not a quantity"),
         (json!({"executor": {"labels": {NAME: "other"}}}), "the label is the operator's"),
     ] {
         let mut object = application("refused");

@@ -139,7 +139,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn conditions_name_every_reason_and_what_is_held_says_by_whom() {
+async fn conditions_name_every_reason_and_what_is_held_says_by_what() {
     let (plane, _proxy, manager) = start().await;
     let here = Place::bare(&plane, "reasons").await.unwrap();
     let (queues, locals) = (here.cluster_queues(), here.local_queues());

@@ -16,7 +16,7 @@ use sluice_tests::place::{DEADLINE, Place};
 
 const API: &str = "/apis/visibility.kueue.x-k8s.io/v1beta2";
 
-/// A team's user: he may look at the queues of his own namespace, and ask why his Workloads wait.
+/// A team's user: they may look at the queues of their own namespace, and ask why their Workloads wait.
 const ALICE: &str = r"
 apiVersion: v1
 kind: ServiceAccount
@@ -136,7 +136,7 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
     wait_for_places(&admin, &in_cluster_queue, &["first 0 0", "secret 1 0", "second 2 1"]).await;
     users_see_their_own(&users, &in_cluster_queue).await;
     the_plugin_shows_places(&users[0], &users[1]);
-    explanations_name_nobody_else(&plane, &users[0]);
+    explanations_name_no_others(&plane, &users[0]);
     a_replica_that_waits_answers_too(&plane, &manager, &users[0]).await;
 
     ours.delete_job("first").await.unwrap();
@@ -205,7 +205,7 @@ fn the_plugin_shows_places(alice: &Path, bob: &Path) {
     };
     assert!(table.contains("POSITION IN QUEUE"), "{table}");
     assert_eq!((column("first").as_str(), column("second").as_str()), ("0", "1"), "{table}");
-    // He may see the queue, and not why a Workload waits.
+    // This user may see the queue, and not why a Workload waits.
     let refused = run(bob, &["explain", "job/second", "-n", "vis-a"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && why.contains("workloads/explain"), "{why}");
@@ -219,7 +219,7 @@ fn is_about_second(text: &str) {
     assert!(is, "{text}");
 }
 
-fn explanations_name_nobody_else(plane: &ControlPlane, alice: &Path) {
+fn explanations_name_no_others(plane: &ControlPlane, alice: &Path) {
     // By the API alone: she may not forward ports.
     let text = printed(&run(alice, &["explain", "job/second", "-n", "vis-a"]));
     is_about_second(&text);

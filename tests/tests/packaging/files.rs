@@ -34,7 +34,7 @@ fn the_image_is_built_by_the_command_of_make_build() {
 }
 
 #[test]
-fn the_image_is_built_with_the_pinned_toolchain_and_runs_as_nobody() {
+fn the_image_is_built_with_the_pinned_toolchain_and_does_not_run_as_root() {
     let toolchain = read("rust-toolchain.toml");
     let channel =
         toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap().trim_matches('"');

@@ -41,7 +41,7 @@ async fn migrate(plane: &ControlPlane, args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &error)
 }
 
-/// Quantities as Kubernetes writes them: who writes an object in another version writes `10` as `"10"`, whenever that is.
+/// Quantities as Kubernetes writes them: a program that writes an object in another version writes `10` as `"10"`, whenever that is.
 fn canonical(quotas: &mut Value) {
     match quotas {
         Value::Array(all) => all.iter_mut().for_each(canonical),

@@ -420,7 +420,7 @@ async fn keys_alone_lead_through_the_page() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_is_asked_for_one() {
+async fn a_user_without_a_token_is_asked_for_one() {
     let url = serve(Fault::None).await;
     let mut page = Page::start().await.unwrap();
     page.look(1280, 900, Scheme::Light).await.unwrap();
@@ -456,9 +456,9 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     is_accessible(&mut page, "what a server lacks").await;
     let url = serve(Fault::Broken).await;
     page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();
-    shows(&mut page, "is no JSON").await;
+    shows(&mut page, "is not JSON").await;
     is_accessible(&mut page, "what a server breaks").await;
-    go(&mut page, "workload", "is no JSON").await;
+    go(&mut page, "workload", "is not JSON").await;
     go(&mut page, "report", "side by side").await;
     page.run(&open_file(&serde_json::json!({"timeline": 7}))).await.unwrap();
     shows(&mut page, "This is not a simulation's report as JSON.").await;

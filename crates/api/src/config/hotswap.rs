@@ -11,7 +11,7 @@ use super::reader::{Reader, field, not_negative};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hotswap {
-    /// For so long a node may be not ready before that counts. 30 s.
+    /// How long a node may be not ready before it counts as failing. 30 s.
     pub not_ready_after: Duration,
     /// With more of a flavor's nodes unhealthy than this, in percent, nothing is evicted: it is the network, or us. 55.
     pub max_unhealthy_percent: i32,

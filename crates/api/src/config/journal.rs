@@ -17,9 +17,9 @@ pub struct Journal {
     /// The folder of its files. Absent: there is no journal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub directory: String,
-    /// A file that is larger is closed, and another one begun: a quantity, in bytes. 64Mi.
+    /// The size at which a new file is started: a quantity, in bytes. 64Mi.
     pub max_file_size: String,
-    /// The oldest files are deleted while all together are larger: a quantity, in bytes. 1Gi.
+    /// The size of all files together above which the oldest are deleted: a quantity, in bytes. 1Gi.
     pub max_total_size: String,
 }
 

@@ -24,7 +24,7 @@ pub struct Tracing {
     pub headers_file: String,
     /// Which part of the traces is made, from 0 to 1. 1.
     pub sample_ratio: f64,
-    /// So many traces may wait to be sent; what comes above is dropped and counted. 2048.
+    /// How many traces may wait to be sent; more are dropped and counted. 2048.
     pub max_queue_size: i32,
 }
 

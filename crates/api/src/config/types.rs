@@ -61,16 +61,16 @@ pub struct Configuration {
     pub gates: Gates,
     /// When finished or deactivated objects are deleted.
     pub object_retention_policies: ObjectRetentionPolicies,
-    /// Requests for nodes (not in Kueue); left out of the effective configuration while it is as by default.
+    /// Requests for nodes (not in Kueue); left out of the effective configuration while it has its defaults.
     #[serde(skip_serializing_if = "ProvisioningRequests::is_default")]
     pub provisioning_requests: ProvisioningRequests,
-    /// Failing nodes (not in Kueue); left out of the effective configuration while it is as by default.
+    /// Failing nodes (not in Kueue); left out of the effective configuration while it has its defaults.
     #[serde(skip_serializing_if = "super::Hotswap::is_default")]
     pub hotswap: super::Hotswap,
-    /// When decisions are made (not in Kueue); left out of the effective configuration while it is as by default.
+    /// When decisions are made (not in Kueue); left out of the effective configuration while it has its defaults.
     #[serde(skip_serializing_if = "super::Scheduler::is_default")]
     pub scheduler: super::Scheduler,
-    /// Where decisions are written down (not in Kueue); left out of the effective configuration while it is as by default.
+    /// Where decisions are written down (not in Kueue); left out of the effective configuration while it has its defaults.
     #[serde(skip_serializing_if = "super::Journal::is_default")]
     pub journal: super::Journal,
     /// Traces of admissions (not in Kueue); left out of the effective configuration while they are off.
@@ -124,7 +124,7 @@ pub struct CustomLabel {
     pub source_annotation_key: Option<String>,
     /// Kind that carries it.
     pub source_kind: SourceKind,
-    /// The values that are told apart.
+    /// The values that are distinguished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tracked_values: Vec<String>,
 }
@@ -404,7 +404,7 @@ pub struct AdmissionFairSharing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// Resources whose names begin so are not counted.
+    /// Resources whose names begin with one of these are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude_resource_prefixes: Vec<String>,
     /// What happens to resources that a ClusterQueue does not declare.

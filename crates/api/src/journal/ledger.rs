@@ -1,4 +1,4 @@
-//! What was used for how long, by whom, from the lines of a journal.
+//! What was used for how long, by which namespaces and queues, from the lines of a journal.
 //!
 //! A reservation counts from its beginning to its end, with what it took at each time. Lines of several replicas may be given, in any order:
 //! a reservation is one UID and one beginning.
@@ -82,7 +82,7 @@ struct Reservation {
     since: Timestamp,
     /// What it took at its beginning, by the earliest line that says so, and that line's time.
     first: Option<(Timestamp, Usage)>,
-    /// What it took later, from when on.
+    /// What it took later, and since when.
     later: BTreeMap<Timestamp, Usage>,
     end: Option<(Timestamp, Outcome)>,
 }

@@ -53,7 +53,7 @@ pub struct PodPlacement {
     pub workload: String,
     /// Its labels whose values are numbers: one or two of them tell its rank.
     pub numbers: BTreeMap<String, u32>,
-    /// What is to be subtracted from its index, as its annotation has it. More than any index if that is no number.
+    /// What is to be subtracted from its index, as its annotation has it. More than any index if that is not a number.
     pub offset: u32,
     /// Its node selector.
     pub node_selector: BTreeMap<String, String>,

@@ -34,7 +34,7 @@ pub struct ProvisioningPodSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningRequestSpec {
-    /// Who is to provide the nodes.
+    /// The class that is to provide the nodes.
     #[serde(default)]
     pub provisioning_class_name: String,
     /// What the class takes.

@@ -27,7 +27,7 @@ custom_resource! {
     }
 }
 
-/// What a ClusterQueue offers and to whom.
+/// What a ClusterQueue offers, and to which namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{

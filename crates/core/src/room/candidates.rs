@@ -1,4 +1,4 @@
-//! Who may have to go so that displaced work finds nodes: lower priority; the own ClusterQueue first, then its cohort, then others; in each
+//! Which workloads may have to go so that displaced work finds nodes: lower priority; the own ClusterQueue first, then its cohort, then others; in each
 //! the order of docs/reference/06-algorithm.md 6.7.
 
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! Which candidates have to go: the first ones that are enough, filled back as in docs/reference/06-algorithm.md 6.7.
 //!
-//! Preemption for quota ([`crate::preemption`]) has a search of its own. Whom it may take depends on whom it took before, as queues stop using
+//! Preemption for quota ([`crate::preemption`]) has a search of its own. Which victims it may take depends on those that it took before, as queues stop using
 //! more than their nominal quota, so that there candidates cannot go in numbers that double; and which order its victims have when some are
 //! given back is a rule of the reference. Here all candidates are known at the beginning.
 

@@ -7,7 +7,7 @@ use crate::intern::{LocalId, WorkloadId};
 use crate::workload::WorkloadKey;
 
 impl Scheduler {
-    /// Notes from now on who moves. At most one note is kept for each workload and LocalQueue until it is taken.
+    /// Notes from now on what moves. At most one note is kept for each workload and LocalQueue until it is taken.
     pub fn follow_moves(&mut self) {
         self.changes.moves.followed = true;
     }

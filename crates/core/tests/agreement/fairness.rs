@@ -114,7 +114,7 @@ impl Run {
 }
 
 #[test]
-fn fair_sharing_converges_whoever_came_first() {
+fn fair_sharing_converges_from_any_order_of_arrival() {
     use FairStrategy::{LessThanInitialShare, LessThanOrEqualToFinalShare};
     let choices: [&[FairStrategy]; 3] = [
         &[LessThanOrEqualToFinalShare, LessThanInitialShare],

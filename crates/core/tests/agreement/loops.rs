@@ -38,7 +38,7 @@ pub fn queue(cohort: &str, cpu: i64, gpu: i64) -> Queue {
 }
 
 /// `owner` has the cpu, `guest` borrows it, and `owner` may take it back although it borrows the gpu of `lender` besides.
-/// But for that it has to borrow from farther away than the guest, who is first when both want the cpu.
+/// But for that it has to borrow from farther away than the guest, which is first when both want the cpu.
 fn world() -> World {
     let mut world = World::default();
     world.flavors.insert(name("f"), Flavor::default());
@@ -145,7 +145,7 @@ fn without_the_guard_the_owner_evicts_the_guest_for_ever() {
 }
 
 #[test]
-fn who_evicts_the_same_victim_again_goes_first_and_gets_the_room() {
+fn a_workload_that_evicts_the_same_victim_again_goes_first_and_gets_the_room() {
     let run = Run::story(Gates::default());
     assert_eq!((run.holders, run.evictions, run.refused), (vec!["owner/w".to_owned()], 2, vec![]));
 }

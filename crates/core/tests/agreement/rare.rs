@@ -10,7 +10,7 @@ use crate::random_worlds::upstream;
 /// A queue at its nominal quota of one resource does not reclaim another one, though it is below its nominal quota of
 /// that: "strictly under nominal in every needed FR" (docs/reference/06-algorithm.md 6.7 "Attempts").
 #[test]
-fn who_is_at_nominal_of_one_needed_resource_reclaims_nothing() {
+fn a_queue_at_nominal_of_one_needed_resource_reclaims_nothing() {
     let victims = |gpu: i64| {
         let mut world = World::default();
         world.flavors.insert(name("f"), Flavor::default());
@@ -35,7 +35,7 @@ fn who_is_at_nominal_of_one_needed_resource_reclaims_nothing() {
     assert_eq!(victims(2), 1, "with a gpu to spare the cpu is reclaimed");
 }
 
-/// What was admitted in this cycle is usage and no victim yet, also for who has to look for other victims because its
+/// What was admitted in this cycle is usage and no victim yet, also for a head that has to look for other victims because its
 /// own were taken (docs/reference/06-algorithm.md 6.5 steps 3 and 11): `late` in full would only need the victim of `owner`, and with a
 /// pod less it may reclaim from the `guest` that was let in just now, but not in this cycle.
 #[test]

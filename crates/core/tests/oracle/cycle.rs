@@ -20,7 +20,7 @@ pub struct Nominee {
     since: u64,
     /// Others are kept from what it did not get.
     keeps_capacity: bool,
-    /// Who only reserved what it would have got, since its scan began.
+    /// The heads that only reserved what it would have got, since its scan began.
     kept_out_by: BTreeSet<Name>,
 }
 
@@ -38,7 +38,7 @@ pub struct Oracle {
     generations: BTreeMap<Name, u64>,
     /// By root: how often something was released there.
     freed: BTreeMap<Node, u64>,
-    /// Who is inadmissible, and was kept out by what these only reserved.
+    /// What is inadmissible, and was kept out by what these only reserved.
     kept_out: BTreeMap<Name, BTreeSet<Name>>,
     /// By root: how often those were tried again since the release of this number.
     retries: BTreeMap<Node, (u64, usize)>,
@@ -254,7 +254,7 @@ impl Oracle {
         entries
     }
 
-    /// Tries again who was kept out by heads that reserved nothing in this cycle, or are not heads of the next one.
+    /// Tries again what was kept out by heads that reserved nothing in this cycle, or are not heads of the next one.
     fn retry_kept_out(&mut self, reserving: &BTreeSet<Name>) {
         let places = self.places();
         let stays = |key: &Name| reserving.contains(key) && places.get(key) == Some(&Place::Heap);
@@ -337,7 +337,7 @@ struct Processing<'a> {
     victims: Vec<Name>,
     /// What was admitted so far, by queue.
     admitted: Vec<(Name, Usage)>,
-    /// What heads reserved for which there are no victims: by whom, and in which queue.
+    /// What heads reserved for which there are no victims: by which workload, and in which queue.
     reserved: Vec<(Name, Name, Usage)>,
     /// Slices that others take over from, or will.
     replaced: Vec<Name>,
@@ -372,7 +372,7 @@ impl<'a> Processing<'a> {
         fits
     }
 
-    /// Who reserved something in this tree, if the usage would fit but for that.
+    /// What reserved something in this tree, if the usage would fit but for that.
     fn would_fit_without(&self, snapshot: &mut Snapshot<'a>, nominee: &Nominee) -> BTreeSet<Name> {
         let name = &nominee.workload.queue;
         let root = snapshot.tree.root(&queue(name)).clone();

@@ -6,7 +6,7 @@ use super::{classical, fair_preemption};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Who preempts, and for what.
+/// The workload that preempts, and for what.
 pub struct Preemptor<'a> {
     pub workload: &'a Workload,
     /// The (flavor, resource) pairs that do not fit.
@@ -107,7 +107,7 @@ pub fn restore<'s>(snapshot: &mut Snapshot<'s>, victims: &[(&'s Reservation, Cau
     }
 }
 
-/// Whom to preempt so that the workload fits; empty if that is not possible. Leaves the snapshot as it was.
+/// The workloads to preempt so that the workload fits; empty if that is not possible. Leaves the snapshot as it was.
 pub fn targets(snapshot: &mut Snapshot<'_>, preemptor: &Preemptor<'_>) -> Vec<Target> {
     match &snapshot.world.fair {
         Some(strategies) => fair_preemption::targets(snapshot, preemptor, strategies),

@@ -30,7 +30,7 @@ pub struct LastAssignment {
     pub generation: u64,
     /// How often something had been released in the tree when the scan began.
     pub since: u64,
-    /// Who only reserved what it would have got, since the scan began.
+    /// The heads that only reserved what it would have got, since the scan began.
     pub kept_out_by: BTreeSet<Name>,
 }
 

@@ -1,4 +1,4 @@
-//! Physical capacity (gate `Hotswap`, ours): a limit across all queues beside their quotas, and who is kept room of it.
+//! Physical capacity (gate `Hotswap`, ours): a limit across all queues beside their quotas, and for which workloads room is kept.
 
 use crate::world::{World, cq, job, n, q};
 use sluice_core::PreemptionPolicy::LowerPriority;
@@ -44,7 +44,7 @@ fn capacity_is_shared_by_queues_that_share_no_cohort() {
 }
 
 #[test]
-fn more_capacity_lets_the_inadmissible_be_tried_again_and_less_evicts_nobody() {
+fn more_capacity_lets_the_inadmissible_be_tried_again_and_less_evicts_nothing() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(10)));
     limit(&mut w, "default", 0);
@@ -70,7 +70,7 @@ fn a_flavor_without_room_is_passed_over_for_the_next_one() {
 }
 
 #[test]
-fn nobody_is_preempted_for_quota_where_capacity_would_still_be_missing() {
+fn nothing_is_preempted_for_quota_where_capacity_would_still_be_missing() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)).within(LowerPriority));
     w.running(job("low", "a").gpu(4), "default");
@@ -126,7 +126,7 @@ fn of_several_displaced_the_first_has_its_room_before_the_second() {
 }
 
 #[test]
-fn what_can_never_be_met_keeps_nobody_waiting() {
+fn what_can_never_be_met_keeps_no_others_waiting() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(20)));
     limit(&mut w, "default", 6);

@@ -21,7 +21,7 @@ fn inadmissible(on: bool, policy: PreemptionPolicy) -> World {
 }
 
 #[test]
-fn who_may_reclaim_is_tried_again_when_others_begin_to_borrow() {
+fn what_may_reclaim_is_tried_again_when_others_begin_to_borrow() {
     let mut w = inadmissible(true, LowerPriority);
     w.submit(job("guest", "b").gpu(1));
     assert_eq!(w.cycle(), ["guest admitted default"]);
@@ -38,7 +38,7 @@ fn without_the_gate_it_stays_inadmissible() {
 }
 
 #[test]
-fn who_may_not_reclaim_stays_inadmissible() {
+fn what_may_not_reclaim_stays_inadmissible() {
     let mut w = inadmissible(true, Never);
     w.submit(job("guest", "b").gpu(1));
     assert_eq!(w.cycle(), ["guest admitted default"]);
@@ -46,7 +46,7 @@ fn who_may_not_reclaim_stays_inadmissible() {
 }
 
 #[test]
-fn a_reservation_that_somebody_else_wrote_wakes_them_too() {
+fn a_reservation_that_another_program_wrote_wakes_them_too() {
     let mut w = inadmissible(true, LowerPriority);
     w.running(job("guest", "b").gpu(1), "default");
     assert_eq!(w.heap("a"), ["j"]);
@@ -68,7 +68,7 @@ fn it_happens_once_for_each_time_that_a_queue_begins_to_borrow() {
 }
 
 #[test]
-fn who_uses_its_own_quota_is_not_woken() {
+fn a_queue_that_uses_its_own_quota_is_not_woken() {
     let mut w = inadmissible(true, LowerPriority);
     w.cq(cq("a").cohort("co").quota(q(0)).reclaim(LowerPriority));
     w.cohort(cohort("co").quota(q(3)));
@@ -93,7 +93,7 @@ fn one_of_lower_priority_than_all_others_of_a_borrowing_queue_wakes_them_too() {
 }
 
 #[test]
-fn who_shares_a_cohort_that_has_quota_left_of_its_own_is_woken() {
+fn a_queue_in_a_cohort_that_has_quota_left_of_its_own_is_woken() {
     let mut w = World::configured(|config| {
         config.gates = Gates { requeue_reclaimers_on_borrowing: true, ..reference_gates() };
     });

@@ -1,4 +1,4 @@
-//! Room on nodes (ours): who has to go so that pods fit, on nodes with and without a topology, by one object.
+//! Room on nodes (ours): what has to go so that pods fit, on nodes with and without a topology, by one object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -46,7 +46,7 @@ fn stops_at_the_first() -> World {
 }
 
 #[test]
-fn a_search_that_goes_on_in_another_cycle_tells_of_all_flavors_and_the_mildest_reason() {
+fn a_search_that_goes_on_in_another_cycle_names_all_flavors_and_the_least_severe_reason() {
     let mut w = stops_at_the_first();
     assert_eq!(w.cycle(), ["j WaitingForQuota"]);
     let first = "insufficient unused quota for cpu in flavor x, 3m more needed";
@@ -109,7 +109,7 @@ fn kept_out(strict: bool) -> World {
 }
 
 #[test]
-fn who_was_kept_out_by_a_reservation_is_tried_again_when_that_is_gone() {
+fn what_was_kept_out_by_a_reservation_is_tried_again_when_that_is_gone() {
     let mut w = kept_out(false);
     assert_eq!(w.cycle(), ["big WaitingForQuota".to_owned(), format!("j {NO_LONGER_FITS}")]);
     assert_eq!(w.inadmissible("a"), ["big"]);
@@ -123,7 +123,7 @@ fn who_was_kept_out_by_a_reservation_is_tried_again_when_that_is_gone() {
 }
 
 #[test]
-fn who_is_kept_out_in_every_cycle_waits_for_the_head_that_reserves() {
+fn what_is_kept_out_in_every_cycle_waits_for_the_head_that_reserves() {
     let mut w = kept_out(true);
     w.cycle();
     assert_eq!(w.cycle(), ["j WaitingForQuota", "big WaitingForQuota"]);
@@ -152,7 +152,7 @@ fn equal_workloads_are_tried_again_with_the_one_that_was_kept_out() {
 }
 
 #[test]
-fn who_is_kept_out_again_and_again_is_tried_a_limited_number_of_times() {
+fn what_is_kept_out_again_and_again_is_tried_a_limited_number_of_times() {
     let mut w = kept_out(false);
     for number in 0..40 {
         w.submit(job(&format!("big{number:02}"), "a").req("cpu", 4).priority(100 - number));

@@ -409,7 +409,7 @@ fn s11_2_10_a_flavor_that_a_queue_does_not_list_any_more_is_in_its_share() {
 fn s11_2_10_of_sibling_cohorts_with_equal_shares_the_first_by_name_is_taken_from() {
     let mut w = World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]);
     w.cohort(cohort("root").quota(q(8)));
-    // The names of their queues, and who came first, say the opposite.
+    // The names of their queues, and their order of arrival, say the opposite.
     for (of, queue) in [("right", "b"), ("left", "c")] {
         w.cohort(cohort(of).parent("root"));
         w.cq(cq(queue).cohort(of).quota(q(0)));

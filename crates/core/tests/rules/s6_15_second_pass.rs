@@ -75,7 +75,7 @@ fn s6_15_02_it_is_asked_for_once_and_ends_with_success() {
 }
 
 #[test]
-fn s6_15_03_who_needs_none_any_more_is_dropped_without_a_word() {
+fn s6_15_03_a_workload_that_needs_none_any_more_is_dropped_silently() {
     let mut w = world();
     w.cq(cq("a").quota(q(1)));
     placed_later(&mut w, "p", "a");
@@ -85,7 +85,7 @@ fn s6_15_03_who_needs_none_any_more_is_dropped_without_a_word() {
 }
 
 #[test]
-fn s6_15_04_only_who_keeps_its_reservation_has_a_second_pass() {
+fn s6_15_04_only_a_workload_that_keeps_its_reservation_has_a_second_pass() {
     let changes: [fn(&mut World); 4] = [
         |w| w.state("p", WorkloadState::Inactive),
         |w| w.finished("p"),
@@ -123,7 +123,7 @@ fn s6_15_05_a_change_of_its_status_keeps_its_turn() {
 }
 
 #[test]
-fn s6_15_06_without_fair_sharing_who_holds_quota_is_processed_first() {
+fn s6_15_06_without_fair_sharing_a_workload_with_quota_is_processed_first() {
     let mut w = world();
     w.cq(cq("a").quota(q(4)).cohort("co"));
     w.cq(cq("b").quota(q(4)).cohort("co"));
@@ -226,7 +226,7 @@ fn s6_15_12_pods_on_a_node_that_failed_get_another_one() {
 }
 
 #[test]
-fn s6_15_13_who_gets_no_other_node_is_evicted_at_once_or_tried_again() {
+fn s6_15_13_a_workload_that_gets_no_other_node_is_evicted_at_once_or_tried_again() {
     for fail_fast in [true, false] {
         let mut w = with_topology(World::configured(|config| {
             config.gates.tas_failed_node_replacement_fail_fast = fail_fast;

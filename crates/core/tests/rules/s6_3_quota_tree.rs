@@ -155,7 +155,7 @@ fn s6_3_10_a_cluster_queue_borrows_what_it_uses_above_nominal() {
 }
 
 #[test]
-fn s6_3_11_who_is_within_nominal_is_not_preempted_from_other_queues() {
+fn s6_3_11_a_queue_within_nominal_is_not_preempted_from_other_queues() {
     let mut w = World::new();
     w.cq(cq("a").cohort("co").quota(q(4)).reclaim(PreemptionPolicy::Any));
     w.cq(cq("b").cohort("co").quota(q(4)));

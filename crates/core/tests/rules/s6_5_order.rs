@@ -60,7 +60,7 @@ fn s6_5_04_an_inactive_or_missing_queue_is_named_and_offers_no_head() {
 }
 
 #[test]
-fn s6_5_05_who_borrows_less_high_is_processed_first() {
+fn s6_5_05_the_head_that_borrows_less_high_is_processed_first() {
     let mut w = World::new();
     w.cohort(cohort("root").quota(q(9)));
     w.cohort(cohort("mid").parent("root").quota(q(2)));
@@ -188,7 +188,7 @@ fn non_borrowing(gate: bool) -> World {
 }
 
 #[test]
-fn s6_5_13_the_tournament_puts_who_does_not_borrow_what_it_asks_for_first() {
+fn s6_5_13_the_tournament_puts_a_head_that_does_not_borrow_what_it_asks_for_first() {
     assert_eq!(non_borrowing(true).cycle(), ["ja admitted x", "jb admitted x"]);
     assert_eq!(
         non_borrowing(false).cycle(),

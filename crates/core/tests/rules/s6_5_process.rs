@@ -138,7 +138,7 @@ fn s6_5_25_a_closed_preemption_gate_blocks_the_preemption() {
 }
 
 #[test]
-fn s6_5_26_who_no_longer_fits_after_earlier_heads_is_skipped() {
+fn s6_5_26_a_head_that_no_longer_fits_after_earlier_ones_is_skipped() {
     let mut w = World::new();
     w.cohort(cohort("co").quota(q(3)));
     w.cq(cq("a").cohort("co").quota(q(0)));
@@ -215,7 +215,7 @@ fn evicted_blocker(fair: bool, strangers: bool) -> World {
 }
 
 #[test]
-fn s6_5_29_who_waited_for_that_goes_before_the_one_that_was_evicted_for_it() {
+fn s6_5_29_what_waited_for_that_goes_before_the_one_that_was_evicted_for_it() {
     let waits = "WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition";
     for (fair, strangers) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut w = evicted_blocker(fair, strangers);

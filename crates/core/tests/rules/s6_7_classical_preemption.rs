@@ -109,14 +109,14 @@ fn three() -> Job {
 }
 
 #[test]
-fn s6_7_09_who_fits_into_its_own_quota_has_the_hierarchical_advantage() {
+fn s6_7_09_a_queue_that_fits_into_its_own_quota_has_the_hierarchical_advantage() {
     assert_eq!(borrowing(1, Some(threshold(None)), three()), "j preempts v:InCohortReclamation");
     assert_eq!(borrowing(1, None, three()), "j preempts v:InCohortReclamation");
     assert_eq!(borrowing(1, Some(threshold(None)), three().priority(-1)), "j preempts v:InCohortReclamation");
 }
 
 #[test]
-fn s6_7_10_who_would_borrow_needs_borrow_within_cohort() {
+fn s6_7_10_a_queue_that_would_borrow_needs_borrow_within_cohort() {
     assert_eq!(borrowing(2, Some(threshold(None)), three()), "j preempts v:InCohortReclaimWhileBorrowing");
     assert_eq!(borrowing(2, None, three()), "j WaitingForQuota");
 }

@@ -166,7 +166,7 @@ fn s6_8_12_less_than_initial_share_compares_with_the_share_before_the_removal() 
 }
 
 #[test]
-fn s6_8_13_the_second_strategy_is_tried_on_who_the_first_did_not_take() {
+fn s6_8_13_the_second_strategy_is_tried_on_what_the_first_did_not_take() {
     let mut w = shared(&[S1, S2], 4);
     run(&mut w, &["v"], "b", 4);
     w.submit(job("j", "a").gpu(3));
@@ -223,7 +223,7 @@ fn within_nominal(gate: bool) -> String {
 }
 
 #[test]
-fn s6_8_16_who_stays_within_nominal_takes_without_comparing_shares() {
+fn s6_8_16_a_queue_that_stays_within_nominal_takes_without_comparing_shares() {
     assert_eq!(within_nominal(true), "j preempts v:InCohortReclamation");
     assert_eq!(within_nominal(false), "j WaitingForQuota", "a has 500 of cpu, b without v has 0");
 }
@@ -331,7 +331,7 @@ fn s6_8_22_of_queues_that_tie_the_order_of_their_candidates_decides_other_queues
 }
 
 #[test]
-fn s6_8_23_who_does_not_borrow_is_not_taken_from() {
+fn s6_8_23_a_queue_that_does_not_borrow_is_not_taken_from() {
     let mut w = World::fair(&[S1, S2]);
     w.cohort(cohort("co").quota(q(2)));
     w.cq(cq("a").cohort("co").quota(q(0)).reclaim(Any));
@@ -345,7 +345,7 @@ fn s6_8_23_who_does_not_borrow_is_not_taken_from() {
 }
 
 #[test]
-fn s6_8_23_nor_who_no_longer_borrows_once_its_victims_are_gone() {
+fn s6_8_23_nor_one_that_no_longer_borrows_once_its_victims_are_gone() {
     let mut w = World::fair(&[S1, S2]);
     w.cq(cq("a").cohort("co").quota(q(5)).reclaim(Any));
     w.cq(cq("b").cohort("co").quota(q(3)));

@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn modules_become_one_script_in_which_no_name_is_there_twice() {
+    fn modules_become_one_script_in_which_no_name_is_declared_twice() {
         assert!(!SCRIPT.lines().any(|line| line.starts_with("import ") || line.starts_with("export ")));
         let mut names = std::collections::BTreeSet::new();
         for line in SCRIPT.lines() {
             let kinds = ["const ", "let ", "function ", "class "];
             let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else { continue };
             let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            assert!(name.is_empty() || names.insert(name.clone()), "{name} is there twice");
+            assert!(name.is_empty() || names.insert(name.clone()), "{name} is listed twice");
         }
         assert!(names.contains("Gantt") && names.contains("show"));
     }

@@ -18,7 +18,7 @@ pub struct KindLine {
 /// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Who manages the cluster now.
+    /// What manages the cluster now.
     pub managers: Vec<String>,
     /// The kinds.
     pub kinds: Vec<KindLine>,

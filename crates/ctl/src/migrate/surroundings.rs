@@ -1,4 +1,4 @@
-//! What else is in the cluster: who manages it now, with which configuration, and what Kueue would leave behind.
+//! What else is in the cluster: what manages it now, with which configuration, and what Kueue would leave behind.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -111,7 +111,7 @@ async fn configuration(
     }
 }
 
-/// Who holds the lease.
+/// The holder of the lease.
 async fn lease(
     place: &Place,
     configuration: Option<&Configuration>,
@@ -136,7 +136,7 @@ async fn lease(
     Ok(())
 }
 
-/// Webhooks of Kueue that no server would answer: with them in the cluster, whole kinds could not be created any more.
+/// Webhooks of Kueue that no server answers any more: with them in the cluster, whole kinds could not be created any more.
 async fn webhooks(place: &Place, report: &mut Report) -> Result<(), MigrateError> {
     let what = "listing webhook configurations";
     let all = ListParams::default();
@@ -169,7 +169,7 @@ fn foreign_entries<'a>(
         entries.filter(|(name, config)| here(config) && !is_served(name)).map(|(name, _)| name).collect();
     if !names.is_empty() {
         report.obstacles.push(format!(
-            "remove Kueue's webhooks, which no server would answer ({}): kubectl delete {kind} {}",
+            "remove Kueue's webhooks: no server answers them any more ({}): kubectl delete {kind} {}",
             names.join(", "),
             metadata.name.as_deref().unwrap_or_default()
         ));
@@ -223,7 +223,7 @@ mod tests {
     use k8s_openapi::api::admissionregistration::v1::ServiceReference;
 
     #[test]
-    fn webhooks_that_nobody_answers_are_told_and_no_others() {
+    fn webhooks_that_no_server_answers_are_told_and_no_others() {
         let config = |namespace: &str| WebhookClientConfig {
             service: Some(ServiceReference {
                 namespace: namespace.to_owned(),
@@ -251,7 +251,7 @@ mod tests {
         );
         assert_eq!(
             report.obstacles,
-            ["remove Kueue's webhooks, which no server would answer (mother.kb.io): \
+            ["remove Kueue's webhooks: no server answers them any more (mother.kb.io): \
               kubectl delete mutatingwebhookconfiguration hooks"]
         );
     }

@@ -56,7 +56,7 @@ pub(crate) fn of(node: &slim::Node, now: Timestamp, config: &Hotswap) -> Health 
     }
 }
 
-/// From when on a node counts as lost, if it is not ready: no kubelet is left that would end its pods.
+/// The time since which a node counts as lost, if it is not ready: no kubelet is left that would end its pods.
 pub(crate) fn lost_from(node: &slim::Node, config: &Hotswap) -> Option<Timestamp> {
     let wait = SignedDuration::from_secs(config.not_ready_after.as_secs());
     let until = node.ready_since.and_then(|since| since.checked_add(wait).ok());

@@ -80,7 +80,7 @@ impl Engine {
         pod.before_node.filter(|_| !self.world.nodes.contains_key(&pod.node))?.checked_add(wait).ok()
     }
 
-    /// From when on a pod's node counts as lost, if it is not ready or gone.
+    /// The time since which a pod's node counts as lost, if it is not ready or gone.
     pub(crate) fn lost_from(&self, pod: &Pod) -> Option<Timestamp> {
         match self.world.nodes.get(&pod.node) {
             Some(node) => health::lost_from(node, &self.config.hotswap),

@@ -169,7 +169,7 @@ impl Engine {
             NotMoved::NoRoom(placed) => {
                 let placed = placed.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(
-                    "no healthy nodes are free for it, nor would be without workloads of lower priority{placed}"
+                    "no healthy nodes are free for it, even if all workloads of lower priority were evicted{placed}"
                 )
             }
             NotMoved::NoQuota | NotMoved::Barred(_) => {

@@ -82,7 +82,7 @@ pub(super) struct Search<'s, 'a> {
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    /// A search with this much room, for displaced Workloads of whom none has a higher priority than this.
+    /// A search with this much room, for displaced Workloads of which none has a higher priority than this.
     pub fn new(
         engine: &'a Engine,
         scope: &'s Scope,

@@ -91,7 +91,7 @@ impl NotMoved {
     /// What keeps its queue from admitting it again, if that is the reason.
     pub(super) fn barred(&self) -> Option<&str> {
         match self {
-            Self::NoQuota => Some("its ClusterQueue has no longer quota for it"),
+            Self::NoQuota => Some("its ClusterQueue no longer has quota for it"),
             Self::Barred(why) => Some(why),
             Self::Brake | Self::NoRoom(_) => None,
         }

@@ -95,7 +95,7 @@ impl Engine {
             let pods = running(view, &set.name);
             (pods > charged).then(|| {
                 let name = &set.name;
-                format!("{pods} pods of {name:?} run, and quota is held for {charged}: that of the others was given back")
+                format!("{pods} pods of {name:?} run, and quota is held for only {charged}; the quota of the other pods was released")
             })
         };
         sets.iter().zip(charged(sets, entry.status())).find_map(beyond)

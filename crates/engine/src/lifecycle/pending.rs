@@ -19,7 +19,7 @@ use crate::ingest::workload::{self as ingested, admission_gates, is, reserved};
 use crate::outbox::{About, event, normal};
 
 /// The remedy behind the message about a namespace that no selector picks.
-const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and so selects no namespace: set \
+const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and therefore selects no namespace: set \
                            `namespaceSelector: {}` to select all";
 
 /// So many checks fit into the status of a Workload (docs/reference/01-api.md 1.5): with more its reason for waiting would be refused, too.

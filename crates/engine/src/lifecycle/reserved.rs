@@ -21,7 +21,7 @@ use crate::outbox::{About, warning};
 use crate::world::{JobKey, workload_ref};
 
 /// The message of a Workload whose reservation came late and does not fit.
-const REVOKED: &str = "Quota was reserved by a former leader, and others have got it since";
+const REVOKED: &str = "Quota was reserved by a former leader, and other Workloads hold that quota now";
 
 impl Engine {
     /// A Workload that holds quota: checks, stopped queues, timeouts.

@@ -171,7 +171,7 @@ impl Engine {
                 continue;
             }
             let note = format!(
-                "{} {:?} went on although the job that made it was stopped, and is deleted",
+                "{} {:?} kept running after its job was stopped, so it was deleted",
                 child.kind.kind(),
                 child.name
             );

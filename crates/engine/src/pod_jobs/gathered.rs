@@ -81,9 +81,8 @@ impl Engine {
     /// A pod of a group waits until it is removed: it would use more than its role has quota for.
     fn report_too_large(&mut self, key: &JobKey, pod: &Name) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
-        let note = format!(
-            "The pod {pod:?} waits: it asks for more than the Workload is for, though it says to be of the same role"
-        );
+        let note =
+            format!("The pod {pod:?} waits: it requests more than its role in the Workload has quota for");
         self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
     }
 

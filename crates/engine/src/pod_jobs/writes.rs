@@ -92,7 +92,7 @@ impl Engine {
         let Some(job) = self.world.pod_jobs.get(key) else { return };
         let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated_count()).cloned();
         if let Some(parent) = left {
-            let note = "Pods wait that are more, or ask for more, than the Workload is for; scale to zero and up again to queue them anew";
+            let note = "Some pods wait: there are more of them, or they request more, than the Workload has quota for; scale to zero and up again to queue them anew";
             self.report_job(key, &parent, EventType::Warning, "ErrWorkloadCompose", note);
         }
         let mut planned = Vec::new();

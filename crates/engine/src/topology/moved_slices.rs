@@ -30,7 +30,7 @@ use crate::lifecycle::slices::first_slice;
 /// The reason of the event on the Workload and on its pods, and of the pods' condition.
 pub(super) const SLICE_MOVED: &str = "SliceMoved";
 /// What a pod says.
-pub(super) const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node, and is elsewhere now";
+pub(super) const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node and moved to other nodes";
 
 /// How many pods a slice of the outermost layer has.
 fn slice_size(set: &slim::PodSet, config: &EngineConfig) -> Option<usize> {

@@ -29,7 +29,7 @@ impl Engine {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let SlicesMoved { nodes, lost, pods, to } = moved;
         let note = format!(
-            "No node of its domain replaces the unhealthy node(s) {}: the slice moves to {}, for which {pods} pod(s) on healthy \
+            "No node in the same domain can replace the unhealthy node(s) {}: the slice moves to {}, for which {pods} pod(s) on healthy \
              nodes are deleted; all other pods stay",
             lost.join(","),
             shown(&to)

@@ -5,7 +5,7 @@ use sluice_engine::{Input, Kind};
 use crate::page::page;
 
 #[test]
-fn when_most_nodes_look_bad_nobody_is_evicted() {
+fn when_most_nodes_look_bad_nothing_is_evicted() {
     let mut bed = page(64);
     bed.fail(&["a", "b", "c"]);
     bed.pass(60);
@@ -25,7 +25,7 @@ fn when_most_nodes_look_bad_nobody_is_evicted() {
 }
 
 #[test]
-fn a_node_that_flaps_displaces_nobody() {
+fn a_node_that_flaps_displaces_no_jobset() {
     let mut bed = page(64);
     for _ in 0..5 {
         bed.fail(&["a"]);
@@ -38,7 +38,7 @@ fn a_node_that_flaps_displaces_nobody() {
 }
 
 #[test]
-fn everything_not_ready_at_start_moves_nobody() {
+fn everything_not_ready_at_start_moves_nothing() {
     let mut bed = page(64);
     bed.fail(&["a", "b", "c", "d"]);
     bed.c.now = bed.c.now.checked_add(jiff::SignedDuration::from_secs(600)).unwrap();

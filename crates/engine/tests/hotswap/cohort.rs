@@ -1,4 +1,4 @@
-//! Who makes way where there is a cohort: `high` of queue `x` has two pools, and others have one each: `own` in the same queue, `near`
+//! What makes way where there is a cohort: `high` of queue `x` has two pools, and others have one each: `own` in the same queue, `near`
 //! in one of the same cohort, `far` in one outside of it.
 
 use serde_json::json;

@@ -46,7 +46,7 @@ fn pods_go(bed: &mut Bed, name: &str) {
     }
 }
 
-fn nobody_went(bed: &Bed) {
+fn assert_no_eviction(bed: &Bed) {
     assert!(bed.evictions("high").is_empty() && bed.evictions("low").is_empty());
     assert!(bed.runs("high") && bed.runs("low") && bed.listed("high").is_empty());
     assert!(bed.c.notes("HotswapNotPossible").is_empty());
@@ -69,7 +69,7 @@ fn pods_that_leave_a_drained_node_displace_their_jobset() {
     let mut bed = page(64);
     cordon(&mut bed, "a-0", true);
     bed.pass(40);
-    nobody_went(&bed);
+    assert_no_eviction(&bed);
     ask_to_go(&mut bed, "a-0");
     bed.pass(3);
     assert_eq!(bed.pools_of("high"), ["b", "c"]);
@@ -141,7 +141,7 @@ fn an_uncordoned_node_is_not_lost() {
 }
 
 #[test]
-fn a_cordon_alone_takes_no_node_from_who_is_on_it() {
+fn a_cordon_alone_takes_no_node_from_a_jobset_on_it() {
     let mut bed = equals();
     bed.pools(&["e"], 4);
     // Not ready for a while, then well again, but cordoned; and a pod is missing elsewhere.
@@ -160,22 +160,22 @@ fn a_cordon_alone_takes_no_node_from_who_is_on_it() {
 }
 
 #[test]
-fn pods_that_leave_a_healthy_node_displace_nobody() {
+fn pods_that_leave_a_healthy_node_displace_no_jobset() {
     let mut bed = page(64);
     ask_to_go(&mut bed, "a-0");
     bed.pass(2);
     pods_go(&mut bed, "a-0");
     bed.pass(40);
-    nobody_went(&bed);
+    assert_no_eviction(&bed);
     // Long after: it was empty, and the autoscaler takes it away.
     let empty = node(&bed, "a-0");
     bed.c.api.delete(&empty);
     bed.pass(5);
-    nobody_went(&bed);
+    assert_no_eviction(&bed);
 }
 
 #[test]
-fn pods_that_end_on_a_cordoned_node_displace_nobody() {
+fn pods_that_end_on_a_cordoned_node_displace_no_jobset() {
     for shown in [true, false] {
         let mut bed = page(64);
         cordon(&mut bed, "a-0", true);
@@ -185,18 +185,18 @@ fn pods_that_end_on_a_cordoned_node_displace_nobody() {
         bed.pass(2);
         pods_go(&mut bed, "a-0");
         bed.pass(40);
-        nobody_went(&bed);
+        assert_no_eviction(&bed);
     }
 }
 
 #[test]
-fn pods_of_a_jobset_that_is_deleted_displace_nobody() {
+fn pods_of_a_jobset_that_is_deleted_displace_no_other() {
     let mut bed = page(64);
     cordon(&mut bed, "a-0", true);
     bed.c.api.edit_job("high", |job| job.view.deleting = true);
     ask_to_go(&mut bed, "a-0");
     bed.pass(5);
-    nobody_went(&bed);
+    assert_no_eviction(&bed);
 }
 
 #[test]
@@ -215,5 +215,5 @@ fn once_its_pods_run_elsewhere_a_drained_node_is_of_no_interest() {
         bed.bind(&format!("high-again-{index}"), Some("high"), &format!("e-{index}"), 4);
     }
     bed.pass(40);
-    nobody_went(&bed);
+    assert_no_eviction(&bed);
 }

@@ -1,4 +1,4 @@
-//! More evictions than one cycle makes: who moves and who makes room is what a naive search in one go says.
+//! More evictions than one cycle makes: what moves and what makes room is what a naive search in one go says.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ fn known(bed: &Bed, job: &str) -> Known {
     }
 }
 
-/// For each displaced JobSet in turn a free pool, or the first other JobSet that has a lower priority: who moves, and who makes room.
+/// For each displaced JobSet in turn a free pool, or the first other JobSet that has a lower priority: what moves, and what makes room.
 fn naive(mut displaced: Vec<Known>, mut others: Vec<Known>) -> (BTreeSet<String>, BTreeSet<String>) {
     displaced.sort_by_key(|one| (Reverse(one.priority), one.created, one.uid.clone()));
     others.sort_by_key(|one| (one.priority, Reverse(one.reserved), one.uid.clone()));

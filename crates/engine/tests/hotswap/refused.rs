@@ -116,7 +116,7 @@ fn one_that_its_quota_would_not_hold_again_stays() {
         bed.queue("x", 16, &reclaim, &json!({}));
         bed.fail(&["a"]);
         bed.pass(60);
-        both_stay(&bed, "its ClusterQueue has no longer quota for it");
+        both_stay(&bed, "its ClusterQueue no longer has quota for it");
         bed.queue("x", 32, &reclaim, &json!({}));
         bed.pass(3);
         assert_eq!(bed.pools_of("high"), ["b", "c"]);
@@ -131,7 +131,7 @@ fn a_spare_is_of_no_use_to_one_that_its_quota_would_not_hold_again() {
     bed.queue("x", 16, &reclaim, &json!({}));
     bed.fail(&["a"]);
     bed.pass(60);
-    both_stay(&bed, "its ClusterQueue has no longer quota for it");
+    both_stay(&bed, "its ClusterQueue no longer has quota for it");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn one_whose_quota_others_would_have_stays() {
     bed.queue("x", 32, &reclaim, &json!({}));
     bed.fail(&["a"]);
     bed.pass(60);
-    both_stay(&bed, "its ClusterQueue has no longer quota for it");
+    both_stay(&bed, "its ClusterQueue no longer has quota for it");
     bed.c.api.finish_job("other", true);
     for (_, _, pod) in bed.pods().into_iter().filter(|(job, _, _)| job == "other") {
         bed.c.api.delete(&pod);

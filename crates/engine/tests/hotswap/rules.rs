@@ -1,4 +1,4 @@
-//! Who has to go and who has not, and what capacity is.
+//! What has to go and what has not, and what capacity is.
 
 use serde_json::json;
 use sluice_engine::EngineConfig;
@@ -20,8 +20,8 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
     assert!(bed.runs("one") && bed.runs("two"));
     assert!(bed.evictions("one").is_empty() && bed.evictions("two").is_empty());
     assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
-    let note = "Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, nor would be without \
-                workloads of lower priority";
+    let note = "Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, even if all \
+                workloads of lower priority were evicted";
     assert_eq!(bed.c.notes("HotswapNotPossible"), [note], "told once");
     bed.come_back(&["a"]);
     bed.pass(3);
@@ -63,7 +63,7 @@ fn another_reason_is_told_though_the_same_nodes_are_lost() {
 }
 
 #[test]
-fn one_that_its_nodes_could_hold_is_told_of_once_they_cannot() {
+fn one_that_its_nodes_could_hold_is_reported_once_they_cannot() {
     let mut bed = Bed::new();
     bed.page_queue(64);
     bed.pools(&["a", "b", "c"], 4);
@@ -151,7 +151,7 @@ fn the_own_queue_gives_way_before_others() {
 }
 
 #[test]
-fn nobody_goes_who_is_on_nodes_that_would_not_help() {
+fn no_workload_goes_from_nodes_that_would_not_help() {
     let mut bed = Bed::new();
     bed.page_queue(64);
     bed.pools(&["a", "b", "c", "d"], 4);

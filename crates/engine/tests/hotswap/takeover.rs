@@ -35,7 +35,7 @@ fn writes(bed: &Bed, mut engine: Engine, purpose: Purpose) -> Vec<ObjectRef> {
     }
 }
 
-/// Whom an engine admits that leads from now on.
+/// What an engine admits that leads from now on.
 fn admits(bed: &Bed, engine: Engine) -> Vec<ObjectRef> {
     writes(bed, engine, Purpose::ReserveQuota)
 }

@@ -176,7 +176,7 @@ fn a_preempted_a_deleted_and_a_finished_attempt_say_how_they_ended() {
 }
 
 #[test]
-fn where_nobody_waits_for_pods_the_start_of_the_job_is_the_last_step() {
+fn where_pods_are_not_waited_for_the_start_of_the_job_is_the_last_step() {
     let mut c = cluster(config(None), &json!({}));
     let expected = ["1: queued", "1: decided among 1", "1: reserved admitted", "1: job started"];
     assert_eq!(story(&mut c), expected);

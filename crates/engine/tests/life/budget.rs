@@ -177,7 +177,7 @@ fn an_hour_of_waiting_behind_others_takes_a_write_per_five_minutes_at_most() {
     let mut c = cluster("", "4", &json!({}));
     let mut running: Vec<_> = (0..4).map(|n| direct(&mut c, &format!("r{n}"), "1", 1)).collect();
     let waiting: Vec<_> = (0..5).map(|n| direct(&mut c, &format!("w{n}"), "4", 0)).collect();
-    // Others of a higher priority come and go: numbers, and who comes first, change all the time.
+    // Others of a higher priority come and go: numbers, and which comes first, change all the time.
     for step in 0..180 {
         let next = direct(&mut c, &format!("n{step}"), if step % 3 == 0 { "2" } else { "1" }, 1);
         running.push(next);

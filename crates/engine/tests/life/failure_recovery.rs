@@ -85,7 +85,7 @@ fn a_pod_that_nothing_holds_is_gone() {
 }
 
 #[test]
-fn who_did_not_agree_or_is_not_stuck_is_left_alone() {
+fn a_pod_that_did_not_agree_or_is_not_stuck_is_left_alone() {
     let mut c = cluster();
     node(&mut c, "n", true);
     node(&mut c, "well", false);

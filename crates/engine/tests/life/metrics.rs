@@ -195,7 +195,7 @@ fn every_way_to_end_is_counted() {
 }
 
 #[test]
-fn who_finds_the_room_beside_its_victim_taken_counts_as_skipped_but_not_as_recomputed() {
+fn a_head_that_finds_the_room_beside_its_victim_taken_counts_as_skipped_but_not_as_recomputed() {
     let mut c = Cluster::plain();
     c.api.flavor("default", &[]);
     c.api.priority_class("high", 10);

@@ -135,7 +135,7 @@ fn only_the_pods_of_the_slice_are_made_anew_and_each_rank_gets_its_place() {
     assert_eq!(names_of(&c, "a"), AFTER);
     assert!(unhealthy(&c, "a").is_empty() && evicted(&c).is_empty() && runs(&c, "a"));
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
-    let note = "No node of its domain replaces the unhealthy node(s) a1: the slice moves to c0, c1, for which 1 pod(s) on \
+    let note = "No node in the same domain can replace the unhealthy node(s) a1: the slice moves to c0, c1, for which 1 pod(s) on \
                 healthy nodes are deleted; all other pods stay";
     assert!(c.notes("SliceMoved").contains(&note), "{:?}", c.notes("SliceMoved"));
     assert_eq!(c.written(Purpose::MovePod), 2, "its condition and its deletion");

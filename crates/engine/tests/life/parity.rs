@@ -103,7 +103,7 @@ fn only_cluster_queues_hold_a_flavor() {
 }
 
 #[test]
-fn a_deactivated_workload_that_nobody_releases_counts_nowhere() {
+fn a_deactivated_workload_that_is_not_released_counts_nowhere() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     let left = alone(&mut c, "left", "2");
@@ -219,7 +219,7 @@ fn the_backoff_of_an_evicted_workload_ends_while_it_still_holds_quota() {
 }
 
 #[test]
-fn a_deactivated_workload_has_no_backoff_whoever_wrote_it() {
+fn a_deactivated_workload_has_no_backoff_of_any_writer() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     submit(&mut c, "a", "lq", 1, |_| {});
@@ -402,7 +402,7 @@ fn checks_are_listed_although_the_turn_of_a_workload_has_not_come() {
 }
 
 #[test]
-fn that_equals_wait_is_written_as_what_nobody_waits_for() {
+fn that_equals_wait_is_written_as_what_nothing_waits_for() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));
     for name in ["first", "second"] {

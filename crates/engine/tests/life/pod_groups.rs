@@ -314,7 +314,7 @@ fn a_pod_that_asks_for_more_than_its_role_waits() {
     add_sized(&mut c, "p0", "1");
     add_sized(&mut c, "p1", "3");
     assert_eq!(free(&c), ["p0"]);
-    let told = "The pod \"p1\" waits: it asks for more than the Workload is for, though it says to be of the same role";
+    let told = "The pod \"p1\" waits: it requests more than its role in the Workload has quota for";
     assert_eq!(c.notes("ErrWorkloadCompose").last(), Some(&told));
     c.restart();
     c.settle();

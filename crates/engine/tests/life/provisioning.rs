@@ -233,7 +233,7 @@ fn revoked_capacity_stops_a_running_job_for_good() {
 }
 
 #[test]
-fn who_asks_for_nothing_that_is_managed_needs_no_nodes() {
+fn a_workload_that_asks_for_nothing_managed_needs_no_nodes() {
     let mut c = cluster(config(), &json!({"managedResources": ["nvidia.com/gpu"]}));
     c.settle();
     assert_eq!(said(&c), pair("Ready", "the provisioning request is not needed"));
@@ -400,7 +400,7 @@ fn a_deactivated_job_gives_its_nodes_back() {
 }
 
 #[test]
-fn with_the_controller_off_somebody_else_answers() {
+fn with_the_controller_off_another_program_answers() {
     let mut c = cluster(EngineConfig { provisioning: false, ..config() }, &json!({}));
     c.settle();
     assert_eq!(c.written(Purpose::CreateRequest), 0);

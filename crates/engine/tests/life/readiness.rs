@@ -208,7 +208,7 @@ fn block_admission_lets_one_after_the_other_get_ready() {
 
 /// docs/reference/11-observed.md 11.1.21.
 #[test]
-fn who_waited_for_the_pods_of_another_queue_goes_before_the_one_that_was_put_back() {
+fn what_waited_for_the_pods_of_another_queue_goes_before_the_one_that_was_put_back() {
     let mut c = wait(|w| w.block_admission = true);
     c.api.cluster_queue("other", "default", "3", &json!({}));
     c.api.local_queue("team-a", "other", "other");
@@ -307,7 +307,7 @@ fn that_pods_are_not_ready_rides_on_the_writes_that_admit_and_release() {
 }
 
 #[test]
-fn an_eviction_for_pods_that_are_not_ready_says_so_whoever_admitted_it() {
+fn an_eviction_for_pods_that_are_not_ready_says_so_after_any_admission() {
     let mut c = wait(|w| w.timeout_seconds = 10);
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();

@@ -36,8 +36,7 @@ fn given_back(c: &Cluster) -> i32 {
 fn a_job_whose_pods_run_again_is_evicted() {
     let mut c = with("4");
     reports(&mut c, 0, 3);
-    let why =
-        "True/OutOfSync: 3 pods of \"main\" run, and quota is held for 1: that of the others was given back";
+    let why = "True/OutOfSync: 3 pods of \"main\" run, and quota is held for only 1; the quota of the other pods was released";
     assert_eq!(told(&c.workload("a"), "Evicted"), why);
     assert!(c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     c.api.finish_job("b", true);

@@ -143,7 +143,7 @@ fn the_configured_labels_are_copied_and_no_others() {
 }
 
 #[test]
-fn a_job_that_somebody_else_manages_is_queued_all_the_same() {
+fn a_job_that_another_controller_manages_is_queued_all_the_same() {
     let mut c = with(EngineConfig::default());
     let mut view = job("team-a", "a", "lq", 1, "1");
     view.managed_by = Some("example.com/controller".to_owned());

@@ -256,7 +256,7 @@ fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
     assert_eq!(reads(&c), 1, "{:?}", c.notes("ErrWorkloadCompose"));
     assert!(
         c.notes("ErrWorkloadCompose")[0]
-            .contains("is not known: it does not exist, or it is beyond the 4096")
+            .contains("is not known: it does not exist, or the limit of 4096 template objects")
     );
     // It is kept, and its changes are seen.
     c.restart();

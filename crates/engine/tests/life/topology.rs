@@ -314,7 +314,7 @@ fn what_a_check_adds_to_the_pods_counts_for_their_nodes() {
 }
 
 #[test]
-fn an_assignment_that_cannot_be_read_is_none_and_stops_nobody() {
+fn an_assignment_that_cannot_be_read_is_none_and_stops_no_other() {
     let huge = json!({"levels": [HOSTNAME], "slices": [{
         "domainCount": i32::MAX, "valuesPerLevel": [{"universal": "n1"}], "podCounts": {"universal": 1}}]});
     let negative = json!({"levels": [HOSTNAME], "slices": [{

@@ -234,7 +234,7 @@ fn jobs_that_a_stopped_one_made_and_that_go_on_are_deleted_after_a_while() {
     assert!(!is_there(&c));
     assert_eq!(
         c.notes("StopEnforced"),
-        ["Job \"old-main-0\" went on although the job that made it was stopped, and is deleted"]
+        ["Job \"old-main-0\" kept running after its job was stopped, so it was deleted"]
     );
     c.pods_vanish = true;
     c.settle();

@@ -49,7 +49,7 @@ fn said(c: &Cluster, workload: &ObjectRef, type_: &str) -> String {
 }
 
 #[test]
-fn who_waits_for_checks_loses_its_quota_with_its_queues() {
+fn a_workload_that_waits_for_checks_loses_its_quota_with_its_queues() {
     // What it waits for afterwards could be told at once: that write fails, so that the first words stay.
     fn keep_the_first_words(c: &mut Cluster) {
         c.fail.push_back((Purpose::Pend, WriteError::Transient("busy".to_owned())));
@@ -295,7 +295,7 @@ fn the_status_of_a_queue_with_more_flavors_than_it_takes_is_written_without_the_
 }
 
 #[test]
-fn only_with_its_gate_a_newcomer_is_told_that_nobody_looked_at_it() {
+fn only_with_its_gate_a_newcomer_says_that_it_was_not_looked_at() {
     for (explicit, expected) in [
         (true, "False/PendingEvaluation: Workload is pending evaluation in the scheduling queue"),
         (false, ""),
@@ -312,7 +312,7 @@ fn only_with_its_gate_a_newcomer_is_told_that_nobody_looked_at_it() {
 }
 
 #[test]
-fn who_is_like_one_that_failed_has_its_reason_and_no_event() {
+fn a_workload_like_one_that_failed_has_its_reason_and_no_event() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));
     submit(&mut c, "first", "lq", 2, |_| {});

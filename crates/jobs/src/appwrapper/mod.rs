@@ -277,7 +277,7 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
         let name = format!("{name}-{number}");
         if let Some(error) = dns1123_label_error(&name) {
             return Err(format!(
-                "metadata.name: pod sets are named after it, and {name:?} is no name for one: {error}"
+                "metadata.name: pod sets are named after it, and {name:?} is not a valid pod set name: {error}"
             ));
         }
         let template = template::reduced(&found.template);

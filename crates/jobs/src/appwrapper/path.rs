@@ -12,7 +12,7 @@ pub(super) fn find<'a>(object: &'a Value, path: &str) -> Result<(&'a Value, Stri
     while !rest.is_empty() {
         let (found, key, after) = if let Some(inner) = rest.strip_prefix('[') {
             let (index, after) = inner.split_once(']').ok_or_else(|| wrong("a bracket is not closed"))?;
-            let number = index.parse::<usize>().map_err(|_| wrong(&format!("{index:?} is no index")))?;
+            let number = index.parse::<usize>().map_err(|_| wrong(&format!("{index:?} is not an index")))?;
             (at.as_array().and_then(|list| list.get(number)), index, after)
         } else if let Some(inner) = rest.strip_prefix('.') {
             let end = inner.find(['.', '[']).unwrap_or(inner.len());
@@ -51,7 +51,7 @@ mod tests {
             ("spec", "does not begin with \"template\""),
             ("template.spec.none", "there is no \"none\""),
             ("template.spec.list[1]", "there is no \"1\""),
-            ("template.spec.list[-1]", "\"-1\" is no index"),
+            ("template.spec.list[-1]", "\"-1\" is not an index"),
             ("template.spec.list[0", "a bracket is not closed"),
             ("template.spec.text.x", "there is no \"x\""),
             ("template.spec.", "there is no \"\""),

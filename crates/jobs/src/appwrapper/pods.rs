@@ -59,7 +59,7 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     let mut paths = BTreeMap::new();
     for pods in &declared {
         if paths.insert(pods.path.as_str(), pods.count).is_some() {
-            return Err(format!("podSets: {:?} is there twice", pods.path));
+            return Err(format!("podSets: {:?} is listed twice", pods.path));
         }
     }
     if !declared.is_empty() && !known.is_empty() {
@@ -126,7 +126,7 @@ fn some(object: &Value, path: &str) -> Result<Option<Pods>, String> {
     let replicas = find(object, &format!("{path}.replicas")).map_or(&Value::Null, |(replicas, _)| replicas);
     let count = match replicas {
         Value::Null => 1,
-        value => int(value).ok_or_else(|| format!("{path}.replicas: {value} is no number of pods"))?,
+        value => int(value).ok_or_else(|| format!("{path}.replicas: {value} is not a number of pods"))?,
     };
     Ok(Some(Pods::new(template, count)))
 }

@@ -135,7 +135,7 @@ fn what_cannot_be_a_workload_is_said() {
     };
     assert_eq!(
         invalid(deployment(json!("many"))),
-        "spec.components[0].template.spec.replicas: \"many\" is no number of pods"
+        "spec.components[0].template.spec.replicas: \"many\" is not a number of pods"
     );
     let none = "spec.components: no pods: those of kinds that are not known are declared in podSets";
     assert_eq!(invalid(component("v1", "Service", "x", json!({}))), none);
@@ -159,7 +159,7 @@ fn what_cannot_be_a_workload_is_said() {
         );
     }
     let twice = json!([{"replicas": 3, "path": path}, {"replicas": 3, "path": path}]);
-    assert_eq!(declared(twice), "spec.components[0].podSets: \"template.spec.template\" is there twice");
+    assert_eq!(declared(twice), "spec.components[0].podSets: \"template.spec.template\" is listed twice");
     let mut lost = component("example.com/v1", "Train", "x", json!({"pods": 1}));
     lost["podSets"] = json!([{"path": "template.spec.none"}]);
     let why = "spec.components[0].podSets[0]: path \"template.spec.none\": there is no \"none\"";

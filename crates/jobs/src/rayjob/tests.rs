@@ -82,7 +82,7 @@ fn what_cannot_be_queued_says_why() {
 }
 
 #[test]
-fn the_submitter_that_nobody_wrote_goes_where_it_is_admitted_too() {
+fn the_default_submitter_goes_where_it_is_admitted_too() {
     let kind = JobKind::RAY_JOB;
     let object = ray(kind);
     let view = observe(kind, &object);

@@ -129,7 +129,7 @@ fn conditions_say_whether_it_runs_ended_or_was_suspended() {
 }
 
 #[test]
-fn the_run_policy_says_who_looks_after_it_and_how_long_it_may_run() {
+fn the_run_policy_says_which_controller_looks_after_it_and_how_long_it_may_run() {
     let view = pytorch(|job| {
         job["spec"]["runPolicy"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
         job["spec"]["runPolicy"]["activeDeadlineSeconds"] = json!(60);

@@ -12,7 +12,7 @@ const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 
 #[test]
-fn a_pod_that_says_its_parent_suspends_it_waits_whoever_wrote_that() {
+fn a_pod_that_says_its_parent_suspends_it_waits_if_a_user_wrote_that_too() {
     let gated = |pod: &Value| pod["spec"]["schedulingGates"][0]["name"] == "kueue.x-k8s.io/admission";
     for world in [World::default(), World { system: true, ..World::default() }] {
         for implied in [true, false] {

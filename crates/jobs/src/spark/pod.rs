@@ -107,7 +107,7 @@ pub(super) fn template(object: &Value, role: Role) -> Result<Value, String> {
     Ok(Value::Object(template))
 }
 
-/// Where the pods may go, and before whom.
+/// Where the pods may go, and before which others.
 fn scheduling(pod: &mut Map<String, Value>, spec: &Value, own: &Value, path: &str) -> Result<(), String> {
     add_keys(pod, "nodeSelector", &spec["nodeSelector"], "spec")?;
     add_keys(pod, "nodeSelector", &own["nodeSelector"], path)?;
@@ -154,7 +154,7 @@ fn resources(container: &mut Map<String, Value>, own: &Value, path: &str) -> Res
                 return Err(format!("{path}.{field}: {text:?}: must not be negative"));
             }
             Ok(_) => {}
-            Err(_) => return Err(format!("{path}.{field}: {text:?} is no amount")),
+            Err(_) => return Err(format!("{path}.{field}: {text:?} is not a quantity")),
         }
         amounts.push((side, resource, amount));
     }

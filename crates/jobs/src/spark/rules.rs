@@ -10,7 +10,7 @@ use crate::review::{Context, Meta, Violation, Violations};
 const ONLY_CLUSTER: &str = "only Cluster mode is supported for a kueue managed job";
 const ONLY_ELASTIC: &str = "a kueue managed job can use dynamicAllocation only when the ElasticJobsViaWorkloadSlices feature gate is on and the \
      job is an elastic job";
-const OF_THE_OPERATOR: &str = "the label is the operator's, and its pods would run without what was admitted";
+const OF_THE_OPERATOR: &str = "the label is the operator's: without it the operator would not apply the admitted node selectors and tolerations";
 const RUNS_AGAIN: &str = "the application has ended, and the operator would run it again";
 
 /// Holds a new or changed application that is managed against them.
@@ -76,7 +76,7 @@ pub(super) fn trouble(object: &Value) -> Option<String> {
     }
     let configured = pod::configured_executors(object).filter(|_| field.is_null())?;
     let is_count = configured.trim().parse().is_ok_and(|number: i32| number >= 0);
-    (!is_count).then(|| format!("spec.sparkConf[spark.executor.instances]: {configured:?} is no number"))
+    (!is_count).then(|| format!("spec.sparkConf[spark.executor.instances]: {configured:?} is not a number"))
 }
 
 /// A mode in which the driver runs elsewhere than in a pod of its own.

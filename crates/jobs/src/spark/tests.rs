@@ -164,13 +164,13 @@ fn what_cannot_be_queued_is_said() {
     );
     assert_eq!(
         why(|spec| spec["driver"]["memory"] = json!("much")),
-        "spec.driver.memory: \"much\" is no amount"
+        "spec.driver.memory: \"much\" is not a quantity"
     );
     let negative = |field: &str| format!("spec.executor.{field}: \"-4\": must not be negative");
     assert_eq!(why(|spec| spec["executor"]["coreRequest"] = json!("-4")), negative("coreRequest"));
     assert_eq!(why(|spec| spec["executor"]["memoryLimit"] = json!("-4")), negative("memoryLimit"));
     let fraction = why(|spec| spec["executor"]["memory"] = json!("0x1g"));
-    assert_eq!(fraction, "spec.executor.memory: \"0x1g\" is no amount");
+    assert_eq!(fraction, "spec.executor.memory: \"0x1g\" is not a quantity");
     // Spark would put another setting in.
     let scales = why(|spec| spec["sparkConf"] = json!({"spark.dynamicAllocation.enabled": "${spark.x}"}));
     assert!(scales.starts_with("spec.sparkConf[spark.dynamicAllocation.enabled]: "), "{scales}");
@@ -179,7 +179,7 @@ fn what_cannot_be_queued_is_said() {
         spec["executor"]["instances"] = Value::Null;
         spec["sparkConf"] = json!({"spark.executor.instances": "${spark.x}"});
     });
-    assert_eq!(many, "spec.sparkConf[spark.executor.instances]: \"${spark.x}\" is no number");
+    assert_eq!(many, "spec.sparkConf[spark.executor.instances]: \"${spark.x}\" is not a number");
     assert_eq!(why(|spec| spec["driver"]["template"] = json!(5)), "spec.driver.template: must be an object");
     let containers = why(|spec| spec["driver"]["template"] = json!({"spec": {"containers": {}}}));
     assert_eq!(containers, "spec.driver.template.spec.containers: must be a list");

@@ -188,7 +188,7 @@ fn runtime_of(object: &Value) -> Result<TemplateRef, String> {
     let known = JobKind::TRAIN_JOB.templates().iter().copied();
     let kind = known.into_iter().find(|known: &TemplateKind| known.kind() == kind && known.group() == group);
     let Some(kind) = kind else {
-        return Err(format!("spec.runtimeRef: {:?} of {group:?} is no kind of runtimes", text("kind")));
+        return Err(format!("spec.runtimeRef: {:?} of {group:?} is not a kind of runtime", text("kind")));
     };
     let namespace = if kind.namespaced() { object["metadata"]["namespace"].as_str() } else { None };
     Ok(TemplateRef { kind, namespace: namespace.unwrap_or_default().into(), name: name.into() })

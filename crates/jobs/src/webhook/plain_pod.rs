@@ -166,7 +166,7 @@ fn managed_label(pod: &Value, old: Option<&Meta>, meta: &Meta, violations: &mut 
     }
 }
 
-/// What suspends a pod does so until it has ended: on it depends who looks after the pod.
+/// What suspends a pod does so until it has ended: on it depends which controller looks after the pod.
 fn parent(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
     let after = suspending_parent(pod);
     if !has_ended(pod) && old.is_some_and(|old| suspending_parent(old) != after) {

@@ -234,7 +234,7 @@ fn rows() -> Vec<Row> {
         ),
         ("prebuilt name is not a name", JobKind::JOB, None, annotation("prebuilt-workload-name", "-")),
         ("maximum time", JobKind::JOB, None, label("max-exec-time-seconds", "30")),
-        ("maximum time is no number", JobKind::JOB, None, label("max-exec-time-seconds", "1h")),
+        ("maximum time is not a number", JobKind::JOB, None, label("max-exec-time-seconds", "1h")),
         ("maximum time is zero", JobKind::JOB, None, label("max-exec-time-seconds", "0")),
         ("elastic Job", JobKind::JOB, None, annotation("elastic-job", "true")),
         ("elastic JobSet", JobKind::JOB_SET, None, annotation("elastic-job", "true")),
@@ -294,7 +294,7 @@ fn rows() -> Vec<Row> {
         ),
         ("gate added to none", JobKind::JOB_SET, none(), annotation("admission-gated-by", "x.y/a")),
         ("min parallelism", JobKind::JOB, None, annotation("job-min-parallelism", "2")),
-        ("min parallelism is no number", JobKind::JOB, None, annotation("job-min-parallelism", "some")),
+        ("min parallelism is not a number", JobKind::JOB, None, annotation("job-min-parallelism", "some")),
         ("min parallelism is zero", JobKind::JOB, None, annotation("job-min-parallelism", "0")),
         ("min parallelism is all", JobKind::JOB, None, annotation("job-min-parallelism", "3")),
         (
@@ -346,7 +346,7 @@ fn rows() -> Vec<Row> {
         ("slice topology without size", JobKind::JOB, None, template(&[("slice-required-topology", "rack")])),
         ("slice size without topology", JobKind::JOB, None, template(&[("slice-size", "1")])),
         (
-            "slice size is no number",
+            "slice size is not a number",
             JobKind::JOB,
             None,
             template(&[("slice-required-topology", "r"), ("slice-size", "x")]),

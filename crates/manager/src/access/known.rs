@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_strangers_forgets_nobody_who_is_known() {
+    fn a_flood_of_strangers_forgets_no_known_user() {
         let (mut known, now) = (Known::new(REMEMBER), Instant::now());
         known.put("prometheus", true, 0, true, now);
         for n in 0..5 * MOST {

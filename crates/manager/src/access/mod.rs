@@ -76,7 +76,7 @@ pub enum Attributes {
 }
 
 impl Attributes {
-    /// To list nodes: who may not is not told their names.
+    /// To list nodes: users who may not do not see their names.
     pub fn list_nodes() -> Self {
         Self::Object {
             verb: "list",

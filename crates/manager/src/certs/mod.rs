@@ -1,6 +1,6 @@
 //! The certificates of the webhooks and of the aggregated APIs: made, shared by a Secret, rotated, injected; or read from files.
 //!
-//! All replicas look after the same Secret; its resourceVersion decides who makes the next certificate. A replaced
+//! All replicas look after the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced
 //! certificate is served at once: listeners take the TLS configuration anew for each connection.
 
 pub mod inject;

@@ -96,6 +96,6 @@ mod tests {
         let _alices = turns.take("alice").unwrap();
         drop(first);
         drop(turns.take("bob").unwrap());
-        assert!(turns.take("bob").is_err(), "his burst is used up");
+        assert!(turns.take("bob").is_err(), "the burst is used up");
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::store::Revisions;
 use crate::visibility::status::Refusal;
 
-/// Streams of one user at once: the tabs of his browser.
+/// Streams of one user at once: the tabs of a browser.
 const EACH: usize = 8;
 /// Between two events of a stream.
 const APART: Duration = Duration::from_secs(1);

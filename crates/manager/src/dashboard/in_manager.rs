@@ -61,7 +61,7 @@ pub struct InManager {
     pub published: Arc<Published>,
     /// The API server.
     pub client: Client,
-    /// Who explains.
+    /// What makes explanations.
     pub explains: Arc<dyn Explains>,
     /// The engine, which knows what fits into a topology.
     pub engine: Handle<Engine>,
@@ -205,7 +205,7 @@ pub(super) async fn events(client: &Client, namespace: &str, uid: &str) -> Optio
     };
     match part.unread {
         None | Some(Unread::Spent(_)) => Some(part.found),
-        // Who may see Workloads may be one who may not see events.
+        // A user who may see Workloads may be refused events.
         Some(Unread::Api { source, .. }) if is_forbidden(&source) => None,
         Some(error) => {
             warn!(error = %Chain(&error), "the dashboard cannot read the events of a Workload");
@@ -244,7 +244,7 @@ pub(super) async fn begin(
     match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
         Ok(Ok(live)) => Ok(Begin { live, configuration }),
         Ok(Err(Unread::Api { path, source })) if is_forbidden(&source) => {
-            Err(Refusal::Forbidden(format!("a simulation takes the right to list {path}")))
+            Err(Refusal::Forbidden(format!("a simulation needs the right to list {path}")))
         }
         Ok(Err(error @ Unread::Spent(_))) => {
             let why = format!(

@@ -63,7 +63,7 @@ pub struct DashboardArgs {
     pub no_open: bool,
 }
 
-/// Who has the key.
+/// The user who has the key.
 struct Owner {
     key: String,
     polled: Arc<Polled>,
@@ -122,7 +122,7 @@ impl Source for Laptop {
         self.polled.missing(view)
     }
 
-    /// The visibility API knows it, if it is served. A user who may not ask it about ClusterQueues asks about his LocalQueues.
+    /// The visibility API knows it, if it is served. A user who may not ask it about ClusterQueues asks about their LocalQueues.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
         Box::pin(async move {
             // A name that no queue can have would be another path.
@@ -201,7 +201,7 @@ pub async fn run(
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());
     let url = format!("http://127.0.0.1:{port}/#key={key}");
     say(&format!("The dashboard is at {url}"))?;
-    say("It shows what the user of the kubeconfig may read, to who has this address. End it with Ctrl-C.")?;
+    say("Anyone who has this address can see what the kubeconfig's user may read. End it with Ctrl-C.")?;
     let _way = if args.no_open { None } else { open(&url, &say)? };
     let (_stopper, stop) = pair();
     tokio::select! {
@@ -249,7 +249,7 @@ mod tests {
 
     const GROUP: &str = "/apis/visibility.kueue.x-k8s.io/v1beta2";
 
-    /// A user who may read the Workloads of `a`, in which three LocalQueues lead to `cq`, one of which he may not ask about. `code` is what the
+    /// A user who may read the Workloads of `a`, in which three LocalQueues lead to `cq`, one of which they may not ask about. `code` is what the
     /// visibility API says of ClusterQueues, 200 for an answer.
     async fn laptop(code: u16) -> Laptop {
         let client = client(move |_: Method, uri: Uri, _: Bytes| async move {

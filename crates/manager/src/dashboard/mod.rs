@@ -1,7 +1,7 @@
 //! The dashboard: pages that show queues, Workloads and nodes, and the JSON that they are made from.
 //!
 //! What is shown is kept in a copy of a few columns ([`store`]) that follows the watches: a reader never waits for the engine, and the engine never
-//! for a reader. Every answer is made for one caller: [`viewer`] says in which namespaces he may read Workloads; of others he gets amounts without
+//! for a reader. Every answer is made for one caller: [`viewer`] says in which namespaces they may read Workloads; of others they get amounts without
 //! names. The same routes are served by the manager ([`in_manager`]) and by a program on a laptop ([`local`]).
 
 pub mod amounts;

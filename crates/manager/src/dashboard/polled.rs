@@ -45,7 +45,7 @@ struct Rights {
 /// Reads a cluster.
 pub struct Polled {
     client: Client,
-    /// The context's, for who may not read all.
+    /// The context's, for users who may not read all.
     namespace: String,
     store: Arc<Store>,
     rights: Mutex<Rights>,
@@ -107,7 +107,7 @@ impl Polled {
         Ok((began.elapsed() * TIMES).clamp(LEAST, MOST))
     }
 
-    /// The user's name, as the API server knows him.
+    /// The user's name, as the API server knows it.
     async fn user(&self) -> Result<String, CallError> {
         let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
@@ -175,7 +175,7 @@ fn decoded(kind: Kind, object: Value) -> Option<Object> {
     }
 }
 
-/// What a user may read says what he is shown.
+/// What users may read says what they are shown.
 fn note(rights: &mut Rights, kind: Kind, read: Read, namespace: &str) {
     match kind {
         Kind::Workload => {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_read_one_namespace_sees_that_and_what_queues_say_of_themselves() {
+    async fn a_user_who_may_read_one_namespace_sees_that_and_what_queues_say_of_themselves() {
         let polled = polled(&[
             "/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads",
             "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
@@ -267,7 +267,10 @@ mod tests {
         let snapshot = polled.store.snapshot().unwrap();
         assert_eq!(snapshot.workloads.len(), 1);
         let now = now(&snapshot, &viewer, jiff::Timestamp::UNIX_EPOCH);
-        assert_eq!(now["clusterQueues"][0]["pending"], 5, "the sum of what he may read would be wrong");
+        assert_eq!(
+            now["clusterQueues"][0]["pending"], 5,
+            "the sum of what this user may read would be wrong"
+        );
         assert!(polled.missing(View::Nodes).unwrap().contains("may not list resourceflavors"));
     }
 

@@ -15,9 +15,9 @@ const LONGEST: usize = 256;
 /// Which part of a list is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// So many are left out at the beginning.
+    /// How many to skip.
     pub offset: usize,
-    /// So many at most.
+    /// How many to return at most.
     pub limit: usize,
 }
 

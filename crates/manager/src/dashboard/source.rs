@@ -39,9 +39,9 @@ pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 
 /// Who asks.
 pub trait Callers: Send + Sync + 'static {
-    /// The caller, by the headers of his request.
+    /// The caller, by the headers of the request.
     fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer>;
-    /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused if he may have none of this namespace.
+    /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused to callers who may have none of this namespace.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
 }
 

@@ -1,6 +1,6 @@
 //! The columns of all objects that are shown, as the watches deliver them.
 //!
-//! Who delivers holds the lock for one row; who reads for a copy of pointers, at most once in [`STALE`].
+//! A watch that delivers holds the lock for one row; a view that reads holds it for a copy of pointers, at most once in [`STALE`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -44,7 +44,7 @@ struct Rows {
     made: Option<(Instant, Arc<Snapshot>)>,
 }
 
-/// The rows, shared by who delivers and who reads.
+/// The rows, shared by the watches that deliver and the views that read.
 #[derive(Debug)]
 pub struct Store {
     rows: Mutex<Rows>,

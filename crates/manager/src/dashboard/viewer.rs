@@ -1,29 +1,29 @@
-//! What a caller may see: the namespaces in which he may read Workloads.
+//! What a caller may see: the namespaces in which they may read Workloads.
 
 use std::collections::BTreeSet;
 
 use sluice_engine::Name;
 
-/// Who asks, and what he may see.
+/// Who asks, and what they may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Viewer {
-    /// His name.
+    /// The viewer's name.
     pub user: String,
-    /// He may read the Workloads of every namespace.
+    /// The viewer may read the Workloads of every namespace.
     pub all: bool,
-    /// Those in which he may, if not in all.
+    /// Those in which the viewer may, if not in all.
     pub namespaces: BTreeSet<Name>,
-    /// He may list nodes.
+    /// The viewer may list nodes.
     pub nodes: bool,
 }
 
 impl Viewer {
-    /// Whether he may read the Workloads of a namespace.
+    /// Whether the viewer may read the Workloads of a namespace.
     pub fn sees(&self, namespace: &str) -> bool {
         self.all || self.namespaces.contains(namespace)
     }
 
-    /// Whether there is any namespace for him.
+    /// Whether the viewer may see any namespace.
     pub fn sees_any(&self) -> bool {
         self.all || !self.namespaces.is_empty()
     }

@@ -204,7 +204,7 @@ fn core_uri(object: &ObjectRef) -> String {
     format!("/api/v1/namespaces/{}/events", event_namespace(object))
 }
 
-/// Who reports.
+/// The component that reports.
 struct Reporter {
     /// Its name, no longer than an event takes.
     instance: String,

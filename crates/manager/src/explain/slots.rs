@@ -1,6 +1,6 @@
 //! Whose explanation is made when: some at a time, of one namespace fewer, and of one user one.
 //!
-//! Who waits comes in turn, but one whose namespace has its share already is passed over until it has not. So a team that asks
+//! Questions that wait come in turn, but one whose namespace has its share already is passed over until it has not. So a team that asks
 //! much, or slowly, leaves room for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-/// Slots, and who waits for one.
+/// Slots, and the questions that wait for one.
 #[derive(Debug)]
 pub(super) struct Slots {
     most: usize,
@@ -24,7 +24,7 @@ pub(super) struct Slots {
 struct State {
     /// Slots that are taken, by namespace.
     taken: BTreeMap<String, usize>,
-    /// Who waits, in turn.
+    /// The questions that wait, in turn.
     waiting: BTreeMap<u64, String>,
     next: u64,
 }
@@ -153,7 +153,7 @@ impl Drop for Slot {
 pub(super) struct Users(Mutex<BTreeSet<String>>);
 
 impl Users {
-    /// The user's turn, if he has none yet. Who has no name is not told apart from others, and always has one.
+    /// The user's turn, if they have none yet. A user without a name cannot be told apart from others, and always has one.
     pub fn enter(self: &Arc<Self>, user: &str) -> Option<Turn> {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entered = user.is_empty() || users.insert(user.to_owned());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken_when_a_slot_is_free() {
+    async fn a_question_that_waits_is_woken_when_a_slot_is_free() {
         let slots = Slots::new(2, 1);
         let first = slots.take("a", LONG).await.unwrap();
         let waits = tokio::spawn({

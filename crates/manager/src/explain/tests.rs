@@ -118,7 +118,7 @@ async fn a_team_with_slow_questions_holds_up_no_other_and_a_user_asks_once() {
 }
 
 #[tokio::test]
-async fn who_is_not_answered_any_more_leaves_his_place_to_others() {
+async fn a_question_that_is_not_answered_any_more_leaves_its_place_to_others() {
     let (reads, mut reading) = mpsc::unbounded_channel();
     let answer = move |uri: Uri| {
         let reads = reads.clone();

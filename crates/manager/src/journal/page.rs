@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct Asked {
     /// Lines from then on.
     pub since: Timestamp,
-    /// So many at most.
+    /// How many to return at most.
     pub limit: usize,
     /// Where the page before ended.
     pub token: Option<String>,

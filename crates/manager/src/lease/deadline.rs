@@ -80,7 +80,7 @@ mod tests {
         until.send_replace(Until::Always);
         assert!(is_ahead());
         drop(until);
-        assert!(is_ahead(), "who needs no lease needs no election");
+        assert!(is_ahead(), "without a need for a lease there is no election");
         let (until, deadline) = pair();
         until.send_replace(Until::At(Instant::now()));
         drop(until);

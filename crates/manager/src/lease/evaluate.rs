@@ -20,7 +20,7 @@ pub struct Record {
     pub transitions: i32,
 }
 
-/// Who holds the lease while we wait.
+/// What holds the lease while we wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
     /// Another replica of Sluice.
@@ -40,7 +40,7 @@ pub enum Action {
     Renew,
     /// Another holder renews it: wait.
     Wait {
-        /// Who it is.
+        /// What it is.
         rival: Rival,
         /// The holder's identity.
         holder: String,

@@ -114,7 +114,7 @@ async fn a_panic_in_a_watch_ends_the_process_with_its_reason_and_gives_the_lease
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_asked_for_is_exit_code_1() {
+async fn an_end_without_a_request_is_exit_code_1() {
     let server = Server::new("/apis/kueue.x-k8s.io/v1beta2");
     let (running, stopper) = start(&server);
     let panics = async {

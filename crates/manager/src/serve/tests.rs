@@ -59,7 +59,7 @@ async fn said(stream: &mut TcpStream, request: &[u8]) -> String {
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 #[tokio::test]
-async fn connections_that_say_nothing_keep_nobody_out() {
+async fn connections_that_say_nothing_keep_no_others_out() {
     let (address, _stopper) = start(None, hello(), 4, patience()).await;
     let mut silent = Vec::new();
     for _ in 0..300 {

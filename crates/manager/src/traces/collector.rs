@@ -42,7 +42,7 @@ pub enum SettingsError {
     #[error("tracing.endpoint: {0:?} cannot be read")]
     Endpoint(String),
     /// A name that no certificate can have.
-    #[error("tracing.endpoint: the host {host:?} is no name for TLS")]
+    #[error("tracing.endpoint: the host {host:?} is not a valid name for TLS")]
     Host {
         /// The host.
         host: String,
@@ -64,7 +64,7 @@ pub enum SettingsError {
     Certificates(PathBuf),
     /// A line of the headers.
     #[error(
-        "tracing.headersFile: line {0} is no header of the form `name: value`, or not one that can be set"
+        "tracing.headersFile: line {0} is not a header of the form `name: value`, or not one that can be set"
     )]
     Header(usize),
     /// TLS.

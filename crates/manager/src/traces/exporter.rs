@@ -79,9 +79,9 @@ impl Tally {
 
 /// Sends what comes until nothing comes any more.
 pub struct Exporter {
-    /// To whom.
+    /// The collector to send to.
     pub collector: Collector,
-    /// Who this is: a pod's name.
+    /// The name of this replica: its pod's.
     pub instance: String,
     /// Counts.
     pub tally: Tally,

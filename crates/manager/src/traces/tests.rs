@@ -204,7 +204,7 @@ fn an_eviction_by_a_check_is_the_error_of_its_check_and_of_the_attempt() {
 }
 
 #[test]
-fn where_nobody_waits_for_pods_the_start_of_the_job_is_the_end() {
+fn where_pods_are_not_waited_for_the_start_of_the_job_is_the_end() {
     let mut steps = whole_attempt();
     steps.truncate(7);
     for step in &mut steps {

@@ -80,9 +80,9 @@ impl Order {
 /// Which part of a list is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// So many are left out at the beginning.
+    /// How many to skip.
     pub offset: usize,
-    /// So many at most.
+    /// How many to return at most.
     pub limit: usize,
 }
 

@@ -88,11 +88,15 @@ fn parameters(resource: &Resource) -> Vec<(&'static str, &'static str, String)> 
         all.push(("path", "namespace", "Its namespace.".to_owned()));
     }
     if resource.kind == SUMMARY {
-        all.push(("query", "offset", "So many are left out at the beginning (0).".to_owned()));
-        all.push(("query", "limit", format!("So many at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more).")));
+        all.push(("query", "offset", "How many to skip (0).".to_owned()));
+        all.push((
+            "query",
+            "limit",
+            format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more)."),
+        ));
     }
     if resource.kind == JOURNAL {
-        all.push(("query", "limit", format!("So many lines at most ({MOST_LINES}).")));
+        all.push(("query", "limit", format!("How many lines to return at most ({MOST_LINES}).")));
     }
     all
 }

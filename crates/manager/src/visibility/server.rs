@@ -1,4 +1,4 @@
-//! The HTTPS side: who asks, whether he may, and the answer.
+//! The HTTPS side: who asks, whether they may, and the answer.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

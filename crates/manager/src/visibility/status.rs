@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_should_come_again_is_told_when() {
+    fn an_answer_to_try_again_says_when() {
         let response = Refusal::TooMany("slowly".to_owned()).into_response();
         assert_eq!(
             (response.status().as_u16(), &response.headers()["retry-after"]),

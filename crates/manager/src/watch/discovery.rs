@@ -96,7 +96,7 @@ impl Discovery {
     }
 
     async fn versions(&self) -> Option<Arc<BTreeSet<String>>> {
-        // Those who come meanwhile wait for the answer.
+        // Calls that come meanwhile wait for the answer.
         let mut last = self.last.lock().await;
         if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < FRESH) {
             return look.versions.clone();

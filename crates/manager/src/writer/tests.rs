@@ -93,7 +93,10 @@ async fn a_panic_of_the_pool_itself_ends_the_process() {
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     writer.write(0, request(1, "a"));
     assert_eq!(fatals.recv().await.unwrap(), "the task writer panicked: a bug in the pool");
-    assert!(writer.is_quiet(Duration::from_mins(1)).await, "who gives up need not wait for a dead pool");
+    assert!(
+        writer.is_quiet(Duration::from_mins(1)).await,
+        "a manager that gives up need not wait for a dead pool"
+    );
 }
 
 /// What becomes of a write that is answered with these codes, one after the other.

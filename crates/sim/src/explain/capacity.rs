@@ -21,7 +21,7 @@ use crate::record::show_amount;
 pub(super) struct Around<'a> {
     pub view: &'a View<'a>,
     pub hotswap: &'a Hotswap,
-    /// Whether nodes are named, which takes the right to list them. Else it is told how many.
+    /// Whether nodes are named: users with the right to list nodes see names, others how many.
     pub names_nodes: bool,
 }
 

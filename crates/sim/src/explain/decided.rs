@@ -43,7 +43,7 @@ impl Question<'_> {
             | Detail::QueueInactive(_)
             | Detail::QueueMissing(_) => found.push(tried_again(
                 decision,
-                "wait: what that rests on has changed since, and it is tried again; if it stays so, see the condition \
+                "wait: something that it depends on has changed since, and it is tried again; if it stays so, see the condition \
                  Active of its ClusterQueue",
             )),
             Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit => {
@@ -57,7 +57,7 @@ impl Question<'_> {
         found
     }
 
-    /// Where nodes are looked up for the one who asks.
+    /// Where nodes are looked up for the question.
     pub(super) fn around<'b>(&'b self, view: &'b View<'b>) -> Around<'b> {
         Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.names_nodes }
     }
@@ -77,7 +77,7 @@ impl Question<'_> {
         finding
     }
 
-    /// Whom it waits for that is stopped to make room for it.
+    /// The Workloads that it waits for, which are stopped to make room for it.
     fn preempting(&self, view: &View<'_>, workload: &Value, decision: &Unadmitted) -> Option<Finding> {
         let pending = match decision.detail {
             Detail::Flavors { pending_preemptions, .. } => pending_preemptions,

@@ -17,7 +17,7 @@ pub(super) fn is(object: &Value) -> bool {
 
 /// That a Workload, or its job, is being deleted.
 pub(super) fn own(object: &Value) -> Option<Finding> {
-    let help = "let the programs whose finalizers hold it take them away: until then it exists, and nothing of it is started";
+    let help = "the programs that set these finalizers must remove them: until then it exists, and nothing of it is started";
     finding(Code::BeingDeleted, object, "", help)
 }
 

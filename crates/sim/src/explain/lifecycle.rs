@@ -123,7 +123,7 @@ fn gated(workload: &Value) -> Option<Finding> {
         return None;
     }
     let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);
-    let help = format!("let the program that set it take {gates} out of the annotation of the job");
+    let help = format!("the program that set it must remove {gates} from the annotation of the job");
     Some(Finding::new(Code::Gated, text).with(Help::words(help)))
 }
 
@@ -137,7 +137,7 @@ fn on_hold(workload: &Value) -> Option<Finding> {
     let job =
         owner.map_or_else(|| "job".to_owned(), |o| format!("{} {}", text(&o["kind"]), text(&o["name"])));
     let finding = Finding::new(Code::OnHold, format!("its job holds it: {}", text(&waits["message"])));
-    Some(finding.with(Help::words(format!("let the {job} ask for its pods again"))))
+    Some(finding.with(Help::words(format!("scale the {job} up again"))))
 }
 
 fn nodes_lost(workload: &Value, names_nodes: bool) -> Option<Finding> {

@@ -32,7 +32,7 @@ pub struct Question<'a> {
     pub name: &'a str,
     /// Whether names of other namespaces may be shown.
     pub all_namespaces: bool,
-    /// Whether nodes may be named; else it is told how many.
+    /// Whether nodes may be named; else only their number is.
     pub names_nodes: bool,
     /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
     pub live: Option<&'a Account>,

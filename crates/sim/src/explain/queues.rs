@@ -221,7 +221,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
     let Some(selector) = selector_of(queue) else {
         let patch = patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
         let help = Help::words(format!(
-            "let the ClusterQueue {name} select the namespace (namespaceSelector: {{}} selects all)"
+            "change the ClusterQueue {name} to select the namespace (namespaceSelector: {{}} selects all)"
         ));
         let text = format!("the ClusterQueue {name} has no namespaceSelector, and so takes no namespace");
         return Some(Finding::new(Code::NamespaceNotSelected, text).with(help.patch(patch)));
@@ -257,7 +257,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
         }
         None => {
             finding = finding.with(Help::words(format!(
-                "let the selector of the ClusterQueue {name} take the namespace: no labels can meet it; or name a queue that does"
+                "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
             )));
         }
     }

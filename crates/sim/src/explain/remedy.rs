@@ -184,7 +184,7 @@ impl Question<'_> {
         Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])
     }
 
-    /// Whether the job starts at once with these patches, and whom it preempts.
+    /// Whether the job starts at once with these patches, and which Workloads it preempts.
     pub(super) fn starts_with(
         &self,
         present: &Simulation,

@@ -178,8 +178,8 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
         return Some(finding.with(Help::words("wait: its pods are made once it is started")));
     }
     let (kind, name, namespace) = (job.kind.as_str().to_ascii_lowercase(), &job.name, &job.namespace);
-    let help = "let the controller of the job make its pods: the events of the job and of what it owns say what keeps it \
-                from that (a ResourceQuota, a webhook, a controller that does not run)";
+    let help = "find out why the controller of the job does not make its pods: see the events of the job and of what it owns \
+                (a ResourceQuota, a webhook, a controller that does not run)";
     Some(finding.with(Help::command(help, format!("kubectl describe {kind} {name} -n {namespace}"))))
 }
 

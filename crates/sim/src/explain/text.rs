@@ -169,7 +169,7 @@ fn start(lines: &mut Lines, forecast: &Forecast) {
         (Some(p50), None) => {
             format!("estimated start: in {} (p50); in some futures not at all", time(p50))
         }
-        (None, _) => "estimated start: none; nothing that is known to come lets it start".to_owned(),
+        (None, _) => "estimated start: none: no known future event lets it start".to_owned(),
     });
     lines.add(format!(
         "  an estimate from {} simulated future(s), it starts in {}; {}",

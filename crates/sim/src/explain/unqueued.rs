@@ -78,7 +78,7 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     }
     if kind.gathers_pods() && seen.on_hold == Some(true) {
         let text = "it asks for no pods now, so that nothing is queued for it";
-        return Some(Finding::new(Code::OnHold, text).with(Help::words("let the job ask for pods again")));
+        return Some(Finding::new(Code::OnHold, text).with(Help::words("scale the job up again")));
     }
     None
 }

@@ -16,7 +16,7 @@ use crate::simulation::Simulation;
 
 /// Another wish.
 enum Change<'a> {
-    /// Who asks for one level asks for another, `required` or `preferred`.
+    /// A pod set that asks for one level asks for another, `required` or `preferred`.
     Level { from: &'a str, to: (&'a str, &'a str) },
     /// Any nodes do, of a flavor with a topology.
     Unconstrained,

@@ -35,7 +35,7 @@ fn shown(code: Code) -> Shown {
             waiting::a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label,
         ]),
         Code::PartOfAnother => {
-            Ends(&[unqueued::who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start])
+            Ends(&[unqueued::a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start])
         }
         Code::PodGroupIncomplete => {
             Ends(&[waiting::a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made])
@@ -54,7 +54,7 @@ fn shown(code: Code) -> Shown {
         ]),
         Code::BackingOff => Ends(&[waiting::a_job_that_was_put_back_is_tried_again_when_it_is_said]),
         Code::BehindOthers => Ends(&[table::a_job_that_waits_for_others_knows_how_many_come_before_it]),
-        Code::PreemptionPending => Ends(&[waiting::whom_it_preempts_is_named_until_their_pods_are_gone]),
+        Code::PreemptionPending => Ends(&[waiting::what_it_preempts_is_named_until_its_pods_are_gone]),
         Code::WaitingForPodsReady => {
             Ends(&[waiting::whose_pods_keep_it_waiting_is_named_until_they_are_ready])
         }

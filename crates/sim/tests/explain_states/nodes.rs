@@ -98,7 +98,8 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
     (explained, simulation)
 }
 
-const NO_ROOM: &str = "no healthy nodes are free for it, nor would be without workloads of lower priority";
+const NO_ROOM: &str =
+    "no healthy nodes are free for it, even if all workloads of lower priority were evicted";
 const REPAIR: &str = "repair the nodes, or add others on which its pods fit";
 
 /// Work that left a failed node, and whose other place is gone before its pods are: it waits, and goes on when that place comes back.
@@ -228,7 +229,7 @@ pub fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
         json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]}})
     };
     let stop = |policy: &str| json!({"spec": {"stopPolicy": policy}});
-    let out_of_quota = "its ClusterQueue has no longer quota for it";
+    let out_of_quota = "its ClusterQueue no longer has quota for it";
     for (before, why, end) in [
         (quota(4), out_of_quota, Act::Change(out_of_quota, ("ClusterQueue", "", "cq"), quota(8))),
         (stop("Hold"), "ClusterQueue cq is inactive", Act::Follow("resume the ClusterQueue cq")),

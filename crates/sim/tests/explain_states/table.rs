@@ -173,9 +173,9 @@ fn rows() -> Vec<Row> {
                 "namespaceSelector: {matchLabels: {team: blue}, matchExpressions: [{key: team, operator: DoesNotExist}]}",
             ),
             Code::NamespaceNotSelected,
-            &["no labels can meet it"],
+            &["no labels can match"],
             Act::Change(
-                "let the selector of the ClusterQueue cq take the namespace",
+                "no labels can match the selector of the ClusterQueue cq",
                 ("ClusterQueue", "", "cq"),
                 json!({"spec": {"namespaceSelector": {"matchLabels": null, "matchExpressions": null}}}),
             ),
@@ -192,7 +192,7 @@ fn rows() -> Vec<Row> {
             plain.replace("  namespaceSelector: {}\n", ""),
             Code::NamespaceNotSelected,
             &["has no namespaceSelector"],
-            Act::Follow("starts now: let the ClusterQueue cq select the namespace"),
+            Act::Follow("starts now: change the ClusterQueue cq to select the namespace"),
         ),
         row(
             "node selector",

@@ -31,7 +31,7 @@ spec:
 }
 
 #[test]
-pub fn who_asks_about_a_part_is_led_to_the_whole_and_what_lets_that_start() {
+pub fn a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start() {
     let world = part();
     let explained = ask(&read(&world), options());
     assert_eq!((explained.state, codes(&explained)), (State::NotQueued, vec![Code::PartOfAnother]));
@@ -132,7 +132,7 @@ pub fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &stateful_set(0)].concat();
     let (explained, mut simulation) = played(&world, &options(), 10);
     assert_eq!(codes(&explained), [Code::OnHold], "{}", explained.text());
-    remedy(&explained, "let the job ask for pods again");
+    remedy(&explained, "scale the job up again");
     simulation.patch("StatefulSet", Some("a"), "mine", &json!({"spec": {"replicas": 2}})).unwrap();
     wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());

@@ -42,7 +42,7 @@ pub fn later(job: &str, more: &str) -> String {
 }
 
 #[test]
-pub fn whom_it_preempts_is_named_until_their_pods_are_gone() {
+pub fn what_it_preempts_is_named_until_its_pods_are_gone() {
     let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
@@ -88,11 +88,8 @@ pub fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
     let said = finding(&explained, Code::OnHold);
     assert_eq!(said, "its job holds it: StatefulSet scaled to zero; workload on hold");
     assert!(explained.text().contains("a person or program has to act first"), "{}", explained.text());
-    let up = Act::Change(
-        "let the job ask for its pods again",
-        ("StatefulSet", "a", "mine"),
-        json!({"spec": {"replicas": 2}}),
-    );
+    let up =
+        Act::Change("scale the job up again", ("StatefulSet", "a", "mine"), json!({"spec": {"replicas": 2}}));
     act(&mut simulation, &explained, &up);
     assert!(runs(&simulation), "{}", explained.text());
 }

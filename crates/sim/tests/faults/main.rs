@@ -66,7 +66,7 @@ fn fixed_bad_days_stay_safe_and_alive() {
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is not a number")))
 }
 
 /// Plays seeds that no run has seen, for so many seconds unless the environment says otherwise.

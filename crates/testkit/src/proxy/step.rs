@@ -5,7 +5,7 @@
 use http::Method;
 use serde_json::Value;
 
-/// The field managers of what depends on who looks when: pods that are ready for a moment, pods that end one by one.
+/// The field managers of what depends on which part looks when: pods that are ready for a moment, pods that end one by one.
 const BY_CHANCE: [&str; 2] = ["kueue-job-controller-PodsReady", "kueue-reclaimable-pods"];
 /// Objects whose status only sums up, or says that they are usable.
 const SUMS: [&str; 5] =

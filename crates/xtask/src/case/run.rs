@@ -26,7 +26,7 @@ pub struct RunResult {
     pub nodes: Vec<String>,
     /// Evictions in sequence.
     pub evictions: Vec<(u64, usize)>,
-    /// Who holds quota at the end.
+    /// The workloads that hold quota at the end.
     pub holding: Vec<usize>,
     /// CPU time of each non-idle cycle.
     pub cycle_times: Vec<Duration>,

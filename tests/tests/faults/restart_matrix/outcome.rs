@@ -192,7 +192,7 @@ fn of_workload(workload: &Value, place: &str) -> Value {
     let status = &workload["status"];
     let finished = workloads::holds(workload, "Finished");
     let conditions = status["conditions"].as_array().into_iter().flatten().filter_map(|condition| {
-        // Whether pods were seen ready before what has finished, or ready again after a while, depends on who looked.
+        // Whether pods were seen ready before what has finished, or ready again after a while, depends on which replica looked.
         let what = match condition["type"].as_str()? {
             "PodsReady" if finished => return None,
             "PodsReady" => condition["status"].as_str()?.to_owned(),

@@ -146,7 +146,7 @@ async fn no_script_of_others_runs(page: &mut Page) {
     assert_eq!(seen, json!(["frame-src", "script-src-elem", "script-src-elem", null]));
 }
 
-/// A team's user may not ask about the ClusterQueue: his LocalQueue says the place, which is the one that an administrator sees.
+/// A team's user may not ask about the ClusterQueue: their LocalQueue says the place, which is the one that an administrator sees.
 async fn places_in_the_queue(owner: &Caller, alice: &Caller) {
     let pending = "/api/queues/dash-a?state=pending";
     let place = |queue: &Value| {

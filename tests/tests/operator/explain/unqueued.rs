@@ -11,7 +11,7 @@ use crate::bed::bed;
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_about_a_job_of_a_jobset_is_led_to_what_lets_it_run() {
+async fn a_question_about_a_job_of_a_jobset_leads_to_what_lets_it_run() {
     let place = Place::new(bed().await.plane, "explain-part", 4).await.unwrap();
     patch(&place.local_queues(), "lq", json!({"spec": {"stopPolicy": "Hold"}})).await.unwrap();
     let workers = json!({"name": "workers", "template": {"spec": job("none", "lq", 1, 1, 3_600)["spec"]}});

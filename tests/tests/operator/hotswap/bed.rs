@@ -217,7 +217,7 @@ impl World {
         .unwrap()
     }
 
-    /// What the manager answers who asks why a JobSet waits.
+    /// What the manager answers to the question why a JobSet waits.
     pub async fn explained(&self, jobset: &str) -> anyhow::Result<String> {
         let manager = MANAGER.get().expect("plane() was called").lock().await;
         let path = format!("/debug/explain/{}/{jobset}?kind=jobset", self.name);

@@ -19,7 +19,7 @@ async fn listed(world: &World, job: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_manager_that_starts_while_no_node_is_ready_moves_nobody() {
+async fn a_manager_that_starts_while_no_node_is_ready_moves_nothing() {
     let _turn = TURN.lock().await;
     let world = World::new("dark", 64, 4).await;
     let before = world.both_run().await;

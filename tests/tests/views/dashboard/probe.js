@@ -1,4 +1,4 @@
-// What is wrong with what the page shows now, for who cannot see it, has only keys, or a small window.
+// What is wrong with what the page shows now, for people who cannot see it, has only keys, or a small window.
 (() => {
   const wrong = [];
   const seen = (element) => element.getClientRects().length > 0 && getComputedStyle(element).visibility !== "hidden";
@@ -15,7 +15,7 @@
     if (element.hasAttribute("style") && /expression|url\(/.test(element.getAttribute("style"))) wrong.push(`a style: ${short(element)}`);
   }
   const ids = all.map((element) => element.id).filter(Boolean);
-  if (new Set(ids).size !== ids.length) wrong.push("an id is there twice");
+  if (new Set(ids).size !== ids.length) wrong.push("an id is used twice");
   for (const element of document.querySelectorAll("[aria-describedby], [aria-labelledby], [list]")) {
     for (const attribute of ["aria-describedby", "aria-labelledby", "list"]) {
       const id = element.getAttribute(attribute);

@@ -1,4 +1,4 @@
-//! Candidates in their order, and who of them has to go, compared with the plain rules.
+//! Candidates in their order, and which of them have to go, compared with the plain rules.
 
 use std::cmp::Reverse;
 
@@ -106,7 +106,7 @@ fn chosen(all: &[Spec], fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
 
 proptest! {
     #[test]
-    fn who_goes_is_who_a_naive_search_chooses_and_few_questions_are_asked_of_a_dear_ground(
+    fn the_victims_are_those_of_a_naive_search_and_few_questions_are_asked_of_a_dear_ground(
         frees in prop::collection::vec((0..3_usize, 0..5_i64), 1..200),
         wanted in 1..80_i64,
         dear in any::<bool>(),
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn who_goes_is_no_candidate_any_more_wherever_it_stood() {
+fn a_victim_is_no_candidate_any_more_wherever_it_stood() {
     let all: Vec<_> = (0..6).map(|n| candidate(&format!("c{n}"), Proximity::Cohort, n, 1)).collect();
     let mut made = candidates(&all, Some(ROOT));
     let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
@@ -200,7 +200,7 @@ fn nearer_then_lower_then_younger_goes_first() {
 }
 
 #[test]
-fn who_is_not_needed_is_given_back() {
+fn a_victim_that_is_not_needed_is_given_back() {
     let all =
         vec![candidate("small", Proximity::OwnQueue, 0, 1), candidate("big", Proximity::OwnQueue, 1, 1)];
     assert_eq!(chosen(&all, |gone| gone.contains(&"big")).unwrap(), ["big"]);

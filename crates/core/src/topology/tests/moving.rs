@@ -181,7 +181,7 @@ fn pods_that_are_not_in_whole_slices_stay() {
     assert_eq!(slice, "its pods are not in whole slices of the level rack");
 }
 
-/// Who has each rank.
+/// The host of each rank.
 fn by_rank(rows: &[(String, i64)]) -> Vec<&str> {
     rows.iter().flat_map(|(host, count)| (0..*count).map(|_| &**host)).collect()
 }

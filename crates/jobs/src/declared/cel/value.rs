@@ -76,7 +76,7 @@ pub(super) fn written(value: &dyn Val, budget: &Budget) -> Result<Value, Failure
         entries.sort_unstable_by(|one, other| one.0.cmp(other.0));
         for (key, item) in entries {
             let CelMapKey::String(key) = key else {
-                return Err(Failure::Wrong("a key of a map is no string".to_owned()));
+                return Err(Failure::Wrong("a key of a map is not a string".to_owned()));
             };
             fields.insert(key.inner().to_owned(), written(item.as_ref(), budget)?);
         }

@@ -29,7 +29,7 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
     assert_eq!(refused(&bad, Some(&good)), told);
     assert_eq!(refused(&bad, Some(&bad)), "", "it broke them before");
     let odd = changed(|spec| spec["executor"]["memory"] = json!("much"));
-    let amount = "spec.executor.memory: Invalid value: \"much\" is no amount";
+    let amount = "spec.executor.memory: Invalid value: \"much\" is not a quantity";
     let of_odd = [None, Some(&good), Some(&odd)].map(|old| refused(&odd, old));
     assert_eq!(of_odd, [amount, amount, ""]);
     let mut free = bad.clone();
@@ -54,7 +54,7 @@ fn labels_of_the_operator_are_its_own() {
                 object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("user-queue");
                 object
             };
-            let told = "the label is the operator's, and its pods would run without what was admitted";
+            let told = "the label is the operator's: without it the operator would not apply the admitted node selectors and tolerations";
             let invalid = observe(KIND, &with(wrong)).invalid;
             assert_eq!(invalid, Some(format!("{field}.labels[{key}]: {told}")));
             let refused = refused(&with(wrong), Some(&good));

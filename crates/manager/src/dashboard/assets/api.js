@@ -39,7 +39,7 @@ async function refusal(answer) {
   try {
     text = (await answer.json()).message ?? "";
   } catch {
-    // An answer of a proxy, which is no JSON.
+    // An answer of a proxy, which is not JSON.
   }
   const plain = { 401: "The token is not accepted.", 403: "You may not see this.", 404: "The server does not offer this.", 429: "The server is busy." };
   return new Refused(text || plain[answer.status] || `The server answers with ${answer.status}.`, answer.status);
@@ -51,7 +51,7 @@ async function json(answer) {
     return await answer.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The server's answer is cut or is no JSON.", answer.status);
+    throw new Refused("The server's answer is cut off or is not JSON.", answer.status);
   }
 }
 

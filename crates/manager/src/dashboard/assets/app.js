@@ -122,7 +122,7 @@ async function follow() {
       state.textContent = "the server ended the connection; it is made again";
     } catch (error) {
       if (error.code === 401) return askForToken(error);
-      if (error.code === 404) { state.textContent = "not live: this server tells no changes"; return; }
+      if (error.code === 404) { state.textContent = "not live: this server does not report changes"; return; }
       state.textContent = "not live: the server cannot be reached";
     }
     await new Promise((done) => { setTimeout(done, pause); });

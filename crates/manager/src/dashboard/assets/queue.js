@@ -1,4 +1,4 @@
-// Queue: who waits in which order, and why.
+// Queue: what waits in which order, and why.
 
 import { get, part } from "./api.js";
 import { age, amounts, linkCell, queueLink, trouble, when, whose, workloadLink } from "./amounts.js";
@@ -16,7 +16,7 @@ export function expected(answer) {
   return { starts, hours: answer?.hours ?? 0, futures: answer?.futures ?? 0 };
 }
 
-/** `about 14:20 (14:05–15:10)`, and whom it preempts. */
+/** `about 14:20 (14:05–15:10)`, and what it preempts. */
 export function startText(start, { hours, futures }) {
   if (start.whyNot) return `no estimate: ${start.whyNot}`;
   if (!start.expected) return start.starts ? `in ${start.starts} of ${futures} futures only` : `not within ${hours}h`;
@@ -34,7 +34,7 @@ export function startBasis(answer) {
   if (!answer.futures) return answer.items?.length ? "" : "No workload waits.";
   const first = answer.waiting > answer.first ? `; for the first ${answer.first} of ${answer.waiting}` : "";
   const cut = answer.complete ? "" : "; there was no time for more";
-  return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; no other jobs come.`;
+  return `Estimated at ${when(answer.at)} UTC from ${answer.futures} ${answer.futures === 1 ? "future" : "futures"}${answer.futures > 1 ? ", eight of ten within the range" : ""}${cut}${first}; ${answer.basis}; as if no other jobs came.`;
 }
 
 /** What a future says about a workload that waits. */

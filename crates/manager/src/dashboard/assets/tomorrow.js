@@ -1,4 +1,4 @@
-// Tomorrow: the future played from the state of now, also with changes, both schedules side by side; and reports out of files.
+// Tomorrow: the future played from the present state, also with changes, both schedules side by side; and reports out of files.
 
 import { get, post } from "./api.js";
 import { number, trouble } from "./amounts.js";
@@ -76,7 +76,7 @@ export function view(host) {
   horizon.value = "24h";
   const play = el("button", { type: "button", onclick: () => run() }, "Play the future");
   const note = el("div", { "aria-live": "polite" }), below = el("div");
-  host.append(el("p", null, "The scheduler's own algorithm is played from the state of now. Nothing of it touches the cluster."),
+  host.append(el("p", null, "The scheduler's own algorithm is played from the present state. It changes nothing in the cluster."),
     el("details", { class: "card" }, el("summary", null, "What if: changes to try"), queues,
       adding("Change a quota", [queueField, flavorField, resourceField, valueField],
         () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
@@ -94,7 +94,7 @@ export function view(host) {
       const sides = [{ title: answer.changed ? "Without the changes" : "As things are", report: answer.base }];
       if (answer.changed) sides.push({ title: "With the changes", report: answer.changed });
       const sentences = answer.difference ?? [];
-      const left = answer.refused?.count > 0 ? [el("p", { class: "plain" }, `${number(answer.refused.count)} workloads are left out, which the manager refuses for reasons that cannot be played: see Explain. ${(answer.refused.names ?? []).join(", ")}`)] : [];
+      const left = answer.refused?.count > 0 ? [el("p", { class: "plain" }, `${number(answer.refused.count)} workloads are left out: the manager refuses them for reasons that cannot be simulated, see Explain. ${(answer.refused.names ?? []).join(", ")}`)] : [];
       note.replaceChildren(...left, ...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
       end = reports(below, sides);
     } catch (error) {
@@ -136,7 +136,7 @@ export function reportView(host) {
         try {
           report = JSON.parse(content);
         } catch {
-          throw new Error(`${file.name} is no JSON.`);
+          throw new Error(`${file.name} is not JSON.`);
         }
         sides.push({ title: file.name, report });
       }

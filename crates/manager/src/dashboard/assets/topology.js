@@ -18,8 +18,8 @@ function forHeat(domain, resource) {
 }
 
 function fitTable(fits, levels) {
-  if (!Array.isArray(fits)) return el("p", null, "How large a job fits now is not known here: the manager's dashboard and its metric sluice_topology_largest_fit say it.");
-  if (!fits.length) return el("p", null, "No node offers an extended resource, so nothing is said of how large a job fits.");
+  if (!Array.isArray(fits)) return el("p", null, "How large a job fits now is not known here: the manager's dashboard and its metric sluice_topology_largest_fit show it.");
+  if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
   const sizes = new Map();
   for (const fit of fits) {
     const size = `${fit.perPod} ${fit.resource} of ${fit.flavor}`;

@@ -166,7 +166,7 @@ async fn without_a_token_that_the_api_server_knows_nothing_is_answered() {
 }
 
 #[tokio::test]
-async fn who_may_get_no_workloads_anywhere_learns_only_that() {
+async fn a_user_who_may_get_no_workloads_anywhere_learns_only_that() {
     let client = client();
     let who = get(&client, "carol", "/api/who").await;
     assert_eq!(who.json(), json!({"user": "carol", "all": false, "namespaces": []}));
@@ -196,7 +196,7 @@ async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
     for path in VIEWS {
         let said = get(&client, "alice", path).await;
         assert_eq!(said.status, 200, "{path}: {}", said.body);
-        // His own messages may say it: they are what his objects say.
+        // A user's own messages may say it: they are what the user's objects say.
         let others = said.body.replace("because of secret-message", "");
         assert!(!others.contains("secret"), "{path}: {others}");
     }

@@ -1,4 +1,4 @@
-//! What a viewer may see of a simulation: figures of all queues, and the jobs of his namespaces.
+//! What a viewer may see of a simulation: figures of all queues, and the jobs of the viewer's namespaces.
 
 use serde::Serialize;
 use sluice_sim::explain::without_nodes;
@@ -74,7 +74,7 @@ fn without_node_names(line: &mut Line, snapshot: &Snapshot) {
     }
 }
 
-/// A line about a job of the viewer's may name who preempts it.
+/// A line about a job of the viewer's may name what preempts it.
 fn without_others(line: &mut Line, viewer: &Viewer) {
     if let TimelineEvent::Preempted { by, message, .. } = &mut line.what
         && by.as_deref().is_none_or(|by| !sees(viewer, by))

@@ -185,7 +185,7 @@ fn barred(
     wanted.iter().filter_map(why).collect()
 }
 
-/// What the viewer may know: the starts of his own.
+/// What the viewer may know: the starts of their own.
 fn shown(known: &Known, queue: &str, viewer: &Viewer) -> Value {
     let own = known.expected.starts.iter().filter(|(key, _)| viewer.sees(&key.namespace));
     let mut items: Vec<Value> = own.map(|(key, start)| item(key, start, known.at, viewer)).collect();

@@ -229,7 +229,7 @@ fn what_is_asked_has_bounds() {
     let other = json!({"changes": [{"kind": "priority", "namespace": "b", "workload": "w", "value": 5}]});
     assert!(matches!(asked(other), Err(Refusal::Forbidden(_))));
     let nodes = |count: u32| json!({"changes": [{"kind": "nodes", "like": "n", "count": count}]});
-    assert!(matches!(asked(nodes(1)), Err(Refusal::Forbidden(_))), "he may not list nodes");
+    assert!(matches!(asked(nodes(1)), Err(Refusal::Forbidden(_))), "the viewer may not list nodes");
     let asked = |body: Value| read(&admin(), body.to_string().as_bytes());
     assert!(asked(nodes(1000)).is_ok() && asked(nodes(1001)).is_err() && asked(nodes(0)).is_err());
 }

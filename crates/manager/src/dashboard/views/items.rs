@@ -35,7 +35,7 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
 }
 
 /// The members of a ClusterQueue: admitted, reserved, then those that wait, in order. Nothing if there is no such queue, as far as the viewer may
-/// know: where ClusterQueues cannot be read, his LocalQueues name theirs.
+/// know: where ClusterQueues cannot be read, the viewer's LocalQueues name theirs.
 pub fn queue(
     snapshot: &Snapshot,
     viewer: &Viewer,

@@ -1,6 +1,6 @@
 //! What queues and Cohorts lend to others.
 //!
-//! No object says who lends to whom: what is borrowed comes out of what a whole cohort does not use. So it is said by this rule, for each
+//! No object says which queue lends to which: what is borrowed comes out of what a whole cohort does not use. So it is said by this rule, for each
 //! flavor and resource:
 //!
 //! * A queue borrows what it uses beyond its nominal quota. It can lend what it does not use of it, at most its lending limit.

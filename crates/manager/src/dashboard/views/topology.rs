@@ -1,4 +1,4 @@
-//! The topologies of the view Nodes: how much of each domain is used, by whom, level by level.
+//! The topologies of the view Nodes: how much of each domain is used, by which jobs, level by level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_domain_says_what_is_used_and_by_whom() {
+    fn each_domain_says_what_is_used_and_by_which_jobs() {
         let snapshot = store().snapshot().unwrap();
         let racks = domains(&snapshot, &viewer(true), ("racks", &[]), page()).unwrap();
         assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn of_others_there_are_numbers_and_who_may_not_list_nodes_sees_no_domain() {
+    fn of_others_there_are_numbers_and_a_user_who_may_not_list_nodes_sees_no_domain() {
         let snapshot = store().snapshot().unwrap();
         let own = domains(&snapshot, &viewer(false), ("racks", &[]), page()).unwrap();
         assert!(!own.to_string().contains("secret"), "{own}");

@@ -135,7 +135,7 @@ impl Safety {
         if self.stale.is_zero() { self.stale } else { self.stale + BACKOFF }
     }
 
-    /// Who waited in a StrictFIFO queue and was overtaken.
+    /// What waited in a StrictFIFO queue and was overtaken.
     fn overtaken(&self, admitted: &Workload, seen: &BTreeMap<Name, Seen>, now: Timestamp) -> Option<String> {
         let spec = self.world.queues.get(&admitted.queue)?;
         if spec.strategy != Strategy::StrictFifo {
@@ -363,7 +363,7 @@ mod tests {
 
     /// The day on which a victim's queue was back at its share when it was told so: what was to come there had made it borrow.
     #[test]
-    fn who_waits_for_its_own_victims_counts_as_if_it_had_come() {
+    fn a_workload_that_waits_for_its_own_victims_counts_as_if_it_had_come() {
         let wrong =
             "reclaimer preempted taken for InCohortReclamation, but its queue used no more than its own";
         assert_eq!(told([]), [wrong]);

@@ -239,7 +239,7 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
 }
 
 #[test]
-fn whom_others_lose_is_a_number() {
+fn what_others_lose_is_a_number() {
     let key = WorkloadKey { namespace: "a".into(), name: "own".into() };
     let preempts = vec!["secret-ns/secret".to_owned(), "a/other".to_owned()];
     let start = Start { p10: Some(60), p50: Some(120), p90: None, starts: 15, preempts };

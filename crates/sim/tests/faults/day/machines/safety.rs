@@ -226,7 +226,7 @@ impl Safety {
         }
     }
 
-    /// Who holds quota beyond what there was room for.
+    /// What holds quota beyond what there was room for.
     fn beyond_capacity(
         &self,
         all: &BTreeMap<ObjectRef, Seen>,
