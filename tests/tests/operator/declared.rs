@@ -241,7 +241,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     object.data["spec"]["workers"] = json!("many");
     object.metadata.managed_fields = None;
     broken.replace("broken", &PostParams::default(), &object).await.unwrap();
-    place.wait_for_event("ErrWorkloadCompose", "must be an integer").await.unwrap();
+    place.wait_for_event("Errand/broken", "ErrWorkloadCompose", "must be an integer").await.unwrap();
     wait_until_on(&place, "broken", None).await;
     delete(&place, "broken").await;
 

@@ -347,7 +347,7 @@ async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_
     };
     bounds(9).await;
     let why = "spec.workerGroupSpecs[0].replicas: 2: KubeRay would make 9";
-    place.wait_for_event("ErrWorkloadCompose", why).await.unwrap();
+    place.wait_for_event("RayCluster/broken", "ErrWorkloadCompose", why).await.unwrap();
     bench.wait_until_it_waits("broken").await;
     // As often as its user lets it go.
     let run = Patch::Merge(json!({"spec": {"suspend": false}}));
