@@ -22,7 +22,7 @@ use crate::bed::bed;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::passes::Passes;
 
-const GROUP: &str = "declared.sluice.dev";
+pub const GROUP: &str = "declared.sluice.dev";
 /// Pods of an errand, each of one processor.
 const PODS: u32 = 2;
 /// The label of a pod with the name of its errand.
