@@ -82,7 +82,7 @@ async fn the_workload_of_a_group_that_is_not_refused_can_be_stored_with_a_node_f
     let client = definitions().await.client().await.unwrap();
     let api: Api<DynamicObject> = workloads::namespaced(&client, "default", "Workload", "workloads");
     let params = PostParams::default();
-    // 5,000 pods of a Job, an indexed one with the longest name, and the longest names that pods have.
+    // Names as most pods have them, as long as those of other objects may be, and as long as those of pods.
     for length in [20, 63, 253] {
         let name = format!("owned-{length}");
         let pods = MAX_OWNER_BYTES / (owner_bytes("") + length);
@@ -97,8 +97,6 @@ async fn the_workload_of_a_group_that_is_not_refused_can_be_stored_with_a_node_f
         let full = api.patch_status(&name, &PatchParams::default(), &change).await.unwrap();
         assert!((MAX_OWNER_BYTES..ETCD).contains(&size(&full)), "{length}: {} bytes", size(&full));
         assert_eq!(full.metadata.owner_references.map(|owners| owners.len()), Some(pods));
-        // In larger groups the rest would not be stored.
-        assert!(size(&full) + MAX_OWNER_BYTES / 4 > ETCD, "{length}: {} bytes", size(&full));
     }
 }
 

@@ -144,7 +144,8 @@ impl Bench<'_> {
             let own = clusters.iter().filter(|one| one.metadata.name.as_deref().unwrap().starts_with(name));
             // A head and a group of workers each.
             let templates = |one: &DynamicObject| {
-                let groups = sluice_jobs::pod_groups(JobKind::RAY_CLUSTER, &json!(one));
+                let cluster = json!(one);
+                let groups = sluice_jobs::pod_groups(JobKind::RAY_CLUSTER, &cluster);
                 groups.iter().map(|group| of_pod(&group.template)).collect::<Vec<_>>()
             };
             let told: Vec<_> = own.flat_map(templates).collect();

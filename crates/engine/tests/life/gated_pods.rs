@@ -160,6 +160,8 @@ fn an_end_that_is_told_while_pods_terminate_counts_at_once_only_with_the_gate() 
         let (mut c, uid) = with_crew("3");
         c.config.gates = c.config.gates.with(Gate::FastQuotaReleaseInPodIntegration, fast);
         c.restart();
+        let (present, revision) = (c.api.names(Kind::Job(kind())), c.api.revision());
+        c.list(Kind::Job(kind()), present, revision);
         running(&mut c, &uid);
         c.pods_vanish = false;
         for (name, _) in PODS {

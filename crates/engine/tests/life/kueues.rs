@@ -1,5 +1,6 @@
 //! Workloads that Kueue made for jobs of each kind: Sluice names and reads them alike, in both versions, so that it takes them over as they are.
 
+use k8s_openapi::api::core::v1::Container;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::conversion::{Version, convert};
@@ -123,6 +124,17 @@ fn the_workload_of_a_job_of_any_kind_is_the_one_that_kueue_would_make() {
         assert_eq!(made.len(), 1, "{kind:?}");
         assert_eq!(made[0].metadata.name.as_deref(), Some(name), "{kind:?}");
         assert_eq!(pod_sets(&made[0]), sets, "{kind:?}");
+        // A template that the job has is that of the pod set.
+        for group in sluice_jobs::pod_groups(kind, &example(kind)) {
+            let containers: Vec<Container> =
+                serde_json::from_value(group.template["spec"]["containers"].clone()).unwrap();
+            let templates = made[0].spec.pod_sets.iter().map(|set| set.template.spec.as_ref().unwrap());
+            assert!(
+                templates.into_iter().any(|spec| spec.containers == containers),
+                "{kind:?} {}",
+                group.path()
+            );
+        }
         let owner = &made[0].metadata.owner_references.as_ref().unwrap()[0];
         assert_eq!((&*owner.api_version, &*owner.kind), (kind.api_version(), kind.kind()));
         assert_eq!((&*owner.name, &*owner.uid), ("sample", UID));
@@ -248,6 +260,9 @@ fn a_job_of_any_kind_takes_the_workload_that_it_names() {
     }
 }
 
+/// A change of a job.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 #[test]
 fn a_built_in_kind_that_is_declared_has_an_equal_workload() {
     let declaration = include_str!("../../../jobs/tests/declared/pytorchjob.yaml");
@@ -260,7 +275,6 @@ fn a_built_in_kind_that_is_declared_has_an_equal_workload() {
             replicas["template"]["spec"]["priorityClassName"] = json!(class);
         }
     };
-    type Change<'a> = &'a dyn Fn(&mut Value);
     let cases: [(Change<'_>, i32); 4] = [
         (&|_| {}, 0),
         (&|object| object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high"), 1_000),
@@ -300,7 +314,7 @@ fn written_by_kueue(c: &Cluster, pods: &[&str]) -> Value {
     let grouped = pods.len() > 1;
     let owner = |name: &&str| {
         let mut owner =
-            json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod(name)["metadata"]["uid"]});
+            json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod(*name)["metadata"]["uid"]});
         if !grouped {
             (owner["controller"], owner["blockOwnerDeletion"]) = (json!(true), json!(true));
         }
@@ -336,7 +350,7 @@ fn a_workload_of_kueues_is_taken_over_for_a_pod_and_for_a_group() {
                 c.api.add_pod(pod);
             }
             let written = written_by_kueue(&c, pods);
-            c.api.put(Kind::Workload, written.clone());
+            c.api.put(Kind::Workload, written);
             let before = c.api.workloads().remove(0);
             for restarts in [false, true] {
                 if restarts {
@@ -347,9 +361,9 @@ fn a_workload_of_kueues_is_taken_over_for_a_pod_and_for_a_group() {
                 assert_eq!(workload.metadata.uid, before.metadata.uid, "{pods:?}");
                 assert_eq!(workload.spec, before.spec, "{pods:?}");
                 assert_eq!(workload.metadata.owner_references, before.metadata.owner_references, "{pods:?}");
-                assert_eq!(changes(&c, 0, &[]), [], "{pods:?}");
+                assert!(changes(&c, 0, &[]).is_empty(), "{pods:?}: {:?}", c.writes);
                 let runs = cpu == "100";
-                assert_eq!(condition(workload, "Admitted"), if runs { "True" } else { "" }, "{pods:?}");
+                assert_eq!(condition(workload, "Admitted") == "True", runs, "{pods:?}");
                 assert!(pods.iter().all(|pod| c.api.is_free(pod) == runs), "{pods:?}");
             }
         }
@@ -380,8 +394,7 @@ fn a_workload_of_kueues_is_taken_over_for_a_job_of_any_kind() {
             let writes = c.writes.len();
             c.restart();
             c.advance(10);
-            use Purpose::{ReserveQuota, StartJob, StopJob};
-            let told = changes(&c, writes, &[ReserveQuota, StartJob, StopJob]);
+            let told = changes(&c, writes, &[Purpose::ReserveQuota, Purpose::StartJob, Purpose::StopJob]);
             assert!(told.is_empty(), "{kind:?}: {told:?}");
             assert_eq!(c.api.workloads().len(), 1, "{kind:?}");
             assert_eq!(only(&c).spec, workload.spec, "{kind:?}");

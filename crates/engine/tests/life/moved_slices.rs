@@ -236,7 +236,7 @@ fn where_it_is_not_wanted_the_job_is_evicted_as_ever() {
         let mut c = started(changes, &queue, |_| {});
         lose(&mut c, "a1", "p1");
         let said = "Workload was evicted as there was no replacement for unhealthy node(s): a1";
-        assert_eq!(evicted(&c), [said], "{changes:?} {queue}");
+        assert_eq!(evicted(&c), [format!("Workload/job-a: {said}")], "{changes:?} {queue}");
         assert_eq!(c.written(Purpose::MovePod), 0);
     }
 }
