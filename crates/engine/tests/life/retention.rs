@@ -64,7 +64,7 @@ fn a_job_that_was_deactivated_by_us_is_deleted_when_its_retention_is_over() {
     c.advance(15);
     assert_eq!(c.api.jobs().count(), 0);
     assert!(c.api.workloads().is_empty());
-    assert_eq!(c.notes("Deleted"), ["Workload/job-a: Deleted job: deactivation retention period expired"]);
+    assert_eq!(c.notes("Deleted"), ["Job/a: Deleted job: deactivation retention period expired"]);
 }
 
 #[test]

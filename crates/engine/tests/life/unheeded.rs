@@ -267,7 +267,7 @@ fn a_look_that_is_refused_holds_nothing_up() {
     assert!((5..20).contains(&looks(&c)), "{}", looks(&c));
     assert_eq!(
         c.notes("FailedDelete"),
-        ["Job/old: Error deleting the pods of the stopped job: refused: pods is forbidden"]
+        ["MPIJob/old: Error deleting the pods of the stopped job: refused: pods is forbidden"]
     );
     c.refuse = None;
     c.advance(301);

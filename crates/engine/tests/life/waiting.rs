@@ -338,7 +338,7 @@ fn preemption_that_a_gate_forbids_is_told_and_happens_when_it_opens() {
     );
     let why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed";
     assert_eq!(said(&c, &waits, "QuotaReserved"), format!("False/WaitingForQuota: {why}"));
-    assert_eq!(c.notes("WaitingForQuota"), [format!("Workload/job-waits: {why}")]);
+    assert_eq!(c.notes("WaitingForQuota"), [format!("Workload/gated: {why}")]);
     assert!(!c.api.job("victim").view.suspended);
     c.api.edit_status(&waits, |status| {
         status["preemptionGates"] = json!([{"name": "kueue.x-k8s.io/multikueue", "position": "Open",
