@@ -172,6 +172,12 @@ impl<'a> Place<'a> {
         .await
     }
 
+    /// The Workload of a Job, as events are about it.
+    pub async fn about_workload(&self, job: &str) -> Result<String> {
+        let workload = self.workload(job).await?;
+        Ok(format!("Workload/{}", workload["metadata"]["name"].as_str().unwrap_or_default()))
+    }
+
     /// Waits until a condition of the Workload of a Job reads `<status>/<reason>: <message>`, with anything behind that.
     pub async fn wait_for_condition(&self, job: &str, condition: &str, begins: &str) -> Result<()> {
         let what = format!("{condition} of {}/{job} to be {begins:?}", self.name);
@@ -192,16 +198,21 @@ impl<'a> Place<'a> {
         .await
     }
 
-    /// Waits until an event of this reason, whose note contains the text, was recorded here.
-    pub async fn wait_for_event(&self, reason: &str, note: &str) -> Result<()> {
+    /// Waits until an event of this reason, whose note contains the text, was recorded here about this object (`<kind>/<name>`).
+    pub async fn wait_for_event(&self, about: &str, reason: &str, note: &str) -> Result<()> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
-        eventually(&format!("an event {reason} in {}", self.name), DEADLINE, || async {
+        eventually(&format!("an event {reason} of {about} in {}", self.name), DEADLINE, || async {
             let all = events.list(&ListParams::default()).await?.items;
             let told: Vec<_> = all
                 .into_iter()
-                .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
+                .map(|event| {
+                    let object = event.regarding.unwrap_or_default();
+                    let of = [object.kind, object.name].map(Option::unwrap_or_default).join("/");
+                    (of, event.reason.unwrap_or_default(), event.note.unwrap_or_default())
+                })
                 .collect();
-            let found = told.iter().any(|(why, text)| why == reason && text.contains(note));
+            let found =
+                told.iter().any(|(of, why, text)| of == about && why == reason && text.contains(note));
             Ok(progress(found, format!("{told:?}")))
         })
         .await

@@ -96,13 +96,17 @@ fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
     line(configuration.effective_yaml().trim_end())?;
     for kind in &configuration.integrations.declared {
         let pod_sets: Vec<_> = kind.pod_sets.iter().map(|pod_set| pod_set.name.as_str()).collect();
+        let stopped = if kind.suspend.gates_pods {
+            "whose pods wait behind a gate".to_owned()
+        } else {
+            format!("suspended by {}", kind.suspend.path)
+        };
         line(&format!(
-            "# declared: {}: {}.{} of version {}, suspended by {}, with the pod sets {}",
+            "# declared: {}: {}.{} of version {}, {stopped}, with the pod sets {}",
             kind.framework(),
             kind.plural,
             kind.group,
             kind.version,
-            kind.suspend.path,
             pod_sets.join(", ")
         ))?;
     }

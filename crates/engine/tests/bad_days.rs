@@ -59,7 +59,7 @@ fn a_waiting_job_that_the_user_starts_is_stopped_again() {
     });
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert_eq!(c.notes("Stopped"), ["Not admitted by cluster queue"]);
+    assert_eq!(c.notes("Stopped"), ["Job/a: Not admitted by cluster queue"]);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_workload_that_the_user_deletes_comes_back_after_the_job_stopped() {
     assert_ne!(new.metadata.uid, old.metadata.uid);
     assert_eq!(condition(&new, "Admitted"), "True");
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(c.notes("Stopped"), ["Workload is deleted"]);
+    assert_eq!(c.notes("Stopped"), ["Job/a: Workload is deleted"]);
 }
 
 #[test]

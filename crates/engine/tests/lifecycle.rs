@@ -35,10 +35,10 @@ fn a_job_is_created_admitted_and_started_with_three_writes() {
     assert_eq!(scheduling.labels["kueue.x-k8s.io/local-queue-name"], "lq");
     assert_eq!(scheduling.labels["kueue.x-k8s.io/cluster-queue-name"], "cq");
     assert_eq!(scheduling.labels["kueue.x-k8s.io/podset"], "main");
-    assert_eq!(c.notes("Started"), ["Admitted by clusterQueue cq"]);
+    assert_eq!(c.notes("Started"), ["Job/a: Admitted by clusterQueue cq"]);
     // One event says both, as one write does.
     assert!(c.notes("QuotaReserved").is_empty());
-    let admitted = "Admitted by ClusterQueue cq, wait time since reservation was 0s; \
+    let admitted = "Workload/job-a: Admitted by ClusterQueue cq, wait time since reservation was 0s; \
                     Quota reserved in ClusterQueue cq, wait time since queued was 0s";
     assert_eq!(c.notes("Admitted"), [admitted]);
 }
@@ -258,7 +258,10 @@ fn priorities_come_from_the_class_and_follow_it() {
     c.api.add_job(view);
     c.settle();
     assert!(c.api.workloads().is_empty());
-    assert_eq!(c.notes("WorkloadPriorityClassNotFound"), ["WorkloadPriorityClass \"urgent\" not found"]);
+    assert_eq!(
+        c.notes("WorkloadPriorityClassNotFound"),
+        ["Job/a: WorkloadPriorityClass \"urgent\" not found"]
+    );
     c.api.priority_class("urgent", 7);
     c.settle();
     let workload = c.workload("a");
@@ -270,7 +273,10 @@ fn priorities_come_from_the_class_and_follow_it() {
     c.api.edit_job("a", |job| job.view.workload_priority_class = Some("typo".to_owned()));
     c.settle();
     assert_eq!(c.workload("a").spec.priority, Some(8), "the old class stays");
-    assert_eq!(c.notes("WorkloadPriorityClassNotFound")[1..], ["WorkloadPriorityClass \"typo\" not found"]);
+    assert_eq!(
+        c.notes("WorkloadPriorityClassNotFound")[1..],
+        ["Job/a: WorkloadPriorityClass \"typo\" not found"]
+    );
     c.api.priority_class("typo", 9);
     c.settle();
     assert_eq!(c.workload("a").spec.priority, Some(9));

@@ -13,7 +13,7 @@ use sluice_sim::explain::{Patience, Question, State};
 use sluice_sim::{File, JobRecord, Kind, Manifests, Options, Simulation, prepare, settings, whatif};
 
 /// The processors that every job may use.
-const ENOUGH: u32 = 8;
+const ENOUGH: u32 = 64;
 
 /// A job `a` that runs for a minute.
 fn job(kind: JobKind) -> Value {
@@ -37,29 +37,33 @@ fn example(kind: JobKind) -> Value {
     example
 }
 
-/// The file of an example of a declared kind.
-fn declared_file(name: &str) -> String {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/integrations/argo-workflow");
-    std::fs::read_to_string(format!("{folder}/{name}")).unwrap()
+/// A file of an example of a declared kind.
+fn declared_file(folder: &str, name: &str) -> Value {
+    let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/integrations");
+    serde_saphyr::from_str(&std::fs::read_to_string(format!("{all}/{folder}/{name}")).unwrap()).unwrap()
 }
 
-/// A job of a kind that nothing but a configuration knows.
-fn declared() -> (JobKind, Value) {
-    let declaration: Value = serde_saphyr::from_str(&declared_file("declaration.yaml")).unwrap();
+/// A job of each kind that nothing but a configuration knows, of those that are shipped.
+fn declared() -> [(JobKind, Value); 4] {
+    let folders = ["argo-workflow", "cloneset", "elasticjob", "virtualmachine"];
+    let declarations = folders.map(|folder| declared_file(folder, "declaration.yaml"));
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
-        "integrations": {"frameworks": ["batch/job"], "declared": [declaration]},
+        "integrations": {"frameworks": ["batch/job"], "declared": declarations},
     });
     let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
     sluice_jobs::declare(&configuration).unwrap();
-    let kind = JobKind::named("argoproj.io/workflow").unwrap();
-    let mut object: Value = serde_saphyr::from_str(&declared_file("object.yaml")).unwrap();
-    object["metadata"] = job(JobKind::JOB)["metadata"].clone();
-    (kind, object)
+    folders.map(|folder| {
+        let mut object = declared_file(folder, "object.yaml");
+        let text = |field: &str| object[field].as_str().unwrap().to_owned();
+        let kind = JobKind::from_owner(&text("apiVersion"), &text("kind")).unwrap();
+        object["metadata"] = job(JobKind::JOB)["metadata"].clone();
+        (kind, object)
+    })
 }
 
 fn all() -> Vec<(JobKind, Value)> {
-    JobKind::ALL.into_iter().map(|kind| (kind, job(kind))).chain([declared()]).collect()
+    JobKind::ALL.into_iter().map(|kind| (kind, job(kind))).chain(declared()).collect()
 }
 
 fn read(text: String) -> Manifests {
@@ -68,9 +72,10 @@ fn read(text: String) -> Manifests {
 
 fn queue(cpus: u32) -> String {
     format!(
-        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q}}\nspec: {{namespaceSelector: {{}}, resourceGroups: \
-         [{{coveredResources: [cpu, memory], flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {cpus}}}, \
-         {{name: memory, nominalQuota: 100Gi}}]}}]}}]}}\n"
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q}}\nspec: {{namespaceSelector: {{}}, \
+         preemption: {{withinClusterQueue: LowerPriority}}, resourceGroups: [{{coveredResources: [cpu, memory, nvidia.com/gpu], \
+         flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {cpus}}}, {{name: memory, nominalQuota: 100Gi}}, \
+         {{name: nvidia.com/gpu, nominalQuota: 8}}]}}]}}]}}\n"
     )
 }
 
@@ -134,6 +139,43 @@ fn a_job_of_every_kind_is_admitted_runs_and_ends() {
         );
         let ended = sluice_jobs::ends(kind, &object).then_some(60_000);
         assert_eq!(job.finished, ended, "{kind:?}: {:#?}", simulation.record().entries);
+    }
+}
+
+#[test]
+fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
+    let class = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": "high"},
+        "value": 1000,
+    });
+    let mut urgent = job(JobKind::JOB);
+    urgent["metadata"]["name"] = json!("urgent");
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    urgent["metadata"]["annotations"]["sluice.dev/submit-after-seconds"] = json!("10");
+    let container = &mut urgent["spec"]["template"]["spec"]["containers"][0];
+    container["resources"] = json!({"requests": {"cpu": ENOUGH.to_string()}});
+    for (kind, object) in all() {
+        let mut manifests = world(ENOUGH, &object);
+        manifests.objects.extend(read(format!("{class}\n---\n{urgent}\n")).objects);
+        let simulation = played(&manifests);
+        let (urgent, own): (Vec<_>, Vec<_>) =
+            simulation.record().jobs.iter().partition(|job| &*job.name == "urgent");
+        let [urgent] = urgent[..] else { unreachable!("{kind:?}: {urgent:?}") };
+        assert_eq!(urgent.preempts, 1, "{kind:?}: {:#?}", simulation.record().entries);
+        assert!(urgent.admitted.is_some_and(|at| at >= 10_000) && urgent.success, "{kind:?}: {urgent:?}");
+        let preempted: u32 = own.iter().map(|job| job.preempted).sum();
+        let held: usize = own.iter().map(|job| job.holds.len()).sum();
+        // What is a pod by itself is deleted, and its user alone makes another.
+        let is_pod = kind == JobKind::POD;
+        assert_eq!(
+            (preempted, held),
+            (1, if is_pod { 1 } else { 2 }),
+            "{kind:?}: {:#?}",
+            simulation.record().entries
+        );
+        let ended = own.iter().filter_map(|job| job.finished).max();
+        let ends = sluice_jobs::ends(kind, &object) && !is_pod;
+        assert_eq!(ended > urgent.finished, ends, "{kind:?}: {:#?}", simulation.record().entries);
     }
 }
 

@@ -60,6 +60,68 @@ fn config_check_refuses_with_the_path_of_every_mistake() {
     assert!(stderr.contains("unrecognized feature gate: NoSuchGate"), "{stderr}");
 }
 
+/// A configuration with these declarations, in a folder of its own.
+fn declaring(declarations: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("declaring.yaml");
+    let text = format!(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  declared:\n{declarations}"
+    );
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn config_check_says_what_it_understood_of_each_declared_kind() {
+    let (_folder, path) = declaring(
+        "  - {group: flow.example.com, version: v1, kind: Flow, plural: flowing, suspend: {path: spec.paused}, active: 'true',
+     podSets: [{name: driver, template: spec.driver}, {name: workers, template: spec.workers, countPath: spec.count}]}
+  - {group: serve.example.com, version: v2, kind: Serve, suspend: {gatesPods: true}, active: 'true',
+     podSets: [{name: main, template: spec.template}]}
+",
+    );
+    let output = check(&path, &[]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let told: Vec<_> = stdout.lines().filter(|line| line.starts_with("# declared: ")).collect();
+    assert_eq!(
+        told,
+        [
+            "# declared: flow.example.com/flow: flowing.flow.example.com of version v1, suspended by spec.paused, with the pod \
+             sets driver, workers",
+            "# declared: serve.example.com/serve: serves.serve.example.com of version v2, whose pods wait behind a gate, with \
+             the pod sets main",
+        ]
+    );
+}
+
+#[test]
+fn neither_config_check_nor_a_manager_takes_a_declaration_with_a_mistake() {
+    let one = |more: &str| {
+        format!(
+            "  - {{group: flow.example.com, version: v1, kind: Flow, {more}, podSets: [{{name: main, template: spec.pod}}]}}\n"
+        )
+    };
+    for (more, place) in [
+        ("active: 'self.status.'", "integrations.declared[0].active: column"),
+        ("active: 'true', ready: 'sum(self)'", "integrations.declared[0].ready: there is no function"),
+        ("active: 'true', suspend: {path: spec..x}", "integrations.declared[0].suspend.path: invalid value"),
+        ("active: 'true', nothing: 1", "integrations.declared[0].nothing"),
+    ] {
+        let (_folder, path) = declaring(&one(more));
+        let mut manager = Command::new(binary().unwrap());
+        // It ends before it looks for a cluster: there is none.
+        manager.args(["manager", "--kubeconfig", "/nonexistent", "--config"]).arg(&path);
+        for output in [check(&path, &[]), manager.output().unwrap()] {
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{more}: {stderr}");
+            assert!(stderr.contains(place), "{more}: {stderr}");
+            assert!(stderr.contains("declaring.yaml"), "{more}: {stderr}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -11,6 +11,7 @@ mod config;
 mod control_plane;
 mod crds;
 mod generated;
+mod pod_group_owners;
 mod rules;
 mod test_bed;
 mod webhooks;

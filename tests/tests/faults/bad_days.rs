@@ -255,7 +255,7 @@ async fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
     let mut poison = job("poison", "lq", 1, 1, 3_600);
     poison["metadata"]["labels"][INJECT_PANIC] = json!("now");
     place.make_job(&poison).await.unwrap();
-    place.wait_for_event("SetAside", "a panic was injected").await.unwrap();
+    place.wait_for_event("Job/poison", "SetAside", "a panic was injected").await.unwrap();
     place.job("after", "lq", 1).await.unwrap();
     place.wait_until("after", true).await.unwrap();
     assert!(place.suspended("poison").await.unwrap());

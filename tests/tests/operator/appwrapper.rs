@@ -206,7 +206,7 @@ async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
         let mut object = object;
         object["metadata"]["name"] = json!(name);
         make(place, &object).await;
-        place.wait_for_event("ErrWorkloadCompose", why).await.unwrap();
+        place.wait_for_event(&format!("AppWrapper/{name}"), "ErrWorkloadCompose", why).await.unwrap();
         assert_eq!(get(place, name).await["spec"]["suspend"], true, "{name}");
     }
     // Others go on.

@@ -85,7 +85,8 @@ async fn unknown_queues_are_named_and_the_others_go_on() {
     place.wait_until("fine", true).await.unwrap();
     let missing = "False/Misconfigured: LocalQueue nowhere doesn't exist";
     place.wait_for_condition("lost", "QuotaReserved", missing).await.unwrap();
-    place.wait_for_event("Misconfigured", "LocalQueue nowhere doesn't exist").await.unwrap();
+    let lost = place.about_workload("lost").await.unwrap();
+    place.wait_for_event(&lost, "Misconfigured", "LocalQueue nowhere doesn't exist").await.unwrap();
     place.local_queue("nowhere", "unknown-queue-later").await.unwrap();
     let missing = "False/Misconfigured: ClusterQueue unknown-queue-later doesn't exist";
     place.wait_for_condition("lost", "QuotaReserved", missing).await.unwrap();
@@ -139,7 +140,8 @@ async fn a_namespace_that_is_not_selected_is_told_the_remedy() {
     let text = "False/Misconfigured: workload namespace doesn't match ClusterQueue selector; the ClusterQueue has no \
                 namespaceSelector and therefore selects no namespace: set `namespaceSelector: {}`";
     place.wait_for_condition("waits", "QuotaReserved", text).await.unwrap();
-    place.wait_for_event("Misconfigured", "namespaceSelector: {}").await.unwrap();
+    let waits = place.about_workload("waits").await.unwrap();
+    place.wait_for_event(&waits, "Misconfigured", "namespaceSelector: {}").await.unwrap();
     let selector = json!({"matchLabels": {"team": "a"}});
     patch(&place.cluster_queues(), "not-selected", json!({"spec": {"namespaceSelector": selector}}))
         .await
@@ -188,7 +190,7 @@ async fn a_waiting_job_that_its_user_starts_is_suspended_again() {
     place.job("eager", "lq", 1).await.unwrap();
     place.workload("eager").await.unwrap();
     place.patch_job("eager", json!({"spec": {"suspend": false}})).await.unwrap();
-    place.wait_for_event("Stopped", "Not admitted by cluster queue").await.unwrap();
+    place.wait_for_event("Job/eager", "Stopped", "Not admitted by cluster queue").await.unwrap();
     place.wait_until("eager", false).await.unwrap();
     eventually("its pods to be gone", DEADLINE, || async {
         let status = place.jobs().get("eager").await?.status.unwrap_or_default();
@@ -209,7 +211,7 @@ async fn a_workload_that_is_deleted_comes_back_and_its_job_runs_again() {
     let (name, old) = (old["metadata"]["name"].as_str().unwrap(), old["metadata"]["uid"].as_str().unwrap());
     place.workloads().delete(name, &DeleteParams::default()).await.unwrap();
     wait_for_another(&place, "runs", old).await;
-    place.wait_for_event("Stopped", "Workload is deleted").await.unwrap();
+    place.wait_for_event("Job/runs", "Stopped", "Workload is deleted").await.unwrap();
     place.wait_until("runs", true).await.unwrap();
     place.wait_for_counts([0, 1, 1]).await.unwrap();
     // The same while it waits.
@@ -233,7 +235,10 @@ async fn an_edited_job_that_waits_has_its_workload_updated_in_place() {
     let workload = place.workload("grows").await.unwrap();
     assert_eq!(workload["metadata"]["uid"], old.as_str());
     assert_eq!(workload["spec"]["podSets"][0]["count"], 2);
-    place.wait_for_event("UpdatedWorkload", "Updated not matching Workload for suspended job").await.unwrap();
+    place
+        .wait_for_event("Job/grows", "UpdatedWorkload", "Updated not matching Workload for suspended job")
+        .await
+        .unwrap();
     end(&place, &["grows"]).await;
 }
 

@@ -75,12 +75,15 @@ async fn what_cannot_be_queued_says_why_and_disturbs_nothing() {
     let job = |at: usize| json!({"name": format!("r{at}"), "replicas": 1, "template": {"spec": {"template": template()}}});
     let jobs: Vec<_> = (0..19).map(job).collect();
     make(place, JobKind::JOB_SET, "many", json!({"replicatedJobs": jobs})).await.unwrap();
-    place.wait_for_event("ErrWorkloadCompose", "too many pod sets: 19, at most 18").await.unwrap();
+    place
+        .wait_for_event("JobSet/many", "ErrWorkloadCompose", "too many pod sets: 19, at most 18")
+        .await
+        .unwrap();
 
     // A replica type that its operator may run and that no quota would be counted for.
     let replicas = json!({"worker": {"replicas": 1, "template": template()}});
     make(place, JobKind::PYTORCH_JOB, "lower", json!({"pytorchReplicaSpecs": replicas})).await.unwrap();
-    place.wait_for_event("ErrWorkloadCompose", "worker").await.unwrap();
+    place.wait_for_event("PyTorchJob/lower", "ErrWorkloadCompose", "worker").await.unwrap();
 
     // A group that has the name of the head's pod set.
     let cluster = json!({
@@ -94,9 +97,15 @@ async fn what_cannot_be_queued_says_why_and_disturbs_nothing() {
     place.local_queue("other", &place.name).await.unwrap();
     member(place, "g-0", "lq", "2").await;
     member(place, "g-1", "other", "2").await;
-    place.wait_for_event("ErrWorkloadCompose", "has different queue names: lq!=other").await.unwrap();
+    place
+        .wait_for_event("Pod/g-0", "ErrWorkloadCompose", "has different queue names: lq!=other")
+        .await
+        .unwrap();
     member(place, "g-2", "lq", "3").await;
-    place.wait_for_event("ErrWorkloadCompose", "pod-group-total-count' values: 2!=3").await.unwrap();
+    place
+        .wait_for_event("Pod/g-0", "ErrWorkloadCompose", "pod-group-total-count' values: 2!=3")
+        .await
+        .unwrap();
 
     // None of it runs; the Job does as before, and another one is admitted.
     for (kind, name, path) in [

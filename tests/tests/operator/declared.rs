@@ -22,7 +22,7 @@ use crate::bed::bed;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::passes::Passes;
 
-const GROUP: &str = "declared.sluice.dev";
+pub const GROUP: &str = "declared.sluice.dev";
 /// Pods of an errand, each of one processor.
 const PODS: u32 = 2;
 /// The label of a pod with the name of its errand.
@@ -241,7 +241,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     object.data["spec"]["workers"] = json!("many");
     object.metadata.managed_fields = None;
     broken.replace("broken", &PostParams::default(), &object).await.unwrap();
-    place.wait_for_event("ErrWorkloadCompose", "must be an integer").await.unwrap();
+    place.wait_for_event("Errand/broken", "ErrWorkloadCompose", "must be an integer").await.unwrap();
     wait_until_on(&place, "broken", None).await;
     delete(&place, "broken").await;
 

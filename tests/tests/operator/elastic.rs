@@ -85,7 +85,8 @@ async fn grows(place: &Place<'_>) {
 
     scale(place, 4).await;
     wait_until(place, 4, 0, &["2 WorkloadSliceReplaced", "4 runs"]).await;
-    place.wait_for_event("WorkloadSliceReplaced", "workload slice aggregation").await.unwrap();
+    let replaced = format!("Workload/{first}");
+    place.wait_for_event(&replaced, "WorkloadSliceReplaced", "workload slice aggregation").await.unwrap();
     let four = free(place).await;
     assert!(two.keys().all(|pod| four.contains_key(pod)), "none was stopped: {two:?} {four:?}");
     let annotations = slice(place, "4 runs").await["metadata"]["annotations"].clone();

@@ -229,9 +229,13 @@ async fn a_rayjob_has_the_size_of_its_cluster_and_ends() {
     ray.scale(0, 3, &[]).await;
     ray.wait_until(&["1+1+0+1 WorkloadSliceReplaced", "1+3+0+1 runs"], [5, 0], 6).await;
     assert!(go_on(&three, &ray.free().await));
+    // What a worker had is free once it is gone.
+    let gone = ray.workers("small", "runs").await;
+    ray.scale(0, 2, &gone[..1]).await;
+    ray.wait_until(&["1+1+0+1 WorkloadSliceReplaced", "1+2+0+1 runs"], [4, 0], 5).await;
     ray.scale(1, 2, &[]).await;
-    let slices = ["1+1+0+1 WorkloadSliceReplaced", "1+3+0+1 runs", "1+3+2+1 waits"];
-    ray.wait_until(&slices, [5, 2], 6).await;
+    let slices = ["1+1+0+1 WorkloadSliceReplaced", "1+2+0+1 runs", "1+2+2+1 waits"];
+    ray.wait_until(&slices, [4, 2], 5).await;
     place.wait_for_counts([1, 1, 1]).await.unwrap();
 
     // It makes way with all that its cluster has, and comes back as it was made: its cluster is gone.
@@ -320,9 +324,14 @@ async fn a_rayservice_has_the_size_of_its_cluster() {
     ray.scale(1, 1, &[]).await;
     ray.wait_until(&["1+1+0 WorkloadSliceReplaced", "1+1+1 runs"], [3, 0], 4).await;
     assert!(go_on(&two, &ray.free().await));
+    // It shrinks to what it was, without its pods of then being stopped.
+    let gone = ray.workers("large", "runs").await;
+    ray.scale(1, 0, &gone).await;
+    ray.wait_until(&["1+1+0 WorkloadSliceReplaced", "1+1+0 runs"], [2, 0], 3).await;
+    assert_eq!(ray.free().await, two);
     ray.scale(1, 2, &[]).await;
-    let slices = ["1+1+0 WorkloadSliceReplaced", "1+1+1 runs", "1+1+2 waits"];
-    ray.wait_until(&slices, [3, 1], 4).await;
+    let slices = ["1+1+0 WorkloadSliceReplaced", "1+1+0 runs", "1+1+2 waits"];
+    ray.wait_until(&slices, [2, 2], 3).await;
     make_urgent(&place, job("urgent", "lq", 4, 1, 3_600)).await;
     place.wait_until("urgent", true).await.unwrap();
     ray.wait_until_stopped().await;

@@ -116,7 +116,7 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     for name in both {
         place.wait_until(name, false).await.unwrap();
     }
-    place.wait_for_event("Suspended", "Kueue managed child job suspended").await.unwrap();
+    place.wait_for_event("Job/plain", "Suspended", "Kueue managed child job suspended").await.unwrap();
     workload(&place, "grand", &of).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     // What its controller lets go too early is held again.

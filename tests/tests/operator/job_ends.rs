@@ -100,7 +100,7 @@ async fn forged(place: &Place<'_>) {
         place.patch_job(name, json!({"spec": {"suspend": false}})).await.unwrap();
         wait_until_suspended_again(place, name).await;
     }
-    place.wait_for_event("Stopped", "belongs to another job").await.unwrap();
+    place.wait_for_event("Job/stolen", "Stopped", "belongs to another job").await.unwrap();
     assert!(!place.suspended("rightful").await.unwrap());
     for name in ["stolen", "owned", "rightful"] {
         place.delete_job(name).await.unwrap();

@@ -20,7 +20,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{POOL, flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{POOL, flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 /// The label with the job's name that both controllers give to pods.
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
@@ -156,18 +157,18 @@ impl Bench<'_> {
         .unwrap();
         let job = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
         assert_eq!(job["spec"]["runPolicy"]["suspend"], false);
+        let marked = expected(place, Some(flavor)).await;
         for group in sluice_jobs::pod_groups(self.kind.kind, &job) {
-            assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
+            assert_eq!(of_pod(&group.template), marked, "{}", group.path());
         }
         for part in place.jobs().list(&ListParams::default()).await.unwrap() {
             let owners = part.metadata.owner_references.unwrap_or_default();
             if owners.iter().any(|owner| owner.name == name) {
-                let template = part.spec.unwrap().template.spec.unwrap();
-                assert_eq!(of_nodes(template), of_flavor(Some(flavor)), "the template of its part");
+                assert_eq!(of_pod(part.spec.unwrap().template), marked, "the template of its part");
             }
         }
         for pod in self.pods(name).await {
-            assert_eq!(of_nodes(&pod["spec"]), of_flavor(Some(flavor)), "{}", pod["metadata"]["name"]);
+            assert_eq!(of_pod(&pod), marked, "{}", pod["metadata"]["name"]);
         }
     }
 
@@ -233,7 +234,8 @@ pub fn declaration_of_other_group() -> Value {
 
 /// Everything that can become of a job whose controller is a real one.
 async fn whole_life(name: &'static str, kind: TestKind) {
-    live(&place(name, [0, 0]).await, name, kind).await;
+    let place = place(name, [0, 0]).await;
+    while_marking(&place, live(&place, name, kind)).await;
 }
 
 async fn live(place: &Place<'_>, name: &'static str, kind: TestKind) {
@@ -305,5 +307,6 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_it_with_a_r
     let kind = JobKind::named(&format!("{OTHER_GROUP}/jaxjob")).unwrap();
     let arguments = ["--group", OTHER_GROUP];
     let _controller = Controllers::start(plane, Tool::KubeflowControllers, &arguments).await.unwrap();
-    live(&two_flavors(NAME, [0, 0]).await, NAME, TestKind { kind, ..JAX }).await;
+    let place = two_flavors(NAME, [0, 0]).await;
+    while_marking(&place, live(&place, NAME, TestKind { kind, ..JAX })).await;
 }

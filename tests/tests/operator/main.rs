@@ -27,6 +27,7 @@ mod kubeflow;
 mod leader_worker_sets;
 mod manager;
 mod manager_flags;
+mod marks;
 mod metrics;
 mod moves;
 mod passes;

@@ -13,7 +13,8 @@ use sluice_api::job::JobKind;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 /// Pods of each job, but for what is one pod by itself.
 const PODS: usize = 2;
@@ -158,13 +159,12 @@ impl Bench<'_> {
     /// Waits until as many pods run as the job has, and there is none of it but for the nodes of this flavor; no template says otherwise.
     async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
         let place = self.place;
+        let marked = expected(place, Some(flavor)).await;
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
-            let right = |pod: &&Value| {
-                pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
-            };
+            let right = |pod: &&Value| pod["status"]["phase"] == "Running" && of_pod(pod) == marked;
             let all = pods.iter().filter(right).count() == self.mover.pods && pods.len() == self.mover.pods;
-            let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
+            let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_pod(pod));
             Ok(progress(all, format!("{:?}", pods.iter().map(of).collect::<Vec<_>>())))
         })
         .await
@@ -175,27 +175,31 @@ impl Bench<'_> {
         }
         let object = serde_json::to_value(self.api().get(name).await.unwrap()).unwrap();
         // The templates of what only marks its pods stay as their user made them.
-        let wanted = of_flavor(Some(flavor).filter(|_| !integration.suspends_pods));
+        let wanted = if integration.suspends_pods { expected(place, None).await } else { marked };
         for group in sluice_jobs::pod_groups(self.mover.kind, &object) {
-            assert_eq!(of_nodes(&group.template["spec"]), wanted, "{} {}", place.name, group.path());
+            assert_eq!(of_pod(&group.template), wanted, "{} {}", place.name, group.path());
         }
         for part in place.jobs().list(&ListParams::default()).await.unwrap() {
             let owners = part.metadata.owner_references.unwrap_or_default();
             if owners.iter().any(|owner| owner.name == name) {
-                let template = part.spec.unwrap().template.spec.unwrap();
-                assert_eq!(of_nodes(template), wanted, "{}: the template of its part", place.name);
+                assert_eq!(
+                    of_pod(part.spec.unwrap().template),
+                    wanted,
+                    "{}: the template of its part",
+                    place.name
+                );
             }
         }
     }
 
     /// Waits until nothing of it may run: what there is of its pods waits behind a gate, or is on its way out.
     async fn wait_until_it_waits(&self, name: &str) {
+        let unmarked = expected(self.place, None).await;
         eventually(&format!("{}/{name} to wait", self.place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
             let waits = |pod: &Value| {
                 let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-                !pod["metadata"]["deletionTimestamp"].is_null()
-                    || gated && of_nodes(&pod["spec"]) == of_flavor(None)
+                !pod["metadata"]["deletionTimestamp"].is_null() || gated && of_pod(pod) == unmarked
             };
             Ok(progress(pods.iter().all(waits), format!("{} pods", pods.len())))
         })
@@ -217,15 +221,25 @@ impl Bench<'_> {
 }
 
 async fn whole_life(mover: Mover) {
-    let most = u32::try_from(mover.pods).unwrap();
     let place = two_flavors(mover.place, [0, 0]).await;
-    let [old, new] = flavors(mover.place);
+    let marks = mover.kind == JobKind::JOB_SET;
     let bench = Bench { mover, place: &place };
+    if marks {
+        while_marking(&place, live(&bench)).await;
+    } else {
+        live(&bench).await;
+    }
+}
+
+async fn live(bench: &Bench<'_>) {
+    let place = bench.place;
+    let most = u32::try_from(bench.mover.pods).unwrap();
+    let [old, new] = flavors(bench.mover.place);
 
     bench.make("first", "").await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     bench.wait_until_it_waits("first").await;
-    set_quota(&place, [most, 0]).await;
+    set_quota(place, [most, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
 
     // One that waits is deleted.
@@ -243,7 +257,7 @@ async fn whole_life(mover: Mover) {
         bench.make("first", "-again").await;
     }
     place.wait_for_counts([1, 1, 1]).await.unwrap();
-    set_quota(&place, [most, most]).await;
+    set_quota(place, [most, most]).await;
     bench.wait_until_it_runs_on("first", &new).await;
     bench.end("first").await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();

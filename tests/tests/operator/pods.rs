@@ -162,13 +162,13 @@ async fn a_group_runs_as_a_whole_and_is_made_whole_again() {
     for name in ["a", "b"] {
         make(&place, member(name, 3, 3_600)).await.unwrap();
     }
-    place.wait_for_event("ErrWorkloadCompose", "fewer runnable pods").await.unwrap();
+    place.wait_for_event("Pod/a", "ErrWorkloadCompose", "fewer runnable pods").await.unwrap();
     wait_for(&place, &[("a", "waits"), ("b", "waits")]).await;
     make(&place, member("c", 3, 3_600)).await.unwrap();
     wait_for(&place, &[("a", "runs"), ("b", "runs"), ("c", "runs")]).await;
     // One too many goes; one that failed is replaced.
     make(&place, member("d", 3, 3_600)).await.unwrap();
-    place.wait_for_event("ExcessPodDeleted", "").await.unwrap();
+    place.wait_for_event("Pod/d", "ExcessPodDeleted", "").await.unwrap();
     wait_for(&place, &[("a", "runs"), ("b", "runs"), ("c", "runs")]).await;
     delete(&place, "a").await;
     wait_for_workload(&place, "g", "WaitingForReplacementPods", "True").await;

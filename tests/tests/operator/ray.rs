@@ -25,7 +25,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 /// The label of all pods of all clusters.
 const OF_RAY: &str = "ray.io/is-ray-node=yes";
@@ -112,14 +113,12 @@ impl Bench<'_> {
     /// Waits until all pods of a job run, and there is none of it but on the nodes of this flavor; nothing that KubeRay made names another.
     pub async fn wait_until_it_runs_on(&self, name: &str, flavor: &str) {
         let place = self.place;
+        let marked = expected(place, Some(flavor)).await;
         eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
             let pods = self.pods(name).await;
-            let right = |pod: &&Value| {
-                pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
-            };
+            let right = |pod: &&Value| pod["status"]["phase"] == "Running" && of_pod(pod) == marked;
             let of = |pod: &Value| {
-                let nodes = of_nodes(&pod["spec"]);
-                format!("{} {} {nodes}", pod["metadata"]["name"], pod["status"]["phase"])
+                format!("{} {} {}", pod["metadata"]["name"], pod["status"]["phase"], of_pod(pod))
             };
             let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
             let job = self.get(name).await;
@@ -134,31 +133,36 @@ impl Bench<'_> {
         let job = self.get(name).await;
         assert!(!sluice_jobs::is_suspended(self.kind, &job));
         for group in sluice_jobs::pod_groups(self.kind, &job) {
-            assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
+            assert_eq!(of_pod(&group.template), marked, "{}", group.path());
         }
-        for nodes in self.submitters().await {
-            assert_eq!(nodes, of_flavor(Some(flavor)), "what submits");
+        for template in self.submitters().await {
+            assert_eq!(template, marked, "what submits");
         }
         // What waits of a RayService before its start is removed after it.
         eventually(&format!("the clusters of {}/{name}", place.name), DEADLINE, || async {
             let clusters = self.api_of(JobKind::RAY_CLUSTER).list(&ListParams::default()).await?;
             let own = clusters.iter().filter(|one| one.metadata.name.as_deref().unwrap().starts_with(name));
-            let told: Vec<_> =
-                own.map(|one| of_nodes(&one.data["spec"]["headGroupSpec"]["template"]["spec"])).collect();
-            Ok(progress(told == [of_flavor(Some(flavor))], format!("{told:?}")))
+            // A head and a group of workers each.
+            let templates = |one: &DynamicObject| {
+                let cluster = json!(one);
+                let groups = sluice_jobs::pod_groups(JobKind::RAY_CLUSTER, &cluster);
+                groups.iter().map(|group| of_pod(&group.template)).collect::<Vec<_>>()
+            };
+            let told: Vec<_> = own.flat_map(templates).collect();
+            Ok(progress(told == [marked.clone(), marked.clone()], format!("{told:?}")))
         })
         .await
         .unwrap();
     }
 
-    /// What the Jobs that hand work to clusters say of nodes.
+    /// What the templates of the Jobs that hand work to clusters say of nodes.
     async fn submitters(&self) -> Vec<Value> {
         let jobs = self.place.jobs().list(&ListParams::default()).await.unwrap();
         let made = jobs.into_iter().filter(|job| {
             let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
             owners.iter().any(|owner| owner.kind == "RayJob")
         });
-        made.map(|job| of_nodes(job.spec.unwrap().template.spec.unwrap())).collect()
+        made.map(|job| of_pod(job.spec.unwrap().template)).collect()
     }
 
     /// Waits until a job is suspended and has no pods.
@@ -227,14 +231,18 @@ impl Bench<'_> {
 /// Everything that can become of a job.
 async fn whole_life(name: &'static str, kind: JobKind) {
     let place = place(name, [0, 0]).await;
+    while_marking(&place, live(&place, name, kind)).await;
+}
+
+async fn live(place: &Place<'_>, name: &str, kind: JobKind) {
     let [old, new] = flavors(name);
-    let bench = Bench { place: &place, kind };
+    let bench = Bench { place, kind };
 
     bench.make("first").await;
     bench.wait_until_it_waits("first").await;
     let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
-    set_quota(&place, [NEEDS, 0]).await;
+    set_quota(place, [NEEDS, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
     bench.wait_until_ready("first").await;
     // Nothing that KubeRay made for it is queued.
@@ -257,7 +265,7 @@ async fn whole_life(name: &'static str, kind: JobKind) {
     bench.wait_until_it_waits("first").await;
     bench.serves("first", false).await;
     place.wait_until("urgent", true).await.unwrap();
-    set_quota(&place, [NEEDS, NEEDS]).await;
+    set_quota(place, [NEEDS, NEEDS]).await;
     bench.wait_until_it_runs_on("first", &new).await;
     if kind.integration().ends {
         bench.end("first").await;
@@ -347,7 +355,7 @@ async fn a_cluster_that_is_changed_into_what_cannot_be_queued_is_stopped_and_no_
     };
     bounds(9).await;
     let why = "spec.workerGroupSpecs[0].replicas: 2: KubeRay would make 9";
-    place.wait_for_event("ErrWorkloadCompose", why).await.unwrap();
+    place.wait_for_event("RayCluster/broken", "ErrWorkloadCompose", why).await.unwrap();
     bench.wait_until_it_waits("broken").await;
     // As often as its user lets it go.
     let run = Patch::Merge(json!({"spec": {"suspend": false}}));

@@ -70,10 +70,13 @@ async fn a_rayjob_or_rayservice_that_becomes_unreadable_says_why_and_disturbs_no
     }
     place.wait_for_counts([2, 3, 3]).await.unwrap();
     change(&jobs, "waits-job", "workerGroupSpecs", &groups(17)).await.unwrap();
-    place.wait_for_event("ErrWorkloadCompose", "too many pod sets: 19, at most 18").await.unwrap();
+    place
+        .wait_for_event("RayJob/waits-job", "ErrWorkloadCompose", "too many pod sets: 19, at most 18")
+        .await
+        .unwrap();
     change(&services, "waits-service", TEMPLATE, &json!({})).await.unwrap();
     let why = "spec.rayClusterConfig.workerGroupSpecs[0].template.spec: required";
-    place.wait_for_event("ErrWorkloadCompose", why).await.unwrap();
+    place.wait_for_event("RayService/waits-service", "ErrWorkloadCompose", why).await.unwrap();
     place.wait_for_counts([0, 3, 3]).await.unwrap();
     for (bench, name) in [(&jobs, "waits-job"), (&services, "waits-service")] {
         bench.wait_until_it_waits(name).await;
@@ -93,9 +96,14 @@ async fn a_rayjob_or_rayservice_that_becomes_unreadable_says_why_and_disturbs_no
         bench.wait_until_it_waits(name).await;
     }
     place
-        .wait_for_event("ErrWorkloadCompose", "spec.rayClusterSpec.workerGroupSpecs[0].groupName")
+        .wait_for_event(
+            "RayJob/runs-job",
+            "ErrWorkloadCompose",
+            "spec.rayClusterSpec.workerGroupSpecs[0].groupName",
+        )
         .await
         .unwrap();
+    place.wait_for_event("RayService/runs-service", "ErrWorkloadCompose", why).await.unwrap();
     place.wait_for_counts([0, 1, 1]).await.unwrap();
     assert_eq!(uids().await, before, "the pods of the other one are still there");
 

@@ -44,6 +44,15 @@ async fn a_framework_without_its_rights_is_an_error_at_start() {
         "{log}"
     );
 
+    // A declared kind has no rights either but those that the chart's value gives.
+    let declared = json!({"frameworks": ["batch/job"], "declared": [declared::declaration()]});
+    let log = log_of_the_end(&plane, &setup, declared).await.replace('\\', "");
+    let group = declared::GROUP;
+    let wanted = format!(
+        "integrations.declared \"{group}/errand\" needs: delete errands.{group}, get errands.{group}, list errands.{group}"
+    );
+    assert!(log.contains(&wanted) && log.contains("managerConfig.declaredKinds"), "{log}");
+
     // A kind that others manage is waited for. From the moment that it is there, it must be seen.
     let integrations = json!({"externalFrameworks": [external::ENTRY]});
     let with = setup.clone().with(&json!({"integrations": integrations}));

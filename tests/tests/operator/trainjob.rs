@@ -266,7 +266,11 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
     .await
     .unwrap();
     place
-        .wait_for_event("ErrWorkloadCompose", "TrainingRuntime untrained/later does not exist")
+        .wait_for_event(
+            "TrainJob/early",
+            "ErrWorkloadCompose",
+            "TrainingRuntime untrained/later does not exist",
+        )
         .await
         .unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type};
 use sluice_api::job::JobView;
 use sluice_core::{Name, WorkloadKey};
-use sluice_jobs::pods::{Replacement, is_group_workload, owner_reference, replacement};
+use sluice_jobs::pods::{MAX_OWNER_BYTES, Replacement, is_group_workload, owner_reference, replacement};
 
 use super::index::PodJob;
 use super::tend::role_counts;
@@ -105,7 +105,7 @@ impl Engine {
             self.wake_at(until, Alarm::Job(key.clone()));
             return true;
         }
-        let mut owners = metadata.owner_references.clone().unwrap_or_default();
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let known: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
         let pods = &job.pods;
         // What our finalizer does not keep is on its way out.
@@ -122,10 +122,19 @@ impl Engine {
             self.dirty.jobs.insert(key.clone());
             return false;
         }
+        let next = job.pods.owners_with(owners, missing);
+        let added = next.iter().filter(|owner| !known.contains(owner.uid.as_str())).count();
+        if added == 0 {
+            // There is no room, also not for pods of another time: they run, and it does not wait for them when it goes.
+            let left_out = job.unowned.len();
+            job.unowned.clear();
+            self.dirty.jobs.insert(key.clone());
+            self.report_left_out(key, left_out);
+            return false;
+        }
         job.owned_at = Some(now);
-        let note = format!("Added {} owner reference(s)", missing.len());
-        owners.extend(missing);
-        let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": owners}}));
+        let note = format!("Added {added} owner reference(s)");
+        let body = strict_patch(&entry.object, json!({"metadata": {"ownerReferences": next}}));
         let about = About::new(&workload_ref(workload), &entry.uid(), key.kind.integration().reporter);
         self.patch_workload(
             workload,
@@ -134,6 +143,15 @@ impl Engine {
             vec![normal(about, "OwnerReferencesAdded", note)],
         );
         true
+    }
+
+    /// Says that so many pods of a group are no owners of its Workload.
+    fn report_left_out(&mut self, key: &JobKey, pods: usize) {
+        let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
+        let note = format!(
+            "{pods} pods are no owners of the Workload of their group: owner references take at most {MAX_OWNER_BYTES} bytes; it goes with the pods that are"
+        );
+        self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
     }
 
     /// The owners of a group's new Workload.

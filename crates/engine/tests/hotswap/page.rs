@@ -49,7 +49,7 @@ fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_return
                  google.com/tpu in flavor tpu, 16 more needed";
     assert_eq!(bed.told("low", "QuotaReserved"), waits);
     for reason in ["Preempted", "PreemptedWorkload"] {
-        let [note] = bed.c.notes(reason)[..] else { unreachable!("one {reason}") };
+        let [note] = &bed.c.notes(reason)[..] else { unreachable!("one {reason}") };
         let who = "; preemptor effective priority: 2000000 (base: 2000000, boost: 0); preemptee effective priority: 1000000 (base: 1000000, boost: 0)";
         assert!(note.ends_with(who), "{note}");
     }

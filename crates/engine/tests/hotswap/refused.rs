@@ -38,8 +38,9 @@ fn both_stay(bed: &Bed, why: &str) {
     assert!(bed.runs("high") && bed.runs("low"), "{why}");
     assert!(bed.evictions("high").is_empty() && bed.evictions("low").is_empty(), "{why}");
     assert_eq!(bed.listed("high"), ["a-0", "a-1", "a-2", "a-3"], "{why}");
-    let note =
-        format!("Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: it could not be admitted again: {why}");
+    let note = format!(
+        "Workload/jobset-high: Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: it could not be admitted again: {why}"
+    );
     assert_eq!(bed.c.notes("HotswapNotPossible"), [note]);
 }
 

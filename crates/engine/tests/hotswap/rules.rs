@@ -20,7 +20,7 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
     assert!(bed.runs("one") && bed.runs("two"));
     assert!(bed.evictions("one").is_empty() && bed.evictions("two").is_empty());
     assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
-    let note = "Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, even if all \
+    let note = "Workload/jobset-one: Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, even if all \
                 workloads of lower priority were evicted";
     assert_eq!(bed.c.notes("HotswapNotPossible"), [note], "told once");
     bed.come_back(&["a"]);

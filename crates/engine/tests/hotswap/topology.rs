@@ -127,7 +127,7 @@ fn what_stays_says_how_much_of_it_the_other_nodes_could_take() {
     fail(&mut bed, &["a-1"]);
     bed.pass(120);
     assert!(bed.evictions("one").is_empty() && bed.evictions("two").is_empty());
-    let note = "Pods are on unhealthy node(s) a-1: no healthy nodes are free for it, even if all workloads of lower \
+    let note = "Workload/jobset-one: Pods are on unhealthy node(s) a-1: no healthy nodes are free for it, even if all workloads of lower \
                 priority were evicted: topology \"dc\" allows to fit only 3 out of 4 pod(s)";
     assert_eq!(bed.c.notes("HotswapNotPossible"), [note]);
 }

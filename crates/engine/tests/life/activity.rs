@@ -115,7 +115,7 @@ fn a_flavor_without_its_topology_makes_a_cluster_queue_inactive_and_keeps_the_to
     // Its events say what holds it; it goes with the last flavor that names it.
     c.api.delete(&topology);
     c.settle();
-    assert_eq!(c.notes("InUse"), ["Kept until it is no longer used by: ResourceFlavor default"]);
+    assert_eq!(c.notes("InUse"), ["Topology/dc: Kept until it is no longer used by: ResourceFlavor default"]);
     assert_eq!(active(&c, &cq()), "True/Ready: Can admit new workloads");
     c.api.delete(&cq());
     c.settle();
@@ -172,7 +172,10 @@ fn what_is_stopped_missing_and_leaving_is_told_in_order() {
         active(&c, &cq()),
         "False/Terminating: Can't admit new workloads; clusterQueue is terminating"
     );
-    assert_eq!(c.notes("InUse"), ["Kept until it is no longer used by: 1 Workloads with a reservation"]);
+    assert_eq!(
+        c.notes("InUse"),
+        ["ClusterQueue/cq: Kept until it is no longer used by: 1 Workloads with a reservation"]
+    );
     c.api.finish_job("a", true);
     c.settle();
     assert!(c.api.json(&cq()).is_none());

@@ -44,7 +44,7 @@ fn a_retry_frees_the_quota_until_its_delay_is_over() {
     let known = &status.admission_checks[0];
     assert_eq!((known.retry_count, known.requeue_after_seconds), (Some(1), Some(60)));
     assert_eq!(known.message, "Reset to Pending after eviction. Previously: Retry");
-    assert_eq!(c.notes("EvictedDueToAdmissionCheck"), [evicted]);
+    assert_eq!(c.notes("EvictedDueToAdmissionCheck"), [format!("Workload/job-a: {evicted}")]);
 
     c.advance(59);
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
@@ -120,7 +120,7 @@ fn a_rejection_deactivates_for_good() {
         format!("True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to {text}")
     );
     assert_eq!(condition(&w, "DeactivationTarget"), "");
-    assert_eq!(c.notes("AdmissionCheckRejected"), [format!("Deactivated due to {text}")]);
+    assert_eq!(c.notes("AdmissionCheckRejected"), [format!("Workload/job-a: Deactivated due to {text}")]);
     assert_eq!(c.notes("EvictedDueToDeactivatedDueToAdmissionCheck").len(), 1);
     let stats = w.status.unwrap().scheduling_stats.unwrap().evictions;
     assert_eq!(
@@ -174,7 +174,7 @@ fn the_waiting_job_is_told_what_its_checks_say_once() {
     let (mut c, workload) = waiting();
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["prov: two nodes to go"]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Workload/job-a: prov: two nodes to go"]);
     answer(&mut c, &workload, &json!({"message": "one node to go"}));
     assert_eq!(c.notes("UpdatedAdmissionCheck").len(), 2);
 }

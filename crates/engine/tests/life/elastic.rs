@@ -120,7 +120,7 @@ fn a_job_that_grows_gets_a_slice_that_takes_over() {
     // What the start added to the job's template is not part of what it asks for.
     let of = |w: &Workload| w.spec.pod_sets[0].template.clone();
     assert_eq!(of(&second), of(&first));
-    let [note] = c.notes("WorkloadSliceReplaced")[..] else { panic!("{:?}", c.events) };
+    let [note] = &c.notes("WorkloadSliceReplaced")[..] else { panic!("{:?}", c.events) };
     assert!(note.contains(second.metadata.uid.as_deref().unwrap()), "{note}");
     let order: Vec<_> = c.writes.iter().map(|(_, purpose)| *purpose).collect();
     let reserved = order.iter().rposition(|purpose| *purpose == Purpose::ReserveQuota);

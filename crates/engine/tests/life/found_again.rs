@@ -30,7 +30,7 @@ fn a_workload_that_waits_runs_or_has_finished_finds_back() {
         let after = c.workload("a");
         assert_eq!(after.metadata.uid, before.metadata.uid, "it is the same");
         assert_eq!(told(&after, "Finished"), "");
-        assert_eq!(c.notes("OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);
+        assert_eq!(c.notes("OwnerReferencesAdded"), ["Workload/job-a: Added 1 owner reference(s)"]);
         assert_eq!(c.api.job("a").view.suspended, !admitted);
         assert_eq!(c.written(Purpose::StopJob), 0, "what runs goes on");
         if admitted {

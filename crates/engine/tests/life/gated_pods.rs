@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
+use sluice_api::gates::Gate;
 use sluice_api::job::{JobFinished, JobKind};
 use sluice_api::v1beta2::Workload;
 use sluice_engine::Kind;
@@ -152,6 +153,32 @@ fn what_matters_more_takes_its_quota_once_its_pods_are_gone() {
     assert!(left.all(|workload| condition(&workload, "Finished") == "True"), "nothing is left of it");
 }
 
+/// The gate is off unless it is asked for.
+#[test]
+fn an_end_that_is_told_while_pods_terminate_counts_at_once_only_with_the_gate() {
+    for fast in [false, true] {
+        let (mut c, uid) = with_crew("3");
+        c.config.gates = c.config.gates.with(Gate::FastQuotaReleaseInPodIntegration, fast);
+        c.restart();
+        let (present, revision) = (c.api.names(Kind::Job(kind())), c.api.revision());
+        c.list(Kind::Job(kind()), present, revision);
+        running(&mut c, &uid);
+        c.pods_vanish = false;
+        for (name, _) in PODS {
+            c.api.delete_queued_pod(name);
+        }
+        c.api.edit_job("crew", |job| {
+            job.view.finished = Some(JobFinished { success: true, message: "the crew is home".to_owned() });
+        });
+        c.settle();
+        assert_eq!(condition(&c.api.workloads()[0], "Finished"), if fast { "True" } else { "" });
+        assert!(c.api.pod("crew-0").is_some(), "its pods are there");
+        c.pods_vanish = true;
+        c.settle();
+        assert_eq!(condition(&c.api.workloads()[0], "Finished"), "True");
+    }
+}
+
 /// The pods of the crew run.
 fn running(c: &mut Cluster, uid: &str) {
     make(c, uid);
@@ -221,7 +248,7 @@ fn pods_of_what_cannot_be_read_any_more_run_on_until_their_workload_is_evicted()
     let mend = break_it(&mut c);
     c.advance(60);
     assert_eq!(free(&c), [true; 3], "they are those that were admitted");
-    assert_eq!(c.notes("ErrWorkloadCompose"), ["declared active: must be true or false"]);
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["Crew/crew: declared active: must be true or false"]);
     // No other starts, and quota is not given to others.
     c.api.add_pod(one("more", "worker", &uid));
     c.api.add_pod(pod("next", "lq", "3"));

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
+use sluice_api::names::{MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::v1beta2::Workload;
+use sluice_engine::Kind;
 
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
@@ -110,6 +112,49 @@ fn its_pods_wait_for_quota_for_all_and_make_way_as_a_whole() {
     assert_eq!(free(&c, 2), [true; 2]);
 }
 
+/// So Kueue named it in former versions.
+#[test]
+fn a_workload_whose_name_was_made_without_the_uid_is_kept() {
+    let (mut model, _) = with_set("2", 2);
+    model.settle();
+    let made = workload(&model);
+    let (mut c, uid) = with_set("2", 2);
+    let name = workload_name("StatefulSet", "apps", "web", "", None, MAX_WORKLOAD_NAME);
+    let mut owner = json!(made.metadata.owner_references.unwrap()[0]);
+    owner["uid"] = json!(uid);
+    let metadata = json!({
+        "name": name, "namespace": "team-a", "ownerReferences": [owner],
+        "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
+    });
+    c.api.put(Kind::Workload, json!({"metadata": metadata, "spec": made.spec}));
+    make(&mut c, &uid, 0..2);
+    for restarts in [false, true] {
+        if restarts {
+            c.restart();
+            c.settle();
+        }
+        let kept = workload(&c);
+        assert_eq!((kept.metadata.name.as_deref(), &*condition(&kept, "Admitted")), (Some(&*name), "True"));
+        assert_eq!(free(&c, 2), [true; 2]);
+    }
+    // It goes on hold and comes back like any other.
+    for name in ["web-1", "web-0"] {
+        c.api.run_pod(name, "Running");
+    }
+    for (replicas, admitted) in [(0, "False"), (2, "True")] {
+        c.api.edit_job("web", |job| {
+            job.view.pod_sets[0].count = replicas;
+            job.view.on_hold = Some(replicas == 0);
+        });
+        for name in ["web-1", "web-0"].iter().filter(|_| replicas == 0) {
+            c.api.delete_queued_pod(name);
+        }
+        c.settle();
+        let kept = workload(&c);
+        assert_eq!((kept.metadata.name.as_deref(), &*condition(&kept, "Admitted")), (Some(&*name), admitted));
+    }
+}
+
 #[test]
 fn without_replicas_it_is_on_hold_and_keeps_its_workload() {
     let (mut c, uid) = with_set("2", 2);
@@ -208,7 +253,10 @@ fn a_group_of_that_name_does_not_get_its_workload() {
     c.api.add_pod(member("forged", &name, 1, "main"));
     c.settle();
     assert!(c.api.is_gated("forged"));
-    assert!(c.notes("WorkloadNameConflict")[0].contains(&name));
+    assert!(
+        c.notes("WorkloadNameConflict")[0].starts_with("Pod/forged: ")
+            && c.notes("WorkloadNameConflict")[0].contains(&name)
+    );
     make(&mut c, &uid, 0..2);
     assert_eq!(free(&c, 2), [true; 2]);
 }

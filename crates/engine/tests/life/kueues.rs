@@ -1,6 +1,8 @@
 //! Workloads that Kueue made for jobs of each kind: Sluice names and reads them alike, in both versions, so that it takes them over as they are.
 
+use k8s_openapi::api::core::v1::Container;
 use serde_json::{Value, json};
+use sluice_api::config::Configuration;
 use sluice_api::conversion::{Version, convert};
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_api::v1beta2::Workload;
@@ -122,6 +124,17 @@ fn the_workload_of_a_job_of_any_kind_is_the_one_that_kueue_would_make() {
         assert_eq!(made.len(), 1, "{kind:?}");
         assert_eq!(made[0].metadata.name.as_deref(), Some(name), "{kind:?}");
         assert_eq!(pod_sets(&made[0]), sets, "{kind:?}");
+        // A template that the job has is that of the pod set.
+        for group in sluice_jobs::pod_groups(kind, &example(kind)) {
+            let containers: Vec<Container> =
+                serde_json::from_value(group.template["spec"]["containers"].clone()).unwrap();
+            let templates = made[0].spec.pod_sets.iter().map(|set| set.template.spec.as_ref().unwrap());
+            assert!(
+                templates.into_iter().any(|spec| spec.containers == containers),
+                "{kind:?} {}",
+                group.path()
+            );
+        }
         let owner = &made[0].metadata.owner_references.as_ref().unwrap()[0];
         assert_eq!((&*owner.api_version, &*owner.kind), (kind.api_version(), kind.kind()));
         assert_eq!((&*owner.name, &*owner.uid), ("sample", UID));
@@ -157,6 +170,206 @@ fn the_workload_of_a_group_of_pods_has_the_name_of_the_group_and_a_pod_set_for_e
     assert_eq!(names, ["a", "b", "c"]);
 }
 
+/// The writes after so many that make, change or remove a Workload, or have one of these purposes.
+fn changes(c: &Cluster, after: usize, more: &[Purpose]) -> Vec<Purpose> {
+    let of = [Purpose::CreateWorkload, Purpose::DeleteWorkload, Purpose::UpdateWorkload];
+    let purposes = c.writes[after..].iter().map(|(_, purpose)| *purpose);
+    purposes.filter(|purpose| of.contains(purpose) || more.contains(purpose)).collect()
+}
+
+/// Adds the job beside the adapter of a kind, changed like this.
+fn add(c: &mut Cluster, kind: JobKind, change: impl FnOnce(&mut Value)) {
+    let mut object = if kind.integration().of_pods { gated(kind) } else { example(kind) };
+    object["metadata"]["generation"] = json!(1);
+    change(&mut object);
+    if kind.integration().of_pods {
+        c.api.add_pod(object);
+    } else {
+        c.api.add_job(sluice_jobs::observe(kind, &object));
+    }
+    c.settle();
+}
+
+/// Each kind and its framework, by the table of docs/reference/07-integrations.md: by that its events are reported.
+const FRAMEWORKS: [(JobKind, &str); 17] = [
+    (JobKind::JOB, "batch/job"),
+    (JobKind::JOB_SET, "jobset.x-k8s.io/jobset"),
+    (JobKind::JAX_JOB, "kubeflow.org/jaxjob"),
+    (JobKind::MPI_JOB, "kubeflow.org/mpijob"),
+    (JobKind::PADDLE_JOB, "kubeflow.org/paddlejob"),
+    (JobKind::PYTORCH_JOB, "kubeflow.org/pytorchjob"),
+    (JobKind::TF_JOB, "kubeflow.org/tfjob"),
+    (JobKind::XGBOOST_JOB, "kubeflow.org/xgboostjob"),
+    (JobKind::LEADER_WORKER_SET, "leaderworkerset.x-k8s.io/leaderworkerset"),
+    (JobKind::POD, "pod"),
+    (JobKind::RAY_CLUSTER, "ray.io/raycluster"),
+    (JobKind::RAY_JOB, "ray.io/rayjob"),
+    (JobKind::RAY_SERVICE, "ray.io/rayservice"),
+    (JobKind::SPARK_APPLICATION, "sparkoperator.k8s.io/sparkapplication"),
+    (JobKind::STATEFUL_SET, "statefulset"),
+    (JobKind::TRAIN_JOB, "trainer.kubeflow.org/trainjob"),
+    (JobKind::APP_WRAPPER, "workload.codeflare.dev/appwrapper"),
+];
+
+#[test]
+fn what_becomes_of_a_job_of_any_kind_is_reported_and_counted_by_its_kind() {
+    for ((kind, framework), (listed, ..)) in FRAMEWORKS.into_iter().zip(MADE) {
+        assert_eq!(kind, listed);
+        let mut c = empty("100");
+        add(&mut c, kind, |_| {});
+        let by = |reason: &str| -> Vec<&str> {
+            c.events.iter().filter(|event| event.reason == reason).map(|event| event.reporter).collect()
+        };
+        let reporter = format!("{framework}-kueue-controller");
+        assert_eq!(by("CreatedWorkload"), [&reporter], "{kind:?}");
+        // What gathers pods has none here that could start.
+        let started = if kind.gathers_pods() { Vec::new() } else { vec![&reporter] };
+        assert_eq!(by("Started"), started, "{kind:?}");
+        let latencies =
+            c.observed.iter().filter(|(metric, _)| metric == "kueue_workload_creation_latency_seconds");
+        let kinds: Vec<_> = latencies.map(|(_, labels)| labels[0].as_str()).collect();
+        assert_eq!(kinds, [kind.kind()], "{kind:?}");
+    }
+}
+
+/// Also of a kind that Kueue does not let do so.
+#[test]
+fn a_job_of_any_kind_takes_the_workload_that_it_names() {
+    for (kind, ..) in MADE.into_iter().filter(|(kind, ..)| !kind.gathers_pods()) {
+        let mut model = empty("100");
+        add(&mut model, kind, |_| {});
+        let spec = model.api.workloads().remove(0).spec;
+        let mut c = empty("100");
+        add(&mut c, kind, |object| {
+            object["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("mine");
+        });
+        assert!(c.api.workloads().is_empty(), "{kind:?} waits for it");
+        let metadata = json!({"name": "mine", "namespace": "team-a"});
+        c.api.put(Kind::Workload, json!({"metadata": metadata, "spec": spec}));
+        c.settle();
+        let [workload] = &c.api.workloads()[..] else { unreachable!("{kind:?}: {:?}", c.api.workloads()) };
+        assert_eq!(workload.metadata.name.as_deref(), Some("mine"), "{kind:?}");
+        assert_eq!(condition(workload, "Admitted"), "True", "{kind:?}");
+        let owner = &workload.metadata.owner_references.as_ref().unwrap()[0];
+        assert_eq!((&*owner.kind, &*owner.name), (kind.kind(), "sample"));
+        let of_pods = kind.integration().of_pods;
+        assert!(
+            if of_pods { c.api.is_free("sample") } else { !c.api.job("sample").view.suspended },
+            "{kind:?}"
+        );
+    }
+}
+
+/// A change of a job.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
+#[test]
+fn a_built_in_kind_that_is_declared_has_an_equal_workload() {
+    let declaration = include_str!("../../../jobs/tests/declared/pytorchjob.yaml");
+    let head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  declared:\n";
+    let (configuration, _) = Configuration::parse(&format!("{head}{declaration}")).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    let declared = JobKind::named("declared.example.com/pytorchjob").unwrap();
+    let of_templates = |object: &mut Value, class: &str| {
+        for replicas in object["spec"]["pytorchReplicaSpecs"].as_object_mut().unwrap().values_mut() {
+            replicas["template"]["spec"]["priorityClassName"] = json!(class);
+        }
+    };
+    let cases: [(Change<'_>, i32); 4] = [
+        (&|_| {}, 0),
+        (&|object| object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high"), 1_000),
+        (&|object| of_templates(object, "urgent"), 500),
+        (&|object| object["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60"), 0),
+    ];
+    for (change, priority) in cases {
+        let [ours, theirs] = [declared, JobKind::PYTORCH_JOB].map(|kind| {
+            let mut c = empty("100");
+            c.config.frameworks.insert(kind);
+            c.restart();
+            let (present, revision) = (Vec::new(), c.api.revision());
+            c.list(Kind::Job(kind), present, revision);
+            c.api.priority_class("high", 1_000);
+            c.api.put(Kind::PriorityClass, json!({"metadata": {"name": "urgent"}, "value": 500}));
+            let mut object = example(JobKind::PYTORCH_JOB);
+            object["apiVersion"] = json!(kind.api_version());
+            change(&mut object);
+            c.api.add_job(sluice_jobs::observe(kind, &object));
+            c.settle();
+            let mut workload = c.api.workloads().remove(0);
+            // The group is part of the name.
+            let owner = workload.metadata.owner_references.take().unwrap().remove(0);
+            assert_eq!((owner.api_version, &*owner.name), (kind.api_version().to_owned(), "sample"));
+            assert!(workload.metadata.name.take().unwrap().starts_with("pytorchjob-sample-"));
+            assert_eq!(workload.spec.priority, Some(priority));
+            assert_eq!(condition(&workload, "Admitted"), "True");
+            workload
+        });
+        assert_eq!(ours, theirs);
+    }
+}
+
+/// What Kueue wrote for a pod, or for the group `crew` of two: its owners are the pods.
+fn written_by_kueue(c: &Cluster, pods: &[&str]) -> Value {
+    let pod = |name: &str| c.api.pod(name).unwrap();
+    let grouped = pods.len() > 1;
+    let owner = |name: &&str| {
+        let mut owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod(*name)["metadata"]["uid"]});
+        if !grouped {
+            (owner["controller"], owner["blockOwnerDeletion"]) = (json!(true), json!(true));
+        }
+        owner
+    };
+    let mut metadata = json!({
+        "namespace": "team-a", "name": "crew", "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+        "ownerReferences": pods.iter().map(owner).collect::<Vec<_>>(),
+        "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
+    });
+    let mut pod_set = json!({"name": "b4f3c6aa", "count": pods.len(), "template": {"metadata": {}, "spec": pod(pods[0])["spec"]}});
+    if !grouped {
+        (metadata["name"], pod_set["name"]) = (json!("pod-sample-c2a75"), json!("main"));
+        metadata["labels"] = json!({"kueue.x-k8s.io/job-uid": pod("sample")["metadata"]["uid"]});
+        metadata.as_object_mut().unwrap().remove("annotations");
+    }
+    json!({"metadata": metadata, "spec": {"queueName": "lq", "priority": 0, "active": true, "podSets": [pod_set]}})
+}
+
+#[test]
+fn a_workload_of_kueues_is_taken_over_for_a_pod_and_for_a_group() {
+    for pods in [&["sample"][..], &["a", "b"]] {
+        for cpu in ["0", "100"] {
+            let mut c = empty(cpu);
+            for name in pods {
+                let mut pod = gated(JobKind::POD);
+                let metadata = &mut pod["metadata"];
+                metadata["name"] = json!(name);
+                if pods.len() > 1 {
+                    metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("crew");
+                    metadata["annotations"] = json!({"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/role-hash": "b4f3c6aa"});
+                }
+                c.api.add_pod(pod);
+            }
+            let written = written_by_kueue(&c, pods);
+            c.api.put(Kind::Workload, written);
+            let before = c.api.workloads().remove(0);
+            for restarts in [false, true] {
+                if restarts {
+                    c.restart();
+                }
+                c.advance(10);
+                let [workload] = &c.api.workloads()[..] else { unreachable!("{:?}", c.api.workloads()) };
+                assert_eq!(workload.metadata.uid, before.metadata.uid, "{pods:?}");
+                assert_eq!(workload.spec, before.spec, "{pods:?}");
+                assert_eq!(workload.metadata.owner_references, before.metadata.owner_references, "{pods:?}");
+                assert!(changes(&c, 0, &[]).is_empty(), "{pods:?}: {:?}", c.writes);
+                let runs = cpu == "100";
+                assert_eq!(condition(workload, "Admitted") == "True", runs, "{pods:?}");
+                assert!(pods.iter().all(|pod| c.api.is_free(pod) == runs), "{pods:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_workload_of_kueues_is_taken_over_for_a_job_of_any_kind() {
     for (kind, name, _) in MADE.into_iter().filter(|(kind, ..)| !kind.integration().of_pods) {
@@ -181,17 +394,10 @@ fn a_workload_of_kueues_is_taken_over_for_a_job_of_any_kind() {
             let writes = c.writes.len();
             c.restart();
             c.advance(10);
-            let about = |purpose: &Purpose| {
-                use Purpose::{
-                    CreateWorkload, DeleteWorkload, ReserveQuota, StartJob, StopJob, UpdateWorkload,
-                };
-                let changes =
-                    [CreateWorkload, DeleteWorkload, ReserveQuota, StartJob, StopJob, UpdateWorkload];
-                changes.contains(purpose)
-            };
-            let told: Vec<_> = c.writes[writes..].iter().filter(|(_, purpose)| about(purpose)).collect();
+            let told = changes(&c, writes, &[Purpose::ReserveQuota, Purpose::StartJob, Purpose::StopJob]);
             assert!(told.is_empty(), "{kind:?}: {told:?}");
             assert_eq!(c.api.workloads().len(), 1, "{kind:?}");
+            assert_eq!(only(&c).spec, workload.spec, "{kind:?}");
             assert_eq!(condition(&only(&c), "QuotaReserved"), reserved, "{kind:?}");
             assert_eq!(!c.api.job("sample").view.suspended, runs, "{kind:?}");
             assert_eq!(reserved, if cpu == "100" { "True" } else { "False" }, "{kind:?}");

@@ -162,7 +162,7 @@ fn a_job_with_a_queue_in_a_namespace_that_is_not_managed_stays_suspended() {
     assert!(c.api.job("b").view.suspended && c.api.workloads().is_empty());
     assert_eq!(
         c.notes("ErrWorkloadCompose"),
-        ["The job stays suspended: managedJobsNamespaceSelector does not select the namespace team-b"]
+        ["Job/b: The job stays suspended: managedJobsNamespaceSelector does not select the namespace team-b"]
     );
     c.api.edit(
         &ObjectRef::cluster(Kind::Namespace, "team-b"),

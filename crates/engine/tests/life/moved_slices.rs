@@ -105,7 +105,7 @@ fn pods(c: &Cluster) -> Vec<String> {
     c.api.names(Kind::JobPod).iter().map(seat).collect()
 }
 
-fn evicted(c: &Cluster) -> Vec<&str> {
+fn evicted(c: &Cluster) -> Vec<String> {
     c.notes("EvictedDueToNodeFailures")
 }
 
@@ -137,7 +137,11 @@ fn only_the_pods_of_the_slice_are_made_anew_and_each_rank_gets_its_place() {
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
     let note = "No node in the same domain can replace the unhealthy node(s) a1: the slice moves to c0, c1, for which 1 pod(s) on \
                 healthy nodes are deleted; all other pods stay";
-    assert!(c.notes("SliceMoved").contains(&note), "{:?}", c.notes("SliceMoved"));
+    assert!(
+        c.notes("SliceMoved").iter().any(|told| *told == format!("Workload/job-a: {note}")),
+        "{:?}",
+        c.notes("SliceMoved")
+    );
     assert_eq!(c.written(Purpose::MovePod), 2, "its condition and its deletion");
     // The second of the slice comes before the first.
     put(&mut c, "q1", 1, None);
@@ -232,7 +236,7 @@ fn where_it_is_not_wanted_the_job_is_evicted_as_ever() {
         let mut c = started(changes, &queue, |_| {});
         lose(&mut c, "a1", "p1");
         let said = "Workload was evicted as there was no replacement for unhealthy node(s): a1";
-        assert_eq!(evicted(&c), [said], "{changes:?} {queue}");
+        assert_eq!(evicted(&c), [format!("Workload/job-a: {said}")], "{changes:?} {queue}");
         assert_eq!(c.written(Purpose::MovePod), 0);
     }
 }

@@ -48,7 +48,7 @@ fn a_pod_is_let_run_once_its_workload_is_admitted_and_released_when_it_ended() {
     assert_eq!(of("pod-a-").spec.pod_sets[0].name, "main");
     assert!(c.api.is_free("a") && c.api.is_gated("b"));
     assert_eq!(c.api.pod("a").unwrap()["spec"]["nodeSelector"], json!({"pool": "a"}));
-    assert_eq!(c.notes("Started"), ["Admitted by clusterQueue cq"]);
+    assert_eq!(c.notes("Started"), ["Pod/a: Admitted by clusterQueue cq"]);
     c.api.run_pod("a", "Succeeded");
     c.settle();
     let done = c.api.workloads().into_iter().find(|w| condition(w, "Finished") == "True").unwrap();

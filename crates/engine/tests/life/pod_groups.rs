@@ -1,6 +1,7 @@
 //! Groups of pods (docs/reference/07-integrations.md 7.3).
 
 use serde_json::json;
+use sluice_api::gates::Gate;
 use sluice_api::v1beta2::Workload;
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
@@ -43,7 +44,7 @@ fn a_group_waits_for_its_last_pod_runs_as_a_whole_and_finishes() {
     let mut c = bed("3");
     add(&mut c, "p", 2, 3);
     assert!(c.api.workloads().is_empty());
-    assert_eq!(c.notes("ErrWorkloadCompose"), ["'g' group has fewer runnable pods than expected"]);
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["Pod/p0: 'g' group has fewer runnable pods than expected"]);
     c.api.add_pod(member("q", "g", 3, "driver"));
     c.settle();
     let made = workload(&c);
@@ -119,6 +120,29 @@ fn a_group_that_is_preempted_returns_once_its_pods_were_made_again() {
     assert_eq!(owners_of(&group(&c)), ["p0", "p1", "r0", "r1"]);
 }
 
+#[test]
+fn the_quota_of_pods_that_terminate_is_free_at_once_only_with_the_gate() {
+    for fast in [false, true] {
+        let mut c = bed("2");
+        c.config.gates = c.config.gates.with(Gate::FastQuotaReleaseInPodIntegration, fast);
+        c.restart();
+        add(&mut c, "p", 2, 2);
+        run(&mut c, "Running");
+        c.pods_vanish = false;
+        let mut high = pod("high", "lq", "2");
+        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        c.api.add_pod(high);
+        c.settle();
+        assert_eq!(c.api.is_free("high"), fast);
+        let runs = |name: &str| c.api.pod(name).unwrap()["status"]["phase"] == "Running";
+        assert!(runs("p0") && runs("p1"), "they have 30 seconds to end");
+        c.advance(29);
+        assert_eq!(c.api.is_free("high"), fast);
+        c.advance(2);
+        assert!(c.api.is_free("high"), "their grace is over");
+    }
+}
+
 fn owners_of(workload: &Workload) -> Vec<&str> {
     workload.metadata.owner_references.iter().flatten().map(|owner| &*owner.name).collect()
 }
@@ -134,7 +158,7 @@ fn pods_beyond_the_number_of_the_group_are_removed() {
     }
     c.settle();
     assert_eq!(c.api.pods(), ["p0", "p1"]);
-    assert_eq!(c.notes("ExcessPodDeleted").len(), 2);
+    assert_eq!(c.notes("ExcessPodDeleted"), ["p2", "p3"].map(|pod| format!("Pod/{pod}: Excess pod deleted")));
     run(&mut c, "Running");
     add(&mut c, "q", 1, 2);
     assert_eq!(c.api.pods(), ["p0", "p1"]);
@@ -314,8 +338,8 @@ fn a_pod_that_asks_for_more_than_its_role_waits() {
     add_sized(&mut c, "p0", "1");
     add_sized(&mut c, "p1", "3");
     assert_eq!(free(&c), ["p0"]);
-    let told = "The pod \"p1\" waits: it requests more than its role in the Workload has quota for";
-    assert_eq!(c.notes("ErrWorkloadCompose").last(), Some(&told));
+    let told = "Pod/p0: The pod \"p1\" waits: it requests more than its role in the Workload has quota for";
+    assert_eq!(c.notes("ErrWorkloadCompose").last().map(String::as_str), Some(told));
     c.restart();
     c.settle();
     assert_eq!(free(&c), ["p0"]);

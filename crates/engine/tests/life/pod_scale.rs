@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::{Input, Kind, ObjectRef, Purpose};
+use sluice_jobs::pods;
 
 use crate::gathered_pods::{make, replica, with_set};
 use crate::model::pods::{member, pod};
@@ -131,6 +132,74 @@ fn pods_that_come_to_a_large_group_become_owners_of_its_workload_together() {
     assert_eq!((owners, c.api.is_free("p399")), (400, true));
     // While it is small, each pod is one at once.
     assert!(updates <= 100 + 2 * 4, "{updates} writes");
+}
+
+/// How much of the stored Workload of the group `g` its owners take.
+fn owner_bytes(c: &Cluster) -> usize {
+    let all = c.api.workloads();
+    let group = all.iter().find(|w| w.metadata.name.as_deref() == Some("g")).unwrap();
+    let owners = group.metadata.owner_references.iter().flatten();
+    owners.map(|owner| pods::owner_bytes(&owner.name)).sum()
+}
+
+#[test]
+fn a_group_all_of_whose_pods_are_made_again_is_never_owned_by_more_than_can_be_stored() {
+    let pods = 1_500;
+    let mut c = bed(&pods.to_string());
+    c.checked = false;
+    let name = |prefix: &str, at: usize| format!("{prefix}{at:0>252}");
+    let add = |c: &mut Cluster, prefix: &str| {
+        for at in 0..pods {
+            c.api.add_pod(member(&name(prefix, at), "g", pods, "main"));
+        }
+        c.settle();
+    };
+    add(&mut c, "p");
+    assert!(2 * owner_bytes(&c) > pods::MAX_OWNER_BYTES && c.api.is_free(&name("p", pods - 1)));
+    let mut high = pod("high", "lq", "1");
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    c.api.add_pod(high);
+    c.settle();
+    assert!(c.api.is_free("high"));
+    // All are replaced within a second.
+    add(&mut c, "r");
+    c.advance(5);
+    assert_eq!(c.api.pods().len(), pods + 1, "those of before were let go");
+    let bytes = owner_bytes(&c);
+    assert!(bytes <= pods::MAX_OWNER_BYTES && bytes > pods::MAX_OWNER_BYTES / 2, "{bytes}");
+    c.api.run_pod("high", "Succeeded");
+    c.advance(5);
+    assert!(c.api.is_free(&name("r", 0)) && c.api.is_free(&name("r", pods - 1)));
+}
+
+#[test]
+fn pods_of_a_group_that_cannot_own_its_workload_run_and_it_is_said() {
+    let pods = 2_700;
+    let mut c = bed(&pods.to_string());
+    c.checked = false;
+    let fast = |name: &str| -> Value {
+        let mut pod = member(name, "g", pods, "main");
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-fast-admission"] = json!("true");
+        pod
+    };
+    // By the first name all would fit.
+    c.api.add_pod(fast("p"));
+    c.settle();
+    for at in 1..pods {
+        c.api.add_pod(fast(&format!("{at:0>253}")));
+    }
+    c.advance(5);
+    assert!(owner_bytes(&c) <= pods::MAX_OWNER_BYTES);
+    assert!((1..pods).all(|at| c.api.is_free(&format!("{at:0>253}"))));
+    let notes = c.notes("ErrWorkloadCompose");
+    assert!(
+        notes.len() == 1 && notes[0].starts_with("Pod/p: 72 pods are no owners of the Workload"),
+        "{notes:?}"
+    );
+    let writes = c.written(Purpose::UpdateWorkload);
+    c.restart();
+    c.advance(5);
+    assert_eq!(c.written(Purpose::UpdateWorkload), writes, "nothing that does not fit is tried again");
 }
 
 #[test]

@@ -100,7 +100,10 @@ fn quota_then_nodes_then_a_start_on_them() {
             "podSets": [{"podTemplateRef": {"name": format!("ppt-{name}-main")}, "count": 3}]})
     );
     assert_eq!(asked["metadata"]["ownerReferences"][0]["uid"], w.metadata.uid.clone().unwrap());
-    assert_eq!(c.notes("ProvisioningRequestCreated"), [format!("Created ProvisioningRequest: {name:?}")]);
+    assert_eq!(
+        c.notes("ProvisioningRequestCreated"),
+        [format!("Workload/job-a: Created ProvisioningRequest: {name:?}")]
+    );
     let template = c.api.json(&c.api.names(Kind::PodTemplate)[0]).unwrap();
     assert_eq!(template["template"]["spec"]["nodeSelector"], json!({"pool": "default"}));
     assert_eq!(
@@ -112,12 +115,14 @@ fn quota_then_nodes_then_a_start_on_them() {
     assert_eq!(said(&c), pair("Pending", ""));
     provider(&mut c, "Provisioned", "False", "NotProvisioned", "in five minutes");
     assert_eq!(said(&c), pair("Pending", "in five minutes"));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["dws-prov: in five minutes"]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Workload/job-a: dws-prov: in five minutes"]);
     provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
     assert_eq!(said(&c), pair("Ready", "nodes are there"));
     assert_eq!(
         c.notes("AdmissionCheckUpdated"),
-        ["Admission check dws-prov updated state from Pending to Ready with message: nodes are there"]
+        [
+            "Workload/job-a: Admission check dws-prov updated state from Pending to Ready with message: nodes are there"
+        ]
     );
     let started = &c.api.job("a").view;
     assert!(!started.suspended);
@@ -139,7 +144,7 @@ fn an_exceeded_quota_of_the_provider_reaches_the_user() {
     let text = "Quota 'NVIDIA_P4_GPUS' exceeded. Limit: 1.0 in region europe-west4.";
     provider(&mut c, "Provisioned", "False", "QuotaExceeded", text);
     assert_eq!(said(&c), pair("Pending", text));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), [format!("dws-prov: {text}")]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), [format!("Workload/job-a: dws-prov: {text}")]);
     c.advance(10_000);
     assert_eq!(c.api.names(Kind::ProvisioningRequest).len(), 1, "it stays in the provider's queue");
 }
@@ -372,8 +377,11 @@ fn what_cannot_be_created_is_told_and_tried_again() {
     assert_eq!(
         c.notes("FailedCreate"),
         [
-            format!("Error creating PodTemplate \"ppt-{name}-main\": refused: no"),
-            format!("Error creating ProvisioningRequest {:?}: not found: no such kind", &*name),
+            format!("Workload/job-a: Error creating PodTemplate \"ppt-{name}-main\": refused: no"),
+            format!(
+                "Workload/job-a: Error creating ProvisioningRequest {:?}: not found: no such kind",
+                &*name
+            ),
         ]
     );
 }

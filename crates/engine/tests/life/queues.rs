@@ -79,7 +79,9 @@ fn a_new_priority_class_reorders_what_waits_and_spares_what_runs() {
     assert!(!c.api.job("a").view.suspended);
     assert_eq!(c.written(Purpose::Evict), 0);
     assert!(
-        c.notes("UpdatedWorkload").iter().all(|n| n.starts_with("Updated workload priority class: team-a/"))
+        c.notes("UpdatedWorkload")
+            .iter()
+            .all(|n| n.starts_with("Job/a: Updated workload priority class: team-a/"))
     );
     c.api.finish_job("a", true);
     c.settle();

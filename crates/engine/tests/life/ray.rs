@@ -390,7 +390,7 @@ fn a_cluster_that_cannot_be_read_any_more_is_stopped_until_it_can() {
     });
     c.settle();
     assert!(is_suspended(&c, "own"));
-    assert_eq!(c.notes("ErrWorkloadCompose"), ["too many pod sets: 19, at most 18"]);
+    assert_eq!(c.notes("ErrWorkloadCompose"), ["RayCluster/own: too many pod sets: 19, at most 18"]);
     // As often as its user lets it go.
     for _ in 0..3 {
         c.api.edit_job("own", |job| (job.view.suspended, job.started_by_user) = (false, true));

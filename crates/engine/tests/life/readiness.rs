@@ -281,7 +281,10 @@ fn the_longest_execution_time_counts_over_all_admissions() {
          execution time"
     );
     assert_eq!(w.spec.active, Some(false));
-    assert_eq!(c.notes("MaximumExecutionTimeExceeded"), ["The maximum execution time (100s) exceeded"]);
+    assert_eq!(
+        c.notes("MaximumExecutionTimeExceeded"),
+        ["Workload/job-a: The maximum execution time (100s) exceeded"]
+    );
     let past = w.status.unwrap().accumulated_past_execution_time_seconds;
     assert!(past.is_none_or(|p| p <= 41), "cleared when it was exceeded: {past:?}");
 }

@@ -38,7 +38,7 @@ fn a_finished_workload_goes_when_its_retention_is_over() {
     assert_eq!(c.api.workloads().len(), 1);
     c.advance(2);
     assert!(c.api.workloads().is_empty());
-    assert_eq!(c.notes("Deleted"), ["Deleted finished workload due to elapsed retention"]);
+    assert_eq!(c.notes("Deleted"), ["Workload/job-a: Deleted finished workload due to elapsed retention"]);
     c.advance(600);
     assert!(c.api.workloads().is_empty(), "a finished job gets no new one");
 }
@@ -64,7 +64,7 @@ fn a_job_that_was_deactivated_by_us_is_deleted_when_its_retention_is_over() {
     c.advance(15);
     assert_eq!(c.api.jobs().count(), 0);
     assert!(c.api.workloads().is_empty());
-    assert_eq!(c.notes("Deleted"), ["Deleted job: deactivation retention period expired"]);
+    assert_eq!(c.notes("Deleted"), ["Job/a: Deleted job: deactivation retention period expired"]);
 }
 
 #[test]

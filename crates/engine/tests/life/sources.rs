@@ -30,7 +30,7 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
     );
     assert_eq!(
         c.notes("AdmissionGated"),
-        ["Workload admission is gated by: example.com/data,example.com/budget"]
+        ["Workload/job-a: Workload admission is gated by: example.com/data,example.com/budget"]
     );
     c.api.edit_job("a", |j| j.view.admission_gated_by = Some("example.com/budget".to_owned()));
     c.settle();
@@ -41,7 +41,10 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
     c.api.edit_job("a", |j| j.view.admission_gated_by = None);
     c.settle();
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(c.notes("AdmissionGateCleared"), ["Admission gate cleared, workload is now admissible"]);
+    assert_eq!(
+        c.notes("AdmissionGateCleared"),
+        ["Workload/job-a: Admission gate cleared, workload is now admissible"]
+    );
     let updates = c.notes("UpdatedWorkload");
     assert!(updates.last().is_some_and(|n| n.ends_with("AdmissionGatedBy to \"\"")), "{updates:?}");
 }
@@ -71,7 +74,7 @@ fn a_job_waits_for_its_prebuilt_workload_and_takes_it_over() {
     let w = c.workload("a");
     assert_eq!(w.metadata.name.as_deref(), Some("mine"));
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(c.notes("OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);
+    assert_eq!(c.notes("OwnerReferencesAdded"), ["Workload/mine: Added 1 owner reference(s)"]);
     c.api.finish_job("a", true);
     c.settle();
     assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
@@ -172,7 +175,7 @@ fn the_child_of_a_managed_job_runs_on_the_quota_of_its_ancestor() {
     c.api.add_job(child);
     c.settle();
     assert!(c.api.job("child").view.suspended, "its ancestor's workload is not admitted");
-    assert_eq!(c.notes("Suspended"), ["Kueue managed child job suspended"]);
+    assert_eq!(c.notes("Suspended"), ["Job/child: Kueue managed child job suspended"]);
     assert_eq!(c.api.workloads().len(), 1, "it has none of its own");
     c.api.cluster_queue("cq", "default", "4", &json!({}));
     c.settle();
@@ -190,7 +193,7 @@ fn a_running_job_whose_workload_is_missing_is_stopped_before_it_gets_one() {
     c.api.add_job(view);
     c.api.edit_job("a", |j| j.started_by_user = true);
     c.settle();
-    assert_eq!(c.notes("Stopped"), ["Missing Workload; unable to restore pod templates"]);
+    assert_eq!(c.notes("Stopped"), ["Job/a: Missing Workload; unable to restore pod templates"]);
     assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
     assert!(!c.api.job("a").view.suspended);
 }

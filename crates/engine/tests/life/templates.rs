@@ -53,7 +53,7 @@ fn a_job_without_its_template_says_so_and_is_taken_in_when_it_comes() {
     assert_eq!(c.api.workloads().len(), 0);
     assert!(c.api.job("fit").view.suspended);
     let told = c.notes("ErrWorkloadCompose");
-    assert_eq!(told, ["spec.runtimeRef: TrainingRuntime team-a/torch does not exist"]);
+    assert_eq!(told, ["TrainJob/fit: spec.runtimeRef: TrainingRuntime team-a/torch does not exist"]);
     c.api.put(RUNTIME, runtime("1"));
     c.settle();
     assert!(!c.api.job("fit").view.suspended);
@@ -157,7 +157,7 @@ fn a_part_with_other_pods_than_were_admitted_is_made_anew_before_the_job_starts(
     c.api.simple("2", &json!({}));
     c.advance(5);
     assert!(runs(&c, JobKind::TRAIN_JOB) && state(&c, JobKind::JOB_SET).is_none());
-    assert_eq!(c.notes("Stopped"), &[] as &[&str]);
+    assert_eq!(c.notes("Stopped"), [""; 0]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_job_that_runs_by_other_pods_than_were_admitted_is_stopped() {
     add_jobset(&mut c, 3, "1");
     c.settle();
     assert!(!runs(&c, JobKind::JOB_SET));
-    assert_eq!(c.notes("Stopped"), ["It runs other pods than were admitted"]);
+    assert_eq!(c.notes("Stopped"), ["JobSet/fit: It runs other pods than were admitted"]);
 }
 
 #[test]
@@ -266,7 +266,12 @@ fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
     // One that does not exist is looked for once in a while.
     user(&mut c, "lost", "lq", "nothing");
     c.settle();
-    assert!(c.notes("ErrWorkloadCompose").last().unwrap().contains("nothing is not known"));
+    assert!(
+        c.notes("ErrWorkloadCompose")
+            .last()
+            .unwrap()
+            .contains("TrainJob/lost: spec.runtimeRef: TrainingRuntime team-a/nothing is not known")
+    );
     c.advance(600);
     assert!(c.api.job("lost").view.suspended);
     c.api.put(RUNTIME, large_runtime("nothing", 1));

@@ -74,7 +74,7 @@ fn without_a_replacement_the_workload_is_evicted_and_waits() {
     let said =
         "True/NodeFailures: Workload was evicted as there was no replacement for unhealthy node(s): n1";
     let evicted = c.notes("EvictedDueToNodeFailures");
-    assert_eq!(evicted, [said.split_once(": ").unwrap().1]);
+    assert_eq!(evicted, [format!("Workload/job-a: {}", said.split_once(": ").unwrap().1)]);
     assert!(!runs(&c, "a") && nodes_of(&c, "a").is_empty() && unhealthy(&c, "a").is_empty());
     assert_eq!(condition(&c.workload("a"), "Requeued"), "True");
     add_node(&mut c, "n4", "r2", "1");
@@ -109,7 +109,7 @@ fn a_second_failed_node_evicts() {
     assert!(!c.notes("SecondPassFailed").is_empty());
     c.api.delete(&node_ref("n1"));
     c.settle();
-    assert_eq!(c.notes("EvictedDueToNodeFailures"), [format!("{TWO_FAILED} n2, n1")]);
+    assert_eq!(c.notes("EvictedDueToNodeFailures"), [format!("Workload/job-a: {TWO_FAILED} n2, n1")]);
     assert!(!runs(&c, "a"));
 }
 
@@ -124,7 +124,7 @@ fn two_nodes_that_fail_at_once_evict() {
         c.api.delete(&node_ref(name));
     }
     c.settle();
-    assert_eq!(c.notes("EvictedDueToNodeFailures"), [format!("{TWO_FAILED} n1, n2")]);
+    assert_eq!(c.notes("EvictedDueToNodeFailures"), [format!("Workload/job-b: {TWO_FAILED} n1, n2")]);
     assert!(runs(&c, "a") && !runs(&c, "b"));
 }
 

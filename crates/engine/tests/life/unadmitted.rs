@@ -344,7 +344,7 @@ fn a_prebuilt_workload_of_another_job_lets_nothing_run() {
     running(&mut c, view);
     c.settle();
     assert!(c.api.job("a").view.suspended && !c.api.job("rightful").view.suspended);
-    let trouble = format!("The prebuilt workload team-a/{others} belongs to another job");
+    let trouble = format!("Job/a: The prebuilt workload team-a/{others} belongs to another job");
     assert_eq!(c.notes("Stopped"), [trouble.as_str()]);
     assert_eq!(c.notes("ErrWorkloadCompose"), [trouble.as_str()], "why it waits");
     // As often as it is tried.
@@ -380,8 +380,8 @@ fn a_workload_that_has_finished_lets_nothing_run() {
     assert_eq!(
         c.notes("Stopped"),
         [
-            "The prebuilt workload team-a/done has finished",
-            &format!("The workload team-a/{name} has finished")
+            "Job/a: The prebuilt workload team-a/done has finished",
+            &format!("Job/b: The workload team-a/{name} has finished")
         ]
     );
 }
@@ -397,7 +397,10 @@ fn a_prebuilt_workload_that_is_being_deleted_is_not_taken_over() {
     running(&mut c, view);
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert_eq!(c.notes("ErrWorkloadCompose"), ["The prebuilt workload team-a/leaving is being deleted"]);
+    assert_eq!(
+        c.notes("ErrWorkloadCompose"),
+        ["Job/a: The prebuilt workload team-a/leaving is being deleted"]
+    );
 }
 
 #[test]

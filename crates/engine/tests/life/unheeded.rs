@@ -78,7 +78,10 @@ fn pods_that_stay_are_deleted_and_their_quota_is_free_then() {
         assert!(!c.api.job("old").pods, "{kind:?}");
         assert_eq!(
             c.notes("StopEnforced"),
-            ["The job was stopped, and its controller has not removed its pods within 90 s: 1 were deleted"]
+            [format!(
+                "{}/old: The job was stopped, and its controller has not removed its pods within 90 s: 1 were deleted",
+                kind.kind()
+            )]
         );
         c.advance(10);
         // Its status says to this day that it has pods. Of what others wrap, or describe, not all are known.
@@ -234,7 +237,7 @@ fn jobs_that_a_stopped_one_made_and_that_go_on_are_deleted_after_a_while() {
     assert!(!is_there(&c));
     assert_eq!(
         c.notes("StopEnforced"),
-        ["Job \"old-main-0\" kept running after its job was stopped, so it was deleted"]
+        ["JobSet/old: Job \"old-main-0\" kept running after its job was stopped, so it was deleted"]
     );
     c.pods_vanish = true;
     c.settle();
@@ -264,7 +267,7 @@ fn a_look_that_is_refused_holds_nothing_up() {
     assert!((5..20).contains(&looks(&c)), "{}", looks(&c));
     assert_eq!(
         c.notes("FailedDelete"),
-        ["Error deleting the pods of the stopped job: refused: pods is forbidden"]
+        ["MPIJob/old: Error deleting the pods of the stopped job: refused: pods is forbidden"]
     );
     c.refuse = None;
     c.advance(301);

@@ -188,7 +188,7 @@ fn deactivation_has_the_first_word_and_is_an_eviction_of_what_waits_too() {
         evictions.iter().map(|e| (e.reason.as_str(), e.count)).collect::<Vec<_>>(),
         [("PodsReadyTimeout", 1), ("Deactivated", 1)]
     );
-    assert_eq!(c.notes("EvictedDueToDeactivated"), ["The workload is deactivated"]);
+    assert_eq!(c.notes("EvictedDueToDeactivated"), ["Workload/job-a: The workload is deactivated"]);
     let counted = |c: &Cluster| {
         c.observed.iter().filter(|(metric, _)| metric == "kueue_evicted_workloads_total").count()
     };
@@ -338,7 +338,7 @@ fn preemption_that_a_gate_forbids_is_told_and_happens_when_it_opens() {
     );
     let why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed";
     assert_eq!(said(&c, &waits, "QuotaReserved"), format!("False/WaitingForQuota: {why}"));
-    assert_eq!(c.notes("WaitingForQuota"), [why]);
+    assert_eq!(c.notes("WaitingForQuota"), [format!("Workload/gated: {why}")]);
     assert!(!c.api.job("victim").view.suspended);
     c.api.edit_status(&waits, |status| {
         status["preemptionGates"] = json!([{"name": "kueue.x-k8s.io/multikueue", "position": "Open",

@@ -446,15 +446,23 @@ impl Cluster {
         owned[0].clone()
     }
 
-    /// The notes of the events with that reason.
-    pub fn notes(&self, reason: &str) -> Vec<&str> {
-        self.events.iter().filter(|e| e.reason == reason).map(|e| e.note.as_str()).collect()
+    /// The events with that reason, as `<kind>/<name>: <note>`. Of the names of Workloads the hash is left out.
+    pub fn notes(&self, reason: &str) -> Vec<String> {
+        self.events.iter().filter(|e| e.reason == reason).map(note).collect()
     }
 
     /// The number of writes for that purpose.
     pub fn written(&self, purpose: Purpose) -> usize {
         self.writes.iter().filter(|(_, p)| *p == purpose).count()
     }
+}
+
+fn note(event: &Event) -> String {
+    let object = &event.object;
+    let hashed = object.name.rsplit_once('-').filter(|(_, hash)| {
+        object.kind == Kind::Workload && hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit())
+    });
+    format!("{}/{}: {}", object.kind.as_str(), hashed.map_or(&*object.name, |(name, _)| name), event.note)
 }
 
 /// `True`, `False` or nothing.

@@ -343,7 +343,7 @@ fn each(purpose: Purpose, most: usize) -> (usize, usize) {
 }
 
 /// The events that say why.
-fn told(c: &Cluster) -> Vec<&str> {
+fn told(c: &Cluster) -> Vec<String> {
     let events = ["FailedCreate", "FailedUpdate", "FailedDelete"];
     events.iter().flat_map(|reason| c.notes(reason)).filter(|note| note.contains("no such luck")).collect()
 }

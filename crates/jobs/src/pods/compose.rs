@@ -7,10 +7,8 @@ use sluice_api::labels;
 
 use super::group::{Group, Role};
 use super::order::{Keep, Leave};
+use super::owners::{MAX_OWNER_BYTES, OWNER_BYTES};
 use crate::object::{MAX_POD_SETS, saturated};
-
-/// A group with more pods gets no Workload: each pod is an owner of that, and no API server stores an object with so many.
-const MAX_PODS: i32 = 10_000;
 
 /// A pod set of a group's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,14 +71,15 @@ pub enum ComposeError {
         /// The number of pods.
         total: i32,
     },
-    /// There are too many pods.
+    /// There are too many pods, or their names are too long.
     #[error(
-        "pod group can't include more than {MAX_PODS} pods, '{}' is {total}",
-        labels::POD_GROUP_TOTAL_COUNT
+        "pod group can't include {total} pods with such names: as owners of its Workload they take {bytes} bytes, at most {MAX_OWNER_BYTES}"
     )]
     Pods {
         /// How many there are to be.
         total: i32,
+        /// How many bytes their owner references take.
+        bytes: usize,
     },
     /// There are too many roles.
     #[error("pod group can't include more than {MAX_POD_SETS} roles")]
@@ -115,9 +114,8 @@ impl Group {
     /// What the Workload of the group with this name is to be made of.
     pub fn compose(&self, group: &str) -> Result<Composition, ComposeError> {
         let total = self.agreed_total()?;
-        if total > MAX_PODS {
-            return Err(ComposeError::Pods { total });
-        }
+        let excess = beyond(&self.counting, total);
+        self.check_owners(total, &excess)?;
         self.check_indexes(total)?;
         let fast = self.is_fast();
         if !fast && count(self.counting.len()) < total {
@@ -130,7 +128,6 @@ impl Group {
                 queues: [text(one.0), text(other.0)],
             }
         })?;
-        let excess = beyond(&self.counting, total);
         Ok(Composition {
             queue_name: queue_name.cloned().flatten(),
             pod_sets: if fast { self.one_pod_set(group, total)? } else { self.pod_sets(&excess)? },
@@ -156,6 +153,17 @@ impl Group {
                 counts: [text(one.0), text(other.0)],
             }),
         }
+    }
+
+    /// The owner references of so many pods fit into the Workload. Pods that were not made yet are taken to have names as long as those that are
+    /// there: then a group that is too large is refused with its first pod.
+    fn check_owners(&self, total: i32, without: &[Arc<str>]) -> Result<(), ComposeError> {
+        let there = self.counting.len() - without.len();
+        let names = self.name_bytes - without.iter().map(|name| name.len()).sum::<usize>();
+        let pods = usize::try_from(total).unwrap_or(0);
+        let names = names.saturating_mul(pods).checked_div(there).unwrap_or(pods);
+        let bytes = pods.saturating_mul(OWNER_BYTES).saturating_add(names);
+        if bytes > MAX_OWNER_BYTES { Err(ComposeError::Pods { total, bytes }) } else { Ok(()) }
     }
 
     /// Numbers of pods are below their total.

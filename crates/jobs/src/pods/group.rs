@@ -44,6 +44,8 @@ pub struct Group {
     pub(super) roles: BTreeMap<Arc<str>, Role>,
     /// All that count, the first kept longest.
     pub(super) counting: BTreeSet<Keep>,
+    /// How long their names are, added up.
+    pub(super) name_bytes: usize,
     gated: BTreeSet<Arc<str>>,
     free: BTreeSet<Arc<str>>,
     held: BTreeSet<Arc<str>>,
@@ -112,6 +114,8 @@ impl Group {
             put(&mut role.counting, Keep::of(member), add);
             put(&mut self.counting, Keep::of(member), add);
             step(&mut role.ungated, !member.gated);
+            let bytes = member.name.len();
+            self.name_bytes = if add { self.name_bytes + bytes } else { self.name_bytes - bytes };
         } else {
             put(&mut role.inactive, Leave::of(member), add);
             step(&mut role.released, !member.held);

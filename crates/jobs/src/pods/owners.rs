@@ -10,6 +10,23 @@ use sluice_api::labels;
 use super::group::Group;
 use super::member::Member;
 
+/// So much of a Workload may be references to the pods of its group. etcd stores an object of at most 1.5 MiB; the rest is for spec and status,
+/// where the nodes of each pod may be.
+pub const MAX_OWNER_BYTES: usize = 1024 * 1024;
+
+/// What a stored Workload has for each owner beside its name: the reference, and the entry of `metadata.managedFields` that says who wrote it.
+pub(super) const OWNER_BYTES: usize = r#"{"apiVersion":"v1","kind":"Pod","name":"","uid":""},"#.len()
+    + r#""k:{\"uid\":\"\"}":{},"#.len()
+    + 2 * UID;
+
+/// The length of a UID.
+const UID: usize = "00000000-0000-0000-0000-000000000000".len();
+
+/// How much of a stored Workload it takes that a pod of this name is an owner.
+pub fn owner_bytes(name: &str) -> usize {
+    OWNER_BYTES + name.len()
+}
+
 /// The reference that makes a pod one of the owners of its group's Workload: it goes when the last of them is gone.
 pub fn owner_reference(member: &Member) -> OwnerReference {
     OwnerReference {
@@ -37,5 +54,27 @@ impl Group {
             leaving.iter().flat_map(|names| names.iter()).map(|name| &**name).collect();
         let stays = |member: &&Member| !known.contains(&*member.uid) && !leaving.contains(&*member.name);
         self.members().filter(stays).map(owner_reference).collect()
+    }
+
+    /// The owners of the group's Workload after these pods came: all, as far as they fit. Where they do not, pods that are gone or do not count are
+    /// left out first, then the last that came.
+    pub fn owners_with(&self, owners: &[OwnerReference], new: Vec<OwnerReference>) -> Vec<OwnerReference> {
+        let size =
+            |owners: &[OwnerReference]| owners.iter().map(|owner| owner_bytes(&owner.name)).sum::<usize>();
+        let mut all: Vec<_> = owners.iter().cloned().chain(new).collect();
+        if size(&all) <= MAX_OWNER_BYTES {
+            return all;
+        }
+        let counts = |owner: &OwnerReference| {
+            let member = self.get(&owner.name).filter(|member| *member.uid == *owner.uid);
+            owner.kind != "Pod" || member.is_some_and(Member::counts)
+        };
+        all.sort_by_key(|owner| !counts(owner));
+        let mut bytes = 0;
+        let fits = |owner: &OwnerReference| {
+            bytes += owner_bytes(&owner.name);
+            bytes <= MAX_OWNER_BYTES
+        };
+        all.into_iter().take_while(fits).collect()
     }
 }

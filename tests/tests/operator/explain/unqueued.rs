@@ -55,7 +55,7 @@ async fn jobs_that_wait_for_a_workload_of_a_name_are_led_to_one() {
     // Another wants the same: only its events say that it cannot.
     place.make_job(&of_workload("second", "ready-made")).await.unwrap();
     let trouble = "The prebuilt workload explain-prebuilt/ready-made belongs to another job";
-    place.wait_for_event("ErrWorkloadCompose", trouble).await.unwrap();
+    place.wait_for_event("Job/second", "ErrWorkloadCompose", trouble).await.unwrap();
     let answer = found(&place, "second", &["WithoutWorkload"]).await;
     let described = follow(&place, remedy(&answer, "read its events")).await;
     assert!(described.contains(trouble), "{described}");

@@ -87,7 +87,11 @@ async fn one_job_of_a_jobset_moves_and_all_of_it_once_no_rack_is_free() {
     assert_eq!(uids(&place, "train-workers-1").await, stays);
     assert_eq!(jobs().await, before, "no Job of it was made anew");
     place
-        .wait_for_event("SliceMoved", "the slice moves to slice-jobset-c-0, slice-jobset-c-1")
+        .wait_for_event(
+            &place.about_workload("train").await.unwrap(),
+            "SliceMoved",
+            "the slice moves to slice-jobset-c-0, slice-jobset-c-1",
+        )
         .await
         .unwrap();
 

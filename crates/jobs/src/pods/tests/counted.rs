@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_jobs::pods::{Group, Member, Phase};
+use sluice_jobs::pods::{Group, MAX_OWNER_BYTES, Member, Phase, owner_bytes, owner_reference};
 
 use super::{at, counts, created, deleted, member, phase, pod, role, total, with};
 
@@ -223,16 +224,69 @@ fn one_template_is_kept_for_each_role_and_none_for_more_roles_than_a_workload_ha
 
 #[test]
 fn a_group_of_more_pods_than_a_workload_has_owners_is_refused_before_they_are_all_made() {
-    let why = |count: &str| {
+    let why = |length: usize, count: usize| {
         let mut group = Group::new(&[]);
-        group.insert(member(&with(pod("a"), &[total(count)])));
+        group.insert(member(&with(pod(&"a".repeat(length)), &[total(&count.to_string())])));
         group.compose("g").unwrap_err().to_string()
     };
-    assert_eq!(why("10000"), "'g' group has fewer runnable pods than expected");
-    assert_eq!(
-        why("10001"),
-        "pod group can't include more than 10000 pods, 'kueue.x-k8s.io/pod-group-total-count' is 10001"
-    );
+    let fewer = "'g' group has fewer runnable pods than expected";
+    for (length, most) in [(20, 6_316), (63, 5_017), (253, 2_628)] {
+        assert_eq!(most, MAX_OWNER_BYTES / owner_bytes(&"a".repeat(length)));
+        assert_eq!(why(length, most), fewer);
+        let refused = format!("pod group can't include {} pods with such names: as owners", most + 1);
+        assert!(why(length, most + 1).starts_with(&refused), "{}", why(length, most + 1));
+    }
+    let most = usize::try_from(i32::MAX).unwrap();
+    assert!(why(253, most).starts_with("pod group can't include 2147483647 pods"));
+}
+
+#[test]
+fn pods_beyond_the_number_of_a_group_are_no_owners_to_be_refused_for() {
+    let mut group = Group::new(&[]);
+    let name = |at: usize| format!("{at:0>253}");
+    for at in 0..3_000 {
+        group.insert(member(&with(pod(&name(at)), &[total("2")])));
+    }
+    let composed = group.compose("g").unwrap();
+    assert_eq!((composed.pod_sets[0].count, composed.excess.len()), (2, 2_998));
+    // Whatever is not there does not count.
+    for at in 1..3_000 {
+        group.remove(&name(at));
+    }
+    group.insert(member(&with(pod("short"), &[total("2")])));
+    assert_eq!(group.compose("g").map(|composed| composed.pod_sets[0].count), Ok(2));
+}
+
+#[test]
+fn owners_that_do_not_fit_are_those_that_do_not_count_and_then_the_last() {
+    let name = |at: usize| format!("{at:0>253}");
+    let mut group = Group::new(&[]);
+    for at in 0..2_700 {
+        let life = if at < 100 { "Failed" } else { "Pending" };
+        group.insert(member(&with(pod(&name(at)), &[phase(life)])));
+    }
+    let owner = |at: usize| owner_reference(group.get(&name(at)).unwrap());
+    let there: Vec<_> = (0..2_600).map(owner).collect();
+    // As long as all fit, they stay as they are.
+    let all = group.owners_with(&there, vec![owner(2_600)]);
+    assert_eq!((all.len(), &all[0], &all[2_600]), (2_601, &owner(0), &owner(2_600)));
+    let fitting = group.owners_with(&there, (2_600..2_700).map(owner).collect());
+    let expected: Vec<_> = (100..2_700).chain(0..28).map(owner).collect();
+    assert_eq!(fitting, expected);
+    let live: Vec<_> = (100..2_700).map(owner).collect();
+    let gone = |at: usize| OwnerReference { uid: format!("former-{at}"), ..owner(at) };
+    let with_gone: Vec<_> = (100..200).map(gone).chain(live.clone()).collect();
+    let bytes: usize =
+        group.owners_with(&with_gone, Vec::new()).iter().map(|owner| owner_bytes(&owner.name)).sum();
+    assert!(bytes <= MAX_OWNER_BYTES);
+    assert_eq!(group.owners_with(&with_gone, Vec::new())[..2_600], live);
+    // One more that counts than fit: the last is left out.
+    for at in 2_700..2_800 {
+        group.insert(member(&pod(&name(at))));
+    }
+    let owner = |at: usize| owner_reference(group.get(&name(at)).unwrap());
+    let left = group.owners_with(&live, (2_700..2_800).map(owner).collect());
+    assert_eq!(left, (100..2_728).map(owner).collect::<Vec<_>>());
 }
 
 #[test]
