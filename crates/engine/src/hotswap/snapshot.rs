@@ -96,15 +96,25 @@ struct Taints {
 
 impl Taints {
     fn of(nodes: &[SeenNode<'_>]) -> Self {
+        fn own<'n>(
+            seen: &SeenNode<'n>,
+        ) -> impl Iterator<Item = (&'n str, Option<&'n str>, &'n str)> + use<'n> {
+            let taints = seen.node.taints.iter();
+            taints.map(|taint| (taint.key.as_str(), taint.value.as_deref(), taint.effect.as_str()))
+        }
         let mut kinds = BTreeMap::new();
         let mut taints = Self::default();
         for (at, seen) in nodes.iter().enumerate() {
-            let own = seen.node.taints.iter();
-            let own = own.map(|taint| (taint.key.as_str(), taint.value.as_deref(), taint.effect.as_str()));
-            let kind = *kinds.entry(own.collect::<Vec<_>>()).or_insert_with(|| {
-                taints.examples.push(at);
-                taints.examples.len() - 1
-            });
+            // Most have those of the one before.
+            let before = at.checked_sub(1).filter(|before| own(&nodes[*before]).eq(own(seen)));
+            let kind = if let Some(before) = before {
+                taints.of[before]
+            } else {
+                *kinds.entry(own(seen).collect::<Vec<_>>()).or_insert_with(|| {
+                    taints.examples.push(at);
+                    taints.examples.len() - 1
+                })
+            };
             taints.of.push(kind);
         }
         taints
