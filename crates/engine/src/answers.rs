@@ -154,6 +154,9 @@ impl Engine {
             self.touch_parent(&open.object);
         }
         self.outbox.extend(open.then);
+        if let Some(Decision::Evict(_, more)) = open.decision {
+            self.outbox.extend(more);
+        }
         self.touch(&open.object);
         if let Some(job) = open.job {
             self.dirty.jobs.insert(job);

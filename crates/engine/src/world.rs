@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{slim, v1beta2};
@@ -214,8 +215,8 @@ pub(crate) struct World {
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.
     pub by_cluster_queue: BTreeMap<Name, BTreeSet<(Name, Name)>>,
-    /// Jobs by UID.
-    pub job_by_uid: BTreeMap<Name, JobKey>,
+    /// Jobs by UID, only ever asked for single ones.
+    pub job_by_uid: IndexMap<Name, JobKey>,
     /// Jobs by the UID of their controller.
     pub children: BTreeMap<Name, BTreeSet<JobKey>>,
     /// Jobs by the prebuilt Workload that they name.
@@ -376,7 +377,7 @@ impl World {
     /// Removes a job from the indexes and gives its UID.
     fn take_job_indexes(&mut self, key: &JobKey) -> Option<Name> {
         let view = Arc::clone(&self.jobs.get(key)?.view);
-        self.job_by_uid.remove(&view.job.uid);
+        self.job_by_uid.swap_remove(&view.job.uid);
         if let Some(owner) = &view.controller {
             unindex(&mut self.children, &Name::from(owner.uid.as_str()), key);
         }

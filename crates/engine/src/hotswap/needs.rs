@@ -1,11 +1,12 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
 
+use serde_json::json;
 use sluice_api::slim;
 use sluice_core::{Amount, Name, SetNeeds};
 
 use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
-use super::snapshot::{SeenWorkload, Snapshot};
+use super::snapshot::{NodeTerms, SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
@@ -95,14 +96,18 @@ impl Engine {
             let usable = || {
                 let class = template.runtime_class_name.as_deref();
                 let class = class.and_then(|name| self.world.runtime_classes.get(name));
+                let class = class.map(|class| &class.node_selector);
                 let mut tolerations = asks.tolerations.clone();
                 tolerations.extend(flavor.spec.tolerations.iter().cloned());
-                move |node: &slim::Node| {
-                    has_labels(node, &flavor.spec.node_labels)
-                        && has_labels(node, &template.node_selector)
-                        && class.is_none_or(|class| has_labels(node, &class.node_selector))
-                        && has_affinity(node, &template.node_affinity)
-                        && tolerates(node, &tolerations, &asks.of_node)
+                NodeTerms {
+                    selection: json!([template.node_selector, class, template.node_affinity]).to_string(),
+                    selects: move |node: &slim::Node| {
+                        has_labels(node, &flavor.spec.node_labels)
+                            && has_labels(node, &template.node_selector)
+                            && class.is_none_or(|labels| has_labels(node, labels))
+                            && has_affinity(node, &template.node_affinity)
+                    },
+                    tolerates: move |node: &slim::Node| tolerates(node, &tolerations, &asks.of_node),
                 }
             };
             // Many pod sets look for the same nodes.

@@ -1,6 +1,6 @@
 //! What one evaluation sees: the nodes with their health, and the pods on them by the Workload that they run for.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,6 +76,59 @@ pub(crate) struct Snapshot<'a> {
     of_flavor: RefCell<BTreeMap<Name, Rc<[usize]>>>,
     /// The nodes that pods may be on, by what these ask of nodes.
     usable: RefCell<BTreeMap<(Name, Arc<str>), Usable>>,
+    /// The same, by the nodes that they select and by which of the taints that there are they tolerate.
+    alike: RefCell<BTreeMap<Alike, Usable>>,
+    /// Which nodes have the same taints.
+    taints: OnceCell<Taints>,
+}
+
+/// Pods that may be on the same nodes: their flavor, the nodes that they select, and by kind of taints whether they tolerate them.
+type Alike = (Name, String, Vec<bool>);
+
+/// Which nodes have the same taints: of most clusters a few kinds.
+#[derive(Debug, Default)]
+struct Taints {
+    /// A node of each kind.
+    examples: Vec<usize>,
+    /// By node: its kind.
+    of: Vec<usize>,
+}
+
+impl Taints {
+    fn of(nodes: &[SeenNode<'_>]) -> Self {
+        fn own<'n>(
+            seen: &SeenNode<'n>,
+        ) -> impl Iterator<Item = (&'n str, Option<&'n str>, &'n str)> + use<'n> {
+            let taints = seen.node.taints.iter();
+            taints.map(|taint| (taint.key.as_str(), taint.value.as_deref(), taint.effect.as_str()))
+        }
+        let mut kinds = BTreeMap::new();
+        let mut taints = Self::default();
+        for (at, seen) in nodes.iter().enumerate() {
+            // Most have those of the one before.
+            let before = at.checked_sub(1).filter(|before| own(&nodes[*before]).eq(own(seen)));
+            let kind = if let Some(before) = before {
+                taints.of[before]
+            } else {
+                *kinds.entry(own(seen).collect::<Vec<_>>()).or_insert_with(|| {
+                    taints.examples.push(at);
+                    taints.examples.len() - 1
+                })
+            };
+            taints.of.push(kind);
+        }
+        taints
+    }
+}
+
+/// What pods ask of nodes.
+pub(crate) struct NodeTerms<S, T> {
+    /// Equal for those that select the same nodes.
+    pub selection: String,
+    /// Whether they select a node, whatever taints it has.
+    pub selects: S,
+    /// Whether they tolerate the taints of a node.
+    pub tolerates: T,
 }
 
 /// What the pods of one pod set ask for.
@@ -151,6 +204,7 @@ impl<'a> Snapshot<'a> {
         }
         // The pods of a job come one after the other.
         let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
+        let mut node = None;
         for (key, pod) in &world.pods {
             let known = last.take().filter(|(namespace, other, _)| {
                 **namespace == key.0 && other.controller == pod.controller && other.jobset == pod.jobset
@@ -159,7 +213,9 @@ impl<'a> Snapshot<'a> {
                 || engine.workloads_of_pod(key, pod).filter_map(|key| snapshot.number(engine, key)).collect(),
                 |(_, _, of)| of,
             );
-            snapshot.place(&of, pod);
+            // Most are on the node of the one before, or on the next one.
+            node = snapshot.near(node, &pod.node).or_else(|| snapshot.node(&pod.node));
+            snapshot.place(&of, SeenPod { pod, node });
             last = Some((&key.0, pod, of));
         }
         snapshot
@@ -180,13 +236,18 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Takes in a pod of a job with these Workloads.
-    fn place(&mut self, of: &[usize], pod: &'a Pod) {
-        let seen = SeenPod { pod, node: self.node(&pod.node) };
-        let has = |one: &SeenWorkload<'_>| one.holds && !pod.is_of_former_run(one.entry);
+    fn place(&mut self, of: &[usize], seen: SeenPod<'a>) {
+        let has = |one: &SeenWorkload<'_>| one.holds && !seen.pod.is_of_former_run(one.entry);
         match of.iter().find(|at| has(&self.workloads[**at])) {
             Some(at) => self.workloads[*at].pods.push(seen),
             None => self.others.push(seen),
         }
+    }
+
+    /// The number of a node, if it is this one or the next.
+    fn near(&self, number: Option<usize>, name: &str) -> Option<usize> {
+        let number = number?;
+        (number..number + 2).find(|at| self.nodes.get(*at).is_some_and(|seen| seen.name == name))
     }
 
     /// The number of a node.
@@ -210,21 +271,31 @@ impl<'a> Snapshot<'a> {
         own
     }
 
-    /// The nodes of a flavor that pods of this shape may be on: those that `may` makes the condition for. Equal shapes share the answer.
-    pub fn usable<F: Fn(&slim::Node) -> bool>(
+    /// The nodes of a flavor that pods of this shape may be on. Equal shapes share the answer, and so do those that select the same nodes and
+    /// tolerate the same of the taints that there are: whatever else they tolerate, the nodes are not gone through again.
+    pub fn usable<S: Fn(&slim::Node) -> bool, T: Fn(&slim::Node) -> bool>(
         &self,
         flavor: &Name,
         shape: &Arc<str>,
-        may: impl FnOnce() -> F,
+        terms: impl FnOnce() -> NodeTerms<S, T>,
     ) -> Usable {
         let sought = (Name::clone(flavor), Arc::clone(shape));
         if let Some(known) = self.usable.borrow().get(&sought) {
             return known.clone();
         }
-        let may = may();
-        let own: Vec<_> = self.nodes.iter().enumerate().filter(|(_, seen)| may(seen.node)).collect();
-        let healthy = own.iter().filter(|(_, seen)| seen.health.has_capacity()).map(|(at, _)| *at);
-        let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
+        let NodeTerms { selection, selects, tolerates } = terms();
+        let taints = self.taints.get_or_init(|| Taints::of(&self.nodes));
+        let tolerated = taints.examples.iter().map(|node| tolerates(self.nodes[*node].node));
+        let alike: Alike = (Name::clone(flavor), selection, tolerated.collect::<Vec<_>>());
+        let known = self.alike.borrow().get(&alike).cloned();
+        let usable = known.unwrap_or_else(|| {
+            let may = |at: usize| alike.2[taints.of[at]] && selects(self.nodes[at].node);
+            let own: Vec<_> = (0..self.nodes.len()).filter(|at| may(*at)).collect();
+            let healthy = own.iter().copied().filter(|at| self.nodes[*at].health.has_capacity());
+            let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
+            self.alike.borrow_mut().insert(alike, usable.clone());
+            usable
+        });
         self.usable.borrow_mut().insert(sought, usable.clone());
         usable
     }
@@ -253,4 +324,51 @@ pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<&str> {
 /// An amount as an exact number.
 pub(crate) fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use k8s_openapi::api::core::v1::Taint;
+
+    use super::*;
+
+    #[test]
+    fn tolerations_of_taints_that_no_node_has_cost_no_pass_over_the_nodes() {
+        let taint = |key: &str| Taint { key: key.to_owned(), ..Taint::default() };
+        let node = |key: &str| slim::Node { taints: vec![taint(key)], ..slim::Node::default() };
+        let nodes: Vec<_> = ["tpu", "other", "tpu"].into_iter().map(node).collect();
+        let allocatable = Allocatable::new();
+        let seen = nodes.iter().map(|node| SeenNode {
+            name: "",
+            node,
+            health: Health::Healthy,
+            allocatable: &allocatable,
+        });
+        let snapshot = Snapshot { nodes: seen.collect(), ..Snapshot::default() };
+        let looked = &Cell::new(0);
+        let usable = |tolerated: &[&str]| {
+            let terms = || NodeTerms {
+                selection: String::new(),
+                selects: move |_: &slim::Node| {
+                    looked.set(looked.get() + 1);
+                    true
+                },
+                tolerates: move |node: &slim::Node| {
+                    node.taints.iter().all(|t| tolerated.contains(&t.key.as_str()))
+                },
+            };
+            let usable = snapshot.usable(&"flavor".into(), &tolerated.join(" ").into(), terms);
+            (usable.healthy.iter().collect::<Vec<_>>(), usable.any)
+        };
+        assert_eq!(usable(&["tpu"]), (vec![0, 2], true));
+        let once = looked.get();
+        for odd in ["a", "b", "c"] {
+            assert_eq!(usable(&["tpu", odd]), (vec![0, 2], true));
+        }
+        assert_eq!(looked.get(), once, "the nodes were gone through again");
+        assert_eq!(usable(&["other", "tpu"]), (vec![0, 1, 2], true));
+        assert_eq!(usable(&["a"]), (vec![], false));
+    }
 }

@@ -24,20 +24,24 @@ pub(crate) struct Surroundings<'a> {
 /// Requests and limits of one container (or of the pod as a whole) after defaulting.
 struct Effective {
     requests: Nano,
-    limits: Nano,
     /// The limits that it has itself.
     own_limits: Nano,
+    /// Those and the defaults for what is missing, if there are any defaults.
+    limits: Option<Nano>,
 }
 
 /// docs/reference/06-algorithm.md 6.2, (b) and (c): defaults for what is missing, then limits for missing requests.
 fn effective(resources: &Resources, defaults: &Limits) -> Effective {
     let own_limits = parsed(&resources.limits);
-    let mut limits = own_limits.clone();
-    fill(&mut limits, &defaults.default);
+    let limits = (!defaults.default.is_empty()).then(|| {
+        let mut limits = own_limits.clone();
+        fill(&mut limits, &defaults.default);
+        limits
+    });
     let mut requests = parsed(&resources.requests);
     fill(&mut requests, &defaults.default_request);
-    fill(&mut requests, &limits);
-    Effective { requests, limits, own_limits }
+    fill(&mut requests, limits.as_ref().unwrap_or(&own_limits));
+    Effective { requests, own_limits, limits }
 }
 
 /// The request of the pod before exclusions and transformations, and what is wrong with it.
@@ -93,7 +97,7 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
     let (mut sidecars, mut most_of_init) = (Nano::new(), Nano::new());
     for (at, container) in template.init_containers.iter().enumerate() {
         let own = effective(&container.resources, limits);
-        check(&own, limits, &format!("{path}.initContainers[{at}]"), &mut out);
+        check(&own, limits, || format!("{path}.initContainers[{at}]"), &mut out);
         let mut here = own.requests;
         add(&mut here, &sidecars);
         if container.sidecar {
@@ -103,22 +107,26 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
     }
     for (at, container) in template.containers.iter().enumerate() {
         let own = effective(&container.resources, limits);
-        check(&own, limits, &format!("{path}.containers[{at}]"), &mut out);
-        add(&mut out.total, &own.requests);
+        check(&own, limits, || format!("{path}.containers[{at}]"), &mut out);
+        if out.total.is_empty() {
+            out.total = own.requests;
+        } else {
+            add(&mut out.total, &own.requests);
+        }
     }
     add(&mut out.total, &sidecars);
     raise(&mut out.total, &most_of_init);
     if !template.resources.is_empty() {
         let own = effective(&template.resources, &around.limits.pod);
-        check(&own, &around.limits.pod, path, &mut out);
+        check(&own, &around.limits.pod, || path.to_owned(), &mut out);
         for (name, amount) in own.requests {
             if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
                 out.total.insert(name, amount);
             }
         }
     } else if around.limits.pod != Limits::default() {
-        let whole = Effective { requests: out.total.clone(), limits: Nano::new(), own_limits: Nano::new() };
-        check(&whole, &around.limits.pod, path, &mut out);
+        let whole = Effective { requests: out.total.clone(), own_limits: Nano::new(), limits: None };
+        check(&whole, &around.limits.pod, || path.to_owned(), &mut out);
     }
     add(&mut out.total, &overhead(template, around));
     out
@@ -133,7 +141,8 @@ fn overhead(template: &PodTemplate, around: Surroundings<'_>) -> Nano {
     class.map(|c| parsed(&c.overhead)).unwrap_or_default()
 }
 
-fn check(own: &Effective, range: &Limits, path: &str, out: &mut PodRequest) {
+/// `path` is worked out only if something is wrong: nearly all requests are in order.
+fn check(own: &Effective, range: &Limits, path: impl Fn() -> String, out: &mut PodRequest) {
     let names = |wrong: &dyn Fn(&str, i128) -> bool| {
         let names: Vec<_> =
             own.requests.iter().filter(|(n, v)| wrong(n, **v)).map(|(n, _)| n.clone()).collect();
@@ -141,15 +150,18 @@ fn check(own: &Effective, range: &Limits, path: &str, out: &mut PodRequest) {
     };
     let above = |limits: &Nano| {
         let names = names(&|name, v| limits.get(name).is_some_and(|limit| v > *limit))?;
-        Some(format!("{path}: Invalid value: {names}: requests must not exceed its limits"))
+        Some(format!("{}: Invalid value: {names}: requests must not exceed its limits", path()))
     };
     out.above_own_limits.extend(above(&own.own_limits));
-    out.above_limits.extend(above(&own.limits));
+    // Without defaults it would say the same again.
+    out.above_limits.extend(own.limits.as_ref().and_then(above));
     if let Some(names) = names(&|name, v| range.max.get(name).is_some_and(|max| v > *max)) {
+        let path = path();
         out.outside_range
             .push(format!("{path}: Invalid value: {names}: requests must not be above the limitRange max"));
     }
     if let Some(names) = names(&|name, v| range.min.get(name).is_some_and(|min| v < *min)) {
+        let path = path();
         out.outside_range
             .push(format!("{path}: Invalid value: {names}: requests must not be below the limitRange min"));
     }

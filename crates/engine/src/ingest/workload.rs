@@ -94,11 +94,15 @@ pub(crate) fn pod_sets(
         .iter()
         .enumerate()
         .map(|(at, set)| {
-            let path = format!("spec.podSets[{at}].template.spec");
-            let (requests, wrong) = per_pod(&set.template, &path, around);
+            let path = || format!("spec.podSets[{at}].template.spec");
+            let (requests, mut wrong) = per_pod(&set.template, "", around);
+            if wrong.is_some() {
+                // Only the message has the path in it.
+                (_, wrong) = per_pod(&set.template, &path(), around);
+            }
             invalid = invalid.take().or(wrong);
             let count = effective_count(set, status, config);
-            invalid = invalid.take().or_else(|| uncountable(&path, count, &requests, &mut totals));
+            invalid = invalid.take().or_else(|| uncountable(path, count, &requests, &mut totals));
             let node_requests = topology::node_requests(set, &requests, around, config);
             let mut node_selector = pairs(&set.template.node_selector);
             let mut tolerated = tolerations(&set.template.tolerations);
@@ -144,7 +148,7 @@ pub(crate) fn pod_sets(
 
 /// What is wrong if what all pods ask for together cannot be counted: it would be charged as less, and no status can say it.
 fn uncountable(
-    path: &str,
+    path: impl Fn() -> String,
     count: i64,
     requests: &[(core::Name, core::Amount)],
     totals: &mut BTreeMap<core::Name, i64>,
@@ -156,7 +160,8 @@ fn uncountable(
             Some(sum) => *total = sum,
             None => {
                 return Some(format!(
-                    "resources validation failed: {path}: Invalid value: {resource}: the pods ask for more in all than can be counted"
+                    "resources validation failed: {}: Invalid value: {resource}: the pods ask for more in all than can be counted",
+                    path()
                 ));
             }
         }

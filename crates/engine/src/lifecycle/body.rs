@@ -1,6 +1,6 @@
 //! The bodies of the writes on Workloads.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::slim;
@@ -33,17 +33,37 @@ fn head(object: &slim::Workload) -> Value {
 
 /// The whole status that admission owns, as one apply.
 pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus) -> Value {
-    let mut owned = status.clone();
-    let managed = |type_: &str| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == type_);
-    owned.conditions.retain(|c| managed(&c.type_) || rides(c));
-    for condition in &mut owned.conditions {
-        condition.last_transition_time.0 = whole_seconds(condition.last_transition_time.0);
+    let mut owned = serde_json::to_value(status).expect("a status consists of plain data");
+    if let Some(fields) = owned.as_object_mut() {
+        fields.remove("reclaimablePods");
+        // Left out of what is written: a copy of the status without it would cost as much as to write it.
+        if let Some(Value::Array(written)) = fields.get_mut("conditions") {
+            own_conditions(written, &status.conditions);
+            if written.is_empty() {
+                fields.remove("conditions");
+            }
+        }
     }
-    owned.reclaimable_pods.clear();
     let mut body = head(object);
-    body["status"] = serde_json::to_value(owned).expect("a status consists of plain data");
+    body["status"] = owned;
     drop_updates(&mut body, object);
     body
+}
+
+/// Keeps those of these conditions that admission owns, with times in whole seconds. `written` has them as they are written.
+fn own_conditions(written: &mut Vec<Value>, conditions: &[Condition]) {
+    let managed = |type_: &str| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == type_);
+    let mut conditions = conditions.iter();
+    written.retain_mut(|written| {
+        let Some(condition) = conditions.next().filter(|c| managed(&c.type_) || rides(c)) else {
+            return false;
+        };
+        let at = condition.last_transition_time.0;
+        if whole_seconds(at) != at {
+            written["lastTransitionTime"] = json!(Time(whole_seconds(at)));
+        }
+        true
+    });
 }
 
 /// Whether a condition is that of pods which have not been ready: it comes with the admission, so that it costs no write, and stays with it

@@ -183,15 +183,15 @@ impl Engine {
                     return;
                 }
             }
-            Decision::Evict(eviction, more) => {
+            Decision::Evict(eviction, _) => {
                 if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
                     self.sync_core(key);
                     self.dirty.workloads.insert(key.clone());
                     return;
                 }
                 let next = entry.object.status.clone();
-                let (eviction, more) = (eviction.clone(), more.clone());
-                self.evict_from(key, next, &eviction, more);
+                // What else it reports goes out with the answer, from the decision that is kept until then.
+                self.evict_from(key, next, eviction);
             }
         }
         let id = self.world.workloads.get(key).and_then(|e| e.open);

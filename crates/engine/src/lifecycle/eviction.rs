@@ -12,13 +12,7 @@ use crate::outbox::{About, normal, observe};
 
 impl Engine {
     /// Writes an eviction on top of a status.
-    pub(crate) fn evict_from(
-        &mut self,
-        key: &WorkloadKey,
-        mut next: WorkloadStatus,
-        eviction: &Eviction,
-        more: Vec<Effect>,
-    ) {
+    pub(crate) fn evict_from(&mut self, key: &WorkloadKey, mut next: WorkloadStatus, eviction: &Eviction) {
         let entry = &self.world.workloads[key];
         let at = self.at(&entry.object);
         let first = transition::evict(&mut next, eviction, at);
@@ -26,8 +20,7 @@ impl Engine {
             // No job has to stop first.
             transition::release(&mut next, at);
         }
-        let mut then = self.report_evicted(key, &next, eviction, first);
-        then.extend(more);
+        let then = self.report_evicted(key, &next, eviction, first);
         self.write_status(key, Purpose::Evict, next, then);
     }
 

@@ -81,7 +81,7 @@ impl Engine {
         let until = self.now.checked_add(BACKOFF.wait(times(&next, reason), &entry.uid())).ok();
         next.requeue_state.get_or_insert_default().requeue_at = until.map(|at| Time(whole_seconds(at)));
         let eviction = Eviction { reason, cause: String::new(), message, preemption: None };
-        self.evict_from(workload, next, &eviction, Vec::new());
+        self.evict_from(workload, next, &eviction);
     }
 
     /// What runs of a job though its quota was given back.

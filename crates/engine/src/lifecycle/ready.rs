@@ -220,7 +220,7 @@ impl Engine {
             message: format!("Exceeded the PodsReady timeout {key}"),
             preemption: None,
         };
-        self.evict_from(key, next, &eviction, Vec::new());
+        self.evict_from(key, next, &eviction);
         true
     }
 }

@@ -192,7 +192,7 @@ impl Engine {
         raise_requeue_at(&mut next, self.now);
         let eviction =
             Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message, preemption: None };
-        self.evict_from(key, next, &eviction, Vec::new());
+        self.evict_from(key, next, &eviction);
         true
     }
 
@@ -234,7 +234,7 @@ impl Engine {
             let next = status.clone();
             let eviction =
                 Eviction { reason, cause: String::new(), message: message.to_owned(), preemption: None };
-            self.evict_from(key, next, &eviction, Vec::new());
+            self.evict_from(key, next, &eviction);
             return true;
         }
         let local_name = &entry.object.spec.queue_name;

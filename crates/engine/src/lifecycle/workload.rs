@@ -302,7 +302,7 @@ impl Engine {
             transition::pend(&mut next, Reason::Deactivated, "The workload is deactivated", &[], at);
         }
         let eviction = Eviction { reason: reason::DEACTIVATED, cause, message, preemption: None };
-        self.evict_from(key, next, &eviction, Vec::new());
+        self.evict_from(key, next, &eviction);
         true
     }
 }
