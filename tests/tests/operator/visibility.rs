@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod upstream;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -155,6 +157,7 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
             .unwrap()
             .contains("kueue.x-k8s.io/vis-a")
     );
+    upstream::works_with_kueue_s_own_command_line(&plane).await;
 }
 
 /// The kubeconfigs of the users.
