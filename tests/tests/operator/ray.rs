@@ -25,7 +25,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::marks::{expected, of_pod, while_marking};
 
 /// The label of all pods of all clusters.

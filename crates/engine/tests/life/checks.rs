@@ -174,7 +174,7 @@ fn the_waiting_job_is_told_what_its_checks_say_once() {
     let (mut c, workload) = waiting();
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Workload/job-a: prov: two nodes to go"]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Job/a: prov: two nodes to go"]);
     answer(&mut c, &workload, &json!({"message": "one node to go"}));
     assert_eq!(c.notes("UpdatedAdmissionCheck").len(), 2);
 }

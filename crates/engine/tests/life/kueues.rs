@@ -124,8 +124,9 @@ fn the_workload_of_a_job_of_any_kind_is_the_one_that_kueue_would_make() {
         assert_eq!(made.len(), 1, "{kind:?}");
         assert_eq!(made[0].metadata.name.as_deref(), Some(name), "{kind:?}");
         assert_eq!(pod_sets(&made[0]), sets, "{kind:?}");
-        // A template that the job has is that of the pod set.
-        for group in sluice_jobs::pod_groups(kind, &example(kind)) {
+        // A template that the job has is that of the pod set; an AppWrapper's is in what it wraps.
+        let groups = Some(example(kind)).filter(|_| kind != JobKind::APP_WRAPPER);
+        for group in groups.iter().flat_map(|job| sluice_jobs::pod_groups(kind, job)) {
             let containers: Vec<Container> =
                 serde_json::from_value(group.template["spec"]["containers"].clone()).unwrap();
             let templates = made[0].spec.pod_sets.iter().map(|set| set.template.spec.as_ref().unwrap());
@@ -308,64 +309,56 @@ fn a_built_in_kind_that_is_declared_has_an_equal_workload() {
     }
 }
 
-/// What Kueue wrote for a pod, or for the group `crew` of two: its owners are the pods.
+/// What Kueue wrote for the group `crew` of these pods, which own it.
 fn written_by_kueue(c: &Cluster, pods: &[&str]) -> Value {
-    let pod = |name: &str| c.api.pod(name).unwrap();
-    let grouped = pods.len() > 1;
     let owner = |name: &&str| {
-        let mut owner =
-            json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod(*name)["metadata"]["uid"]});
-        if !grouped {
-            (owner["controller"], owner["blockOwnerDeletion"]) = (json!(true), json!(true));
-        }
-        owner
+        let uid = &c.api.pod(name).unwrap()["metadata"]["uid"];
+        json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid})
     };
-    let mut metadata = json!({
-        "namespace": "team-a", "name": "crew", "finalizers": ["kueue.x-k8s.io/resource-in-use"],
-        "ownerReferences": pods.iter().map(owner).collect::<Vec<_>>(),
-        "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
-    });
-    let mut pod_set = json!({"name": "b4f3c6aa", "count": pods.len(), "template": {"metadata": {}, "spec": pod(pods[0])["spec"]}});
-    if !grouped {
-        (metadata["name"], pod_set["name"]) = (json!("pod-sample-c2a75"), json!("main"));
-        metadata["labels"] = json!({"kueue.x-k8s.io/job-uid": pod("sample")["metadata"]["uid"]});
-        metadata.as_object_mut().unwrap().remove("annotations");
-    }
-    json!({"metadata": metadata, "spec": {"queueName": "lq", "priority": 0, "active": true, "podSets": [pod_set]}})
+    let owners: Vec<_> = pods.iter().map(owner).collect();
+    let spec = &c.api.pod(pods[0]).unwrap()["spec"];
+    let pod_set =
+        json!({"name": "b4f3c6aa", "count": pods.len(), "template": {"metadata": {}, "spec": spec}});
+    json!({
+        "metadata": {
+            "namespace": "team-a", "name": "crew", "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            "ownerReferences": owners, "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
+        },
+        "spec": {"queueName": "lq", "priority": 0, "active": true, "podSets": [pod_set]},
+    })
 }
 
 #[test]
-fn a_workload_of_kueues_is_taken_over_for_a_pod_and_for_a_group() {
-    for pods in [&["sample"][..], &["a", "b"]] {
-        for cpu in ["0", "100"] {
-            let mut c = empty(cpu);
-            for name in pods {
-                let mut pod = gated(JobKind::POD);
-                let metadata = &mut pod["metadata"];
-                metadata["name"] = json!(name);
-                if pods.len() > 1 {
-                    metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("crew");
-                    metadata["annotations"] = json!({"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/role-hash": "b4f3c6aa"});
-                }
-                c.api.add_pod(pod);
+fn a_workload_of_kueues_is_taken_over_for_a_group_of_pods() {
+    let pods = ["a", "b"];
+    for cpu in ["0", "100"] {
+        let mut c = empty(cpu);
+        for name in pods {
+            let mut pod = gated(JobKind::POD);
+            let metadata = &mut pod["metadata"];
+            metadata["name"] = json!(name);
+            metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("crew");
+            metadata["annotations"] =
+                json!({"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/role-hash": "b4f3c6aa"});
+            c.api.add_pod(pod);
+        }
+        let written = written_by_kueue(&c, &pods);
+        c.api.put(Kind::Workload, written);
+        let before = c.api.workloads().remove(0);
+        for restarts in [false, true] {
+            if restarts {
+                c.restart();
             }
-            let written = written_by_kueue(&c, pods);
-            c.api.put(Kind::Workload, written);
-            let before = c.api.workloads().remove(0);
-            for restarts in [false, true] {
-                if restarts {
-                    c.restart();
-                }
-                c.advance(10);
-                let [workload] = &c.api.workloads()[..] else { unreachable!("{:?}", c.api.workloads()) };
-                assert_eq!(workload.metadata.uid, before.metadata.uid, "{pods:?}");
-                assert_eq!(workload.spec, before.spec, "{pods:?}");
-                assert_eq!(workload.metadata.owner_references, before.metadata.owner_references, "{pods:?}");
-                assert!(changes(&c, 0, &[]).is_empty(), "{pods:?}: {:?}", c.writes);
-                let runs = cpu == "100";
-                assert_eq!(condition(workload, "Admitted") == "True", runs, "{pods:?}");
-                assert!(pods.iter().all(|pod| c.api.is_free(pod) == runs), "{pods:?}");
-            }
+            c.advance(10);
+            let all = c.api.workloads();
+            assert_eq!(all.len(), 1, "{all:?}");
+            assert_eq!(all[0].metadata.uid, before.metadata.uid);
+            assert_eq!(all[0].spec, before.spec);
+            assert_eq!(all[0].metadata.owner_references, before.metadata.owner_references);
+            assert!(changes(&c, 0, &[]).is_empty(), "{:?}", c.writes);
+            let runs = cpu == "100";
+            assert_eq!(condition(&all[0], "Admitted") == "True", runs);
+            assert!(pods.iter().all(|pod| c.api.is_free(pod) == runs));
         }
     }
 }

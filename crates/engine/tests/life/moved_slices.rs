@@ -111,7 +111,7 @@ fn evicted(c: &Cluster) -> Vec<String> {
 
 /// It was evicted, and this is why its slice did not move.
 fn stays_because(c: &Cluster, why: &str) {
-    let said = "Workload was evicted as there was no replacement for unhealthy node(s): a1; the slice that lost it cannot \
+    let said = "Workload/job-a: Workload was evicted as there was no replacement for unhealthy node(s): a1; the slice that lost it cannot \
                 move: ";
     let notes = evicted(c);
     assert_eq!(notes.len(), 1, "{notes:?}");

@@ -115,7 +115,7 @@ fn quota_then_nodes_then_a_start_on_them() {
     assert_eq!(said(&c), pair("Pending", ""));
     provider(&mut c, "Provisioned", "False", "NotProvisioned", "in five minutes");
     assert_eq!(said(&c), pair("Pending", "in five minutes"));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Workload/job-a: dws-prov: in five minutes"]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), ["Job/a: dws-prov: in five minutes"]);
     provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
     assert_eq!(said(&c), pair("Ready", "nodes are there"));
     assert_eq!(
@@ -144,7 +144,7 @@ fn an_exceeded_quota_of_the_provider_reaches_the_user() {
     let text = "Quota 'NVIDIA_P4_GPUS' exceeded. Limit: 1.0 in region europe-west4.";
     provider(&mut c, "Provisioned", "False", "QuotaExceeded", text);
     assert_eq!(said(&c), pair("Pending", text));
-    assert_eq!(c.notes("UpdatedAdmissionCheck"), [format!("Workload/job-a: dws-prov: {text}")]);
+    assert_eq!(c.notes("UpdatedAdmissionCheck"), [format!("Job/a: dws-prov: {text}")]);
     c.advance(10_000);
     assert_eq!(c.api.names(Kind::ProvisioningRequest).len(), 1, "it stays in the provider's queue");
 }

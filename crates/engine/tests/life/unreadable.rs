@@ -131,7 +131,7 @@ fn one_that_its_run_makes_unreadable_is_started_ever_more_seldom() {
     assert!((5..30).contains(&ran), "{ran}");
     let told = c.notes("ErrWorkloadCompose");
     assert!(told.iter().any(|note| {
-        note.ends_with("/broken: The job could not be read while it ran: it is queued again after a while")
+        note.ends_with("/flaps: The job could not be read while it ran: it is queued again after a while")
     }));
     assert!(told.len() < 60, "{}", told.len());
     // Others have the quota meanwhile.
