@@ -153,7 +153,7 @@ fn random_events_leave_what_a_new_start_gives() {
 }
 
 /// Pods come, go and are placed under a mark, with marks in it; then it is taken back, and everything is as it was.
-fn try_and_take_back(random: &mut Random, world: &mut World, kept: &Kept, depth: u32) {
+fn try_and_roll_back(random: &mut Random, world: &mut World, kept: &Kept, depth: u32) {
     let before = format!("{:?}", world.usage.ledger);
     let asked = any_request(random);
     let answer = world.put(&asked);
@@ -163,7 +163,7 @@ fn try_and_take_back(random: &mut Random, world: &mut World, kept: &Kept, depth:
         match (random.below(4), kept.used.get(one)) {
             (0, Some(used)) => world.usage.remove(used),
             (1, Some(used)) => world.usage.add(used),
-            (2, _) if depth > 0 => try_and_take_back(random, world, kept, depth - 1),
+            (2, _) if depth > 0 => try_and_roll_back(random, world, kept, depth - 1),
             _ => {
                 if let Ok(placed) = world.place(&any_request(random)) {
                     world.usage.add(&placed[0].pods);
@@ -186,7 +186,7 @@ fn rollback_restores_everything() {
         for _ in 0..30 {
             step(&mut random, &mut world, &mut kept);
         }
-        try_and_take_back(&mut random, &mut world, &kept, 3);
+        try_and_roll_back(&mut random, &mut world, &kept, 3);
     }
 }
 
