@@ -307,6 +307,6 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_it_with_a_r
     let kind = JobKind::named(&format!("{OTHER_GROUP}/jaxjob")).unwrap();
     let arguments = ["--group", OTHER_GROUP];
     let _controller = Controllers::start(plane, Tool::KubeflowControllers, &arguments).await.unwrap();
-    let place = two_flavors(NAME, [0, 0]).await;
-    while_marking(&place, live(&place, NAME, TestKind { kind, ..JAX })).await;
+    let team = two_flavors(NAME, [0, 0]).await;
+    while_marking(&team, live(&team, NAME, TestKind { kind, ..JAX })).await;
 }

@@ -292,7 +292,9 @@ fn takes(w: &mut World, reason: &str, victims: [&str; 2]) {
         lines[0].strip_prefix("p preempts ").expect("it preempts").split(' ').collect();
     taken.sort_unstable();
     assert_eq!(taken, victims.map(|victim| format!("{victim}:{reason}")));
-    victims.iter().for_each(|victim| w.finished(victim));
+    for victim in victims {
+        w.finished(victim);
+    }
     assert_eq!(w.cycle(), ["p admitted default"]);
 }
 

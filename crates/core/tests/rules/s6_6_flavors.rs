@@ -345,7 +345,7 @@ fn s6_6_17_what_a_removed_cohort_had_is_not_part_of_the_maximum_capacity() {
 }
 
 #[test]
-fn ours_a_taint_of_a_device_keeps_out_only_pods_that_do_not_ask_for_it() {
+fn s6_6_47_a_taint_of_a_device_keeps_out_only_pods_that_do_not_ask_for_it() {
     let device = |key: &str| Taint { key: n(key), value: n("present"), effect: TaintEffect::NoSchedule };
     let admitted = |key: &str, resource: &str| {
         let mut w = World::new();

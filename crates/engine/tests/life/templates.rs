@@ -266,7 +266,8 @@ fn templates_that_no_managed_job_names_take_no_room_from_those_that_one_does() {
     // One that does not exist is looked for once in a while.
     user(&mut c, "lost", "lq", "nothing");
     c.settle();
-    assert!(c.notes("ErrWorkloadCompose").last().unwrap().starts_with("TrainJob/lost: spec.runtimeRef: "));
+    let note = c.notes("ErrWorkloadCompose").pop().unwrap();
+    assert!(note.starts_with("TrainJob/lost: ") && note.contains("nothing is not known"), "{note}");
     c.advance(600);
     assert!(c.api.job("lost").view.suspended);
     c.api.put(RUNTIME, large_runtime("nothing", 1));

@@ -47,7 +47,9 @@ fn rows(table: &str) -> Vec<BTreeMap<String, String>> {
 /// What both command lines list, without what changes from one second to the next.
 fn listed_alike(kubeconfig: &Path, line: &str) -> Vec<BTreeMap<String, String>> {
     let words: Vec<_> = line.split(' ').collect();
-    let [theirs, ours] = [kueuectl(kubeconfig, line), printed(&run(kubeconfig, &words))].map(|table| {
+    let tables = [kueuectl(kubeconfig, line), printed(&run(kubeconfig, &words))];
+    assert!(tables.iter().all(|table| !table.is_empty()), "{line}: {tables:?}");
+    let [theirs, ours] = tables.map(|table| {
         let mut rows = rows(&table);
         for row in &mut rows {
             assert!(row.contains_key("AGE"), "{table}");
@@ -86,7 +88,7 @@ pub(super) async fn works_with_kueue_s_own_command_line(plane: &ControlPlane) {
     needs!(Tool::Kueuectl);
     let kubeconfig = plane.kubeconfig_path();
     let kueuectl = |line: &str| kueuectl(&kubeconfig, line);
-    let place = Place::bare(plane, NAME).await.unwrap();
+    let team = Place::bare(plane, NAME).await.unwrap();
     for (line, made) in [
         ("create resourceflavor upstream", "resourceflavor"),
         (
@@ -98,37 +100,37 @@ pub(super) async fn works_with_kueue_s_own_command_line(plane: &ControlPlane) {
     ] {
         assert!(kueuectl(line).starts_with(&format!("{made}.kueue.x-k8s.io/")), "{line}");
     }
-    place.wait_for_queue(&place.local_queues(), "lq", "True/Ready").await.unwrap();
+    team.wait_for_queue(&team.local_queues(), "lq", "True/Ready").await.unwrap();
     let mut names = BTreeMap::new();
     for job in ["runs", "first", "second"] {
-        place.job(job, "lq", 1).await.unwrap();
-        let workload = place.workload(job).await.unwrap();
+        team.job(job, "lq", 1).await.unwrap();
+        let workload = team.workload(job).await.unwrap();
         names.insert(job, workload["metadata"]["name"].as_str().unwrap().to_owned());
         if job == "runs" {
-            place.wait_until(job, true).await.unwrap();
+            team.wait_until(job, true).await.unwrap();
         }
         // Those of one second are in the order of their UIDs.
         a_second_later(plane).await;
     }
-    place.wait_for_counts([2, 1, 1]).await.unwrap();
+    team.wait_for_counts([2, 1, 1]).await.unwrap();
     lists_are_those_of_ours(&kubeconfig, &names);
 
     // What waits is deleted with its job.
     kueuectl(&format!("delete workload {} -n upstream -y", names["second"]));
-    wait_until_gone(&place, "second").await;
+    wait_until_gone(&team, "second").await;
     // Who is stopped makes room for the next, and comes back in its turn.
     kueuectl(&format!("stop workload {} -n upstream", names["runs"]));
-    place.wait_until("runs", false).await.unwrap();
-    place.wait_until("first", true).await.unwrap();
+    team.wait_until("runs", false).await.unwrap();
+    team.wait_until("first", true).await.unwrap();
     kueuectl(&format!("resume workload {} -n upstream", names["runs"]));
     kueuectl(&format!("delete workload {} -n upstream -y", names["first"]));
-    wait_until_gone(&place, "first").await;
-    place.wait_until("runs", true).await.unwrap();
+    wait_until_gone(&team, "first").await;
+    team.wait_until("runs", true).await.unwrap();
     for queue in ["clusterqueue upstream", "localqueue lq -n upstream"] {
         kueuectl(&format!("stop {queue}"));
-        place.wait_until("runs", false).await.unwrap();
+        team.wait_until("runs", false).await.unwrap();
         kueuectl(&format!("resume {queue}"));
-        place.wait_until("runs", true).await.unwrap();
+        team.wait_until("runs", true).await.unwrap();
     }
     let version = kueuectl("version");
     assert!(version.starts_with("Client Version: v0.17.0"), "{version}");
@@ -140,8 +142,11 @@ fn lists_are_those_of_ours(kubeconfig: &Path, names: &BTreeMap<&str, String>) {
     assert_eq!(standings(&workloads), expected);
     let of_one = listed_alike(kubeconfig, "list workload -n upstream --for job/second");
     assert_eq!((of_one.len(), &of_one[0]["NAME"]), (1, &names["second"]));
-    let waiting = listed_alike(kubeconfig, "list workload -n upstream --status pending -q lq -c upstream");
+    let waiting = listed_alike(kubeconfig, "list workload -n upstream --status pending -q lq");
     assert_eq!(standings(&waiting), [expected[0], expected[2]]);
+    // Of a ClusterQueue it lists what holds quota there; ours also what waits for it.
+    let running = listed_alike(kubeconfig, "list workload -n upstream --status admitted -c upstream");
+    assert_eq!(standings(&running), [expected[1]]);
     let queues = listed_alike(kubeconfig, "list clusterqueue --active true");
     let own = queues.iter().find(|row| row["NAME"] == NAME).unwrap();
     let cells =
