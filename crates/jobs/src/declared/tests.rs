@@ -338,7 +338,7 @@ fn the_form_of_a_declaration_is_checked_when_it_is_read() {
         ("path: spec.suspend", "path: status.suspend", "suspend.path: must be a field of the spec"),
         ("path: spec.suspend", "path: 'spec.list[0]'", "suspend.path: must not lead through a list"),
         ("path: spec.suspend", "path: 'spec..x'", "suspend.path: invalid value"),
-        ("path: spec.suspend", "path: 'spec.a[x]'", "\"x\" is no index"),
+        ("path: spec.suspend", "path: 'spec.a[x]'", "\"x\" is not an index"),
         ("{path: spec.suspend}", "{suspended: 5}", "suspend.suspended: must be a boolean or a string"),
         ("{path: spec.suspend}", "{running: true}", "suspend.running: must not be the value that suspends"),
         ("name: other", "name: main", "podSets[1].name: duplicate value \"main\""),

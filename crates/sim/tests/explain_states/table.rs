@@ -313,7 +313,7 @@ fn rows() -> Vec<Row> {
             Code::Gated,
             &["holds it back: example.com/gate"],
             Act::Change(
-                "take example.com/gate out",
+                "remove example.com/gate",
                 ("Job", "a", "mine"),
                 json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": null}}}),
             ),
