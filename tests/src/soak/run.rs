@@ -93,7 +93,7 @@ impl Report {
         let Account { jobs, deleted, admissions, placed, evictions_of_partly_completed, .. } = self.account;
         let frequent = [
             ("admissions", admissions, jobs.saturating_sub(deleted)),
-            ("evictions", evictions, jobs / 20),
+            ("evictions", evictions, jobs / 50),
             ("evictions of jobs that had partly completed", evictions_of_partly_completed, jobs / 500),
             ("pods that came to an assigned node", placed, 1),
             ("faults", self.faults, 1),
