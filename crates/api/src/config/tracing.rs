@@ -57,7 +57,7 @@ pub(super) fn tracing(reader: Option<Reader<'_>>) -> Tracing {
     }
     let ca_file = path(&mut reader, "caFile");
     if !ca_file.is_empty() && endpoint.starts_with("http://") {
-        reader.error("caFile", "there is nothing to check: endpoint begins with http://");
+        reader.error("caFile", "cannot be used: endpoint begins with http://");
     }
     let headers_file = path(&mut reader, "headersFile");
     let sample_ratio = reader.f64("sampleRatio").unwrap_or(default.sample_ratio);
@@ -173,7 +173,7 @@ mod tests {
             ("endpoint: \"http://a\", maxQueueSize: 0", "tracing.maxQueueSize"),
             ("endpoint: \"http://a\", maxQueueSize: 100000", "tracing.maxQueueSize"),
             ("endpoint: \"https://a\", caFile: ca.crt", "tracing.caFile: expected an absolute path"),
-            ("endpoint: \"http://a\", caFile: /ca.crt", "tracing.caFile: there is nothing to check"),
+            ("endpoint: \"http://a\", caFile: /ca.crt", "tracing.caFile: cannot be used"),
             ("endpoint: \"http://a\", headersFile: h", "tracing.headersFile: expected an absolute path"),
             ("url: \"http://a\"", "tracing.url: unknown field"),
         ] {
