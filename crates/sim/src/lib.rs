@@ -12,6 +12,7 @@
 
 mod agenda;
 mod autoscaler;
+mod cancel;
 pub mod duration;
 pub mod explain;
 #[cfg(feature = "faults")]
@@ -47,6 +48,8 @@ pub mod whatif;
 mod world;
 
 pub use sluice_engine::Kind;
+
+pub use cancel::Cancel;
 
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
 pub use observed::Observed;

@@ -5,6 +5,7 @@ use sluice_api::config::{Configuration, Environment};
 use sluice_api::job::JobKind;
 use sluice_engine::{EngineConfig, Gather, StatusDelay};
 
+use crate::cancel::Cancel;
 use crate::random::Distribution;
 
 /// What a simulation is started with, besides its objects.
@@ -22,6 +23,8 @@ pub struct Options {
     pub run_time: Option<Distribution>,
     /// Recompute everything after every step and compare (slow).
     pub audit: bool,
+    /// When it has to give up.
+    pub cancel: Cancel,
 }
 
 impl Options {
@@ -59,6 +62,7 @@ impl Options {
             until: None,
             run_time: None,
             audit: false,
+            cancel: Cancel::default(),
         }
     }
 

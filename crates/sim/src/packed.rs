@@ -61,13 +61,16 @@ impl Packed {
     /// A simulation of them, begun but not run, as [`crate::prepare`] makes it.
     ///
     /// # Errors
-    /// When objects are wrong.
+    /// When objects are wrong, or the options say that it has to give up.
     pub fn prepare(&self, options: Options) -> Result<Simulation, Vec<ManifestError>> {
         let mut simulation = Simulation::new(options);
         simulation.pods.observed = RunTimes::new(&self.observed);
         let mut errors = Vec::new();
         for manifest in self.iter() {
             let source = manifest.source.clone();
+            if let Err(error) = simulation.check_cancelled() {
+                return Err(vec![manifest_error(&source, error)]);
+            }
             if let Err(error) = simulation.take(manifest) {
                 errors.push(manifest_error(&source, error));
             }

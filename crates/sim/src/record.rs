@@ -1,6 +1,7 @@
 //! What happened: a timeline, and for each job what it held and when. Times in milliseconds from the beginning.
 
 mod configured;
+mod cut;
 mod entries;
 mod groups;
 mod places;

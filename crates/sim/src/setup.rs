@@ -87,6 +87,9 @@ pub(crate) fn prepare_part(
         manifests.objects.iter().filter(|m| !later.contains(&m.source.file)).collect();
     objects.sort_by_key(|m| rank(m.kind));
     for manifest in objects {
+        if let Err(error) = simulation.check_cancelled() {
+            return Err(vec![manifest_error(&manifest.source, error)]);
+        }
         if let Err(error) = simulation.apply(manifest) {
             errors.push(manifest_error(&manifest.source, error));
         }

@@ -254,6 +254,10 @@ impl Simulation {
             }
             any = true;
             for change in changes {
+                if self.options.cancel.is_cancelled() {
+                    // The next step says so.
+                    return any;
+                }
                 match change {
                     Change::Applied(reference) => self.deliver_applied(&reference),
                     Change::Deleted(object, uid) => {
@@ -322,6 +326,7 @@ impl Simulation {
     /// Lets everything happen that happens at this instant.
     pub fn settle(&mut self) -> Result<(), SimError> {
         for _ in 0..self.most_rounds() {
+            self.check_cancelled()?;
             let mut busy = self.deliver() | self.deliver_late();
             let now = self.manager_now();
             let effects = self.engine.cycle(now);
@@ -346,6 +351,12 @@ impl Simulation {
             }
         }
         Err(SimError::Restless { at: self.now })
+    }
+
+    /// # Errors
+    /// When the caller wants it to give up.
+    pub(crate) fn check_cancelled(&self) -> Result<(), SimError> {
+        if self.options.cancel.is_cancelled() { Err(SimError::Cancelled { at: self.now }) } else { Ok(()) }
     }
 
     /// When something will happen next, if anything will.

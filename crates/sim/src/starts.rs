@@ -65,7 +65,11 @@ pub fn expected(
     let mut preempted = Vec::new();
     let mut futures = 0;
     for number in 0..all.count {
-        let Some(outcome) = outcome(all.begin(number), &waiting, horizon, patience)? else { break };
+        let outcome = match outcome(all.begin(number), &waiting, horizon, patience) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) | Err(SimError::Cancelled { .. }) => break,
+            Err(error) => return Err(error),
+        };
         for (job, start) in outcome.starts {
             starts.entry(job).or_default().push(start);
         }

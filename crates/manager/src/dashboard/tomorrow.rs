@@ -10,6 +10,7 @@ pub mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use sluice_sim::live::Extent;
 use sluice_sim::starts::at_once;
 use sluice_sim::whatif::Difference;
-use sluice_sim::{ManifestError, Manifests, Options, Packed, Record, Simulation, duration, prepare};
+use sluice_sim::{Cancel, ManifestError, Manifests, Options, Packed, Record, Simulation, duration, prepare};
 use tokio::sync::Semaphore;
 use tracing::error;
 
@@ -40,6 +41,19 @@ const ALL: Rate = Rate { burst: 10, per_second: 1 };
 const TURN: Duration = Duration::from_secs(5);
 /// Both simulations together.
 const SIMULATING: Duration = Duration::from_mins(1);
+/// When a simulation stops and shows how far it came. What is left of [`SIMULATING`] is for the answer.
+#[derive(Clone, Copy, Debug)]
+struct Stops {
+    one: Duration,
+    first_of_two: Duration,
+    second_of_two: Duration,
+}
+
+const STOPS: Stops = Stops {
+    one: Duration::from_secs(50),
+    first_of_two: Duration::from_secs(25),
+    second_of_two: Duration::from_secs(52),
+};
 /// A step that is being taken when time is over may take this much longer.
 const GRACE: Duration = Duration::from_secs(10);
 /// Days that are looked ahead, usually and at most.
@@ -97,7 +111,9 @@ impl Tomorrow {
         let _turn = self.users.take(&viewer.user)?;
         check_size(self.store.workloads(), self.most)?;
         let (viewer, snapshot) = (viewer.clone(), self.store.snapshot());
-        let simulating = move |begin| simulated(begin, lasts, &changes, (&viewer, snapshot.as_deref()));
+        let simulating = move |begin, cancel| {
+            simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), STOPS)
+        };
         self.play(Extent::All, SIMULATING, simulating).await
     }
 
@@ -106,7 +122,7 @@ impl Tomorrow {
         &self,
         extent: Extent<'_>,
         most: Duration,
-        work: impl FnOnce(Begin) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let one = tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await;
         let Ok(Ok(one)) = one else {
@@ -114,10 +130,13 @@ impl Tomorrow {
         };
         let memory = self.source.reserve().ok_or_else(no_memory)?;
         let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
-        // The thread keeps turn and memory until it is done, also when no caller waits for it any more.
+        let gone = CallerIsGone::default();
+        let cancel = gone.or_at(Instant::now() + most);
+        // The thread keeps turn and memory until it is done. It gives up soon when no caller waits for it any more.
         let simulating = tokio::task::spawn_blocking(move || {
             let _kept = (one, memory);
-            work(begin)
+            let answer = work(begin, cancel.clone());
+            answer.map_err(|refused| if cancel.is_cancelled() { too_long(most) } else { refused })
         });
         match tokio::time::timeout(most + GRACE, simulating).await {
             Ok(Ok(answer)) => answer,
@@ -128,8 +147,26 @@ impl Tomorrow {
                     "the simulation ended abnormally".to_owned(),
                 ))
             }
-            Err(_) => Err(too_long()),
+            Err(_) => Err(too_long(most)),
         }
+    }
+}
+
+/// Tells a simulation to give up once this is dropped: when the answer is made, or the caller is gone.
+#[derive(Default)]
+struct CallerIsGone(Arc<AtomicBool>);
+
+impl CallerIsGone {
+    /// A simulation gives up then, and at the deadline.
+    fn or_at(&self, deadline: Instant) -> Cancel {
+        let gone = Arc::clone(&self.0);
+        Cancel::when(move || gone.load(Ordering::Relaxed) || Instant::now() >= deadline)
+    }
+}
+
+impl Drop for CallerIsGone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -150,8 +187,10 @@ fn no_memory() -> Refusal {
     Refusal::TooMany(why.to_owned())
 }
 
-fn too_long() -> Refusal {
-    let why = format!("the simulation takes longer than {SIMULATING:?}: ask for less time");
+fn too_long(most: Duration) -> Refusal {
+    let why = format!(
+        "the simulation takes longer than {most:?}: ask for less time, or use kubectl kueue simulate --from-cluster"
+    );
     Refusal::Other(StatusCode::GATEWAY_TIMEOUT, why)
 }
 
@@ -195,21 +234,22 @@ fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), R
 }
 
 /// What a simulation begins with, now.
-fn world(begin: Begin, until: Option<SignedDuration>) -> (Manifests, Options) {
+fn world((begin, cancel): (Begin, Cancel), until: Option<SignedDuration>) -> (Manifests, Options) {
     let Begin { live, configuration } = begin;
     let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
-    let options = Options { start, until, ..Options::new(configuration) };
+    let options = Options { start, until, cancel, ..Options::new(configuration) };
     (Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() }, options)
 }
 
 fn simulated(
-    begin: Begin,
+    begin: (Begin, Cancel),
     lasts: SignedDuration,
     wanted: &[Change],
     (viewer, snapshot): (&Viewer, Option<&Snapshot>),
+    stops: Stops,
 ) -> Result<String, Refusal> {
-    let (mut manifests, options) = world(begin, Some(lasts));
-    let deadline = Instant::now() + SIMULATING;
+    let began = Instant::now();
+    let (mut manifests, mut options) = world(begin, Some(lasts));
     let candidates = refused::candidates(&manifests, options.start);
     // The documents of only one simulation are in memory at a time: the rest waits as text.
     let (base, with_changes) = if wanted.is_empty() {
@@ -235,11 +275,21 @@ fn simulated(
         begun(&without(base), options.clone())?
     };
     let seed = options.seed;
-    let report = |course: &Course| seen::report(&course.record, course.lasted, seed, viewer, snapshot);
-    let base = play(first, deadline)?;
+    let report = |course: &Course| {
+        let seen = seen::report(&course.record, course.lasted, seed, viewer, snapshot);
+        if course.partial { seen.stopped() } else { seen }
+    };
+    let time = if with_changes.is_some() { stops.first_of_two } else { stops.one };
+    let mut base = play(first, began + time)?;
     let (mut changed, mut difference) = (None, Vec::new());
     if let Some(world) = with_changes {
-        let other = play(begun(&without(world), options)?, deadline)?;
+        if base.partial {
+            options.until = Some(SignedDuration::from_millis(base.lasted));
+        }
+        let mut other = play(begun(&without(world), options)?, began + stops.second_of_two)?;
+        // What only one of them came to is no difference.
+        base.end_with(other.lasted);
+        other.partial |= base.partial;
         let compared = Difference::new(&base.record, base.lasted, &other.record, other.lasted, seed);
         difference = seen::words(&compared, viewer);
         changed = Some(report(&other));
@@ -260,11 +310,15 @@ fn unplayable() -> Refusal {
 
 /// The world as it is now.
 fn present(manifests: &Manifests, options: Options) -> Result<Simulation, Refusal> {
-    settled(prepare(manifests, &BTreeMap::new(), options))
+    let cancel = options.cancel.clone();
+    settled(prepare(manifests, &BTreeMap::new(), options), &cancel)
 }
 
-fn settled(prepared: Result<Simulation, Vec<ManifestError>>) -> Result<Simulation, Refusal> {
+fn settled(prepared: Result<Simulation, Vec<ManifestError>>, cancel: &Cancel) -> Result<Simulation, Refusal> {
     let mut simulation = prepared.map_err(|errors| {
+        if cancel.is_cancelled() {
+            return unplayable();
+        }
         error!(errors = errors.len(), first = %errors.first().map(ToString::to_string).unwrap_or_default(), "the cluster cannot be simulated");
         unplayable()
     })?;
@@ -274,7 +328,8 @@ fn settled(prepared: Result<Simulation, Vec<ManifestError>>) -> Result<Simulatio
 
 /// The same, with what is decided at once.
 fn begun(world: &Packed, options: Options) -> Result<Simulation, Refusal> {
-    let mut simulation = settled(world.prepare(options))?;
+    let cancel = options.cancel.clone();
+    let mut simulation = settled(world.prepare(options), &cancel)?;
     simulation.advance(SignedDuration::ZERO).map_err(|_| unplayable())?;
     Ok(simulation)
 }
@@ -284,19 +339,35 @@ struct Course {
     record: Record,
     /// How long it lasted, in milliseconds.
     lasted: i64,
+    /// Whether it was stopped before its end: there was no more time.
+    partial: bool,
+}
+
+impl Course {
+    /// Forgets what came later than that.
+    fn end_with(&mut self, end: i64) {
+        if end < self.lasted {
+            self.record.cut(end);
+            (self.lasted, self.partial) = (end, true);
+        }
+    }
 }
 
 /// Simulates up to the end, or as long as there is time.
+///
+/// # Errors
+/// When it cannot go on, or nothing of it is done when time is over.
 fn play(mut simulation: Simulation, deadline: Instant) -> Result<Course, Refusal> {
-    loop {
-        if Instant::now() >= deadline {
-            return Err(too_long());
-        }
-        if !simulation.step().map_err(|_| unplayable())? {
-            let lasted = simulation.lasted();
-            return Ok(Course { record: simulation.into_record(), lasted });
-        }
+    let mut partial = false;
+    while !partial && simulation.step().map_err(|_| unplayable())? {
+        partial = Instant::now() >= deadline;
     }
+    let now = simulation.record().millis(simulation.now());
+    let lasted = if partial { now } else { simulation.lasted() };
+    if partial && lasted <= 0 {
+        return Err(too_long(SIMULATING));
+    }
+    Ok(Course { record: simulation.into_record(), lasted, partial })
 }
 
 #[cfg(test)]

@@ -29,9 +29,10 @@ impl Recorded {
     /// What these lines say about the time from `since` to `until`. Lines of several replicas, in any order, are told once. Workloads that
     /// had ended before are left out.
     pub fn new(lines: Vec<Line>, since: Timestamp, until: Timestamp) -> Self {
-        let mut lines: Vec<Line> = lines.into_iter().filter(|line| line.at() <= until).collect();
+        let mut lines = lines;
         // Stable: lines of one moment stay in the order in which they were written.
         lines.sort_by_key(Line::at);
+        let later = lines.split_off(lines.partition_point(|line| line.at() <= until));
         let mut reading = Reading { record: Record::new(since), assumed: BTreeSet::new(), lost: 0 };
         let mut told = BTreeSet::new();
         for line in lines {
@@ -39,6 +40,7 @@ impl Recorded {
                 reading.take(line);
             }
         }
+        later.into_iter().for_each(|line| reading.before(line, until));
         reading.finish(until)
     }
 }
@@ -55,7 +57,7 @@ fn line_is_new(told: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
 /// Lines that are being read.
 struct Reading {
     record: Record,
-    /// Jobs whose open hold was there when a manager began: they were admitted at some time before.
+    /// Jobs of whose open hold only a later line tells: they were admitted at some time before.
     assumed: BTreeSet<usize>,
     lost: u64,
 }
@@ -72,23 +74,67 @@ impl Reading {
         }
     }
 
-    fn workload(&mut self, line: WorkloadLine) {
-        let at = line.at;
+    /// What a line of after the end says about the time before: what was held then, and which quota there was.
+    fn before(&mut self, line: Line, until: Timestamp) {
+        match line {
+            Line::Workload(line) => self.held_before(*line, until),
+            Line::Quota(line) => {
+                let known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
+                if let Some(nominal) = line.earlier(until).filter(|_| !known).cloned() {
+                    let at = line.created.unwrap_or(self.record.start).max(self.record.start);
+                    self.quota(&QuotaLine { at, nominal, before: None, ..line });
+                }
+            }
+            Line::Lost(_) => {}
+        }
+    }
+
+    fn held_before(&mut self, line: WorkloadLine, until: Timestamp) {
+        let (since, admitted, held) = match &line.event {
+            Event::Holding { since, admitted, held } => (*since, *admitted, held.clone()),
+            Event::Resized { since, before, .. } => (*since, None, Usage { usage: before.clone() }),
+            Event::Released { since, held, .. } => (*since, None, held.clone()),
+            _ => return,
+        };
+        if since > until {
+            return;
+        }
+        let known = self.record.by_uid.get(line.uid.as_str());
+        let from = self.record.millis(since);
+        if known.is_some_and(|&job| self.record.jobs[job].holds.iter().any(|hold| hold.from >= from)) {
+            return;
+        }
+        // What was resized or released had been admitted, as far as anything says; what holds quota says it itself.
+        let assumed = !matches!(line.event, Event::Holding { .. });
         let index = self.index(&line);
+        self.named(index, &line);
+        self.holding(index, since, &held, assumed);
+        self.admitted_before(index, admitted.filter(|at| *at <= until));
+    }
+
+    /// Its priority and its ClusterQueue.
+    fn named(&mut self, index: usize, line: &WorkloadLine) {
         let job = &mut self.record.jobs[index];
         job.priority = line.priority;
         if !line.cluster_queue.is_empty() && job.cluster_queue.as_deref() != Some(&line.cluster_queue) {
             job.cluster_queue = Some(line.cluster_queue.as_str().into());
         }
+    }
+
+    fn workload(&mut self, line: WorkloadLine) {
+        let at = line.at;
+        let index = self.index(&line);
+        self.named(index, &line);
         match line.event {
             Event::Pending(why) => self.record.wait(at, index, &why.reason, &why.message),
             Event::QuotaReserved { held } => self.hold(index, at, &held),
             Event::Holding { since, admitted, held } => {
-                self.holding(index, since, &held);
+                // Without it, checks were not passed yet.
+                self.holding(index, since, &held, false);
                 self.admitted_before(index, admitted);
             }
             Event::Resized { since, before, held } => {
-                self.holding(index, since, &Usage { usage: before });
+                self.holding(index, since, &Usage { usage: before }, true);
                 self.resize(index, at, &held);
             }
             Event::Admitted => {
@@ -99,7 +145,7 @@ impl Reading {
             }
             Event::Evicted(why) => self.evict(index, at, &why),
             Event::Released { since, outcome, reason, held } => {
-                self.holding(index, since, &held);
+                self.holding(index, since, &held, true);
                 self.release(index, at, outcome, &reason);
             }
             Event::Finished(why) => self.finished(index, at, &why),
@@ -169,8 +215,8 @@ impl Reading {
         });
     }
 
-    /// Quota has been reserved since a time, which may not have been told.
-    fn holding(&mut self, index: usize, since: Timestamp, held: &Usage) {
+    /// Quota has been reserved since a time, which may not have been told. `assumed`: if it was not, it is taken for admitted.
+    fn holding(&mut self, index: usize, since: Timestamp, held: &Usage, assumed: bool) {
         let from = self.record.millis(since);
         // What was resized begins anew then, and the whole of it has the time of its first part.
         if self.record.open(index).is_some_and(|hold| hold.from >= from) {
@@ -179,7 +225,9 @@ impl Reading {
         let is_told = self.record.jobs[index].holds.iter().any(|hold| hold.from == from);
         if !is_told {
             self.hold(index, since, held);
-            self.assumed.insert(index);
+            if assumed {
+                self.assumed.insert(index);
+            }
         }
     }
 
@@ -295,6 +343,16 @@ impl Reading {
     }
 
     fn quota(&mut self, line: &QuotaLine) {
+        let is_known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
+        if !is_known
+            && let Some(before) = line.before.as_ref().filter(|before| !before.is_empty())
+            && line.at > self.record.start
+        {
+            // What it had before its first change is in that.
+            let at = line.created.unwrap_or(self.record.start).max(self.record.start);
+            let earlier = QuotaLine { at, nominal: before.clone(), before: None, ..line.clone() };
+            self.quota(&earlier);
+        }
         let nominal = self.amounts(&line.nominal).to_vec();
         let record = &mut self.record;
         let node = record.text(&line.cluster_queue);
@@ -303,8 +361,9 @@ impl Reading {
         if before.is_some_and(|before| before.nominal == nominal && before.cohort == cohort) {
             return;
         }
-        // The first that is known of a queue is taken for what it had before, too.
-        let at = if before.is_some() { record.millis(line.at) } else { 0 };
+        // The first that is known of a queue is taken for what it had before, too, since it was made.
+        let made = line.created.map_or(0, |created| record.millis(created));
+        let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
         if before.is_some_and(|before| before.nominal != nominal) && at > 0 {
             let quota: Vec<String> = nominal
                 .iter()
@@ -376,25 +435,8 @@ impl Reading {
             let over = job.finished.or(job.deleted).is_some_and(|at| at < 0);
             over && job.holds.iter().all(|hold| hold.to.is_some_and(|to| to < 0))
         };
-        let mut places = Vec::with_capacity(self.record.jobs.len());
-        let mut kept = 0;
-        for job in &self.record.jobs {
-            places.push((!is_over(job)).then_some(kept));
-            kept += usize::from(!is_over(job));
-        }
-        self.record.jobs.retain(|job| !is_over(job));
-        let entries = std::mem::take(&mut self.record.entries);
-        self.record.entries = entries
-            .into_iter()
-            .filter_map(|mut entry| match entry.job {
-                Some(job) => {
-                    entry.job = Some(places[job]?);
-                    Some(entry)
-                }
-                None => (entry.at >= 0).then_some(entry),
-            })
-            .collect();
-        self.record.by_uid.clear();
+        self.record.retain_jobs(|job| !is_over(job));
+        self.record.entries.retain(|entry| entry.job.is_some() || entry.at >= 0);
     }
 }
 

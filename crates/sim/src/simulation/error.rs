@@ -39,4 +39,10 @@ pub enum SimError {
         /// When.
         at: Timestamp,
     },
+    /// The caller wanted it to give up.
+    #[error("at {at}: the simulation was cancelled")]
+    Cancelled {
+        /// When.
+        at: Timestamp,
+    },
 }

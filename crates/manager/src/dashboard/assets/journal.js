@@ -48,21 +48,21 @@ function linesOf(content) {
 
 /** Events of the timeline of one Workload, as they come. */
 class Story {
-  constructor(job) { Object.assign(this, { job, usage: "", holds: false, over: false }); }
+  constructor(job) { Object.assign(this, { job, usage: "", holds: false, stopping: false, over: false, since: NaN }); }
 
   begin(line, when) {
     return { at: when, job: this.job, event: "submitted", priority: Number(line.priority) || 0, clusterQueue: text(line.clusterQueue) || null };
   }
 
   admitted(line, when) {
-    if (this.holds || this.over) return [];
+    if (this.holds || this.stopping || this.over) return [];
     this.holds = true;
     return [{ at: when, job: this.job, event: "admitted", queue: text(line.clusterQueue) || null, flavors: this.usage }];
   }
 
   stopped(line, when, jobs) {
     if (!this.holds) return [];
-    this.holds = false;
+    Object.assign(this, { holds: false, stopping: true });
     const [reason, message] = [text(line.reason), text(line.message)];
     const [first, finer] = reason.split("/", 2);
     if (first !== "Preempted") return [{ at: when, job: this.job, event: "evicted", reason, message }];
@@ -76,13 +76,30 @@ class Story {
     return [{ at: when, job: this.job, event, ...more }];
   }
 
+  /** Quota is held since then; says whether that is new. */
+  reserved(since) {
+    if (this.since === since) return false;
+    Object.assign(this, { since, stopping: false });
+    return true;
+  }
+
   take(line, when, jobs) {
     const usage = line.usage ? got(line.usage) : "";
     if (usage) this.usage = usage;
     switch (line.what) {
       case "Pending": return this.over ? [] : [{ at: when, job: this.job, event: "waiting", reason: text(line.reason), message: text(line.message) }];
       case "Admitted": return this.admitted(line, when);
-      case "Holding": case "Resized": return this.admitted(line, [line.admitted, line.since].map(time).find(Number.isFinite) ?? when);
+      case "QuotaReserved": this.reserved(when); return [];
+      case "Holding": {
+        this.reserved(time(line.since));
+        const admitted = time(line.admitted);
+        return Number.isFinite(admitted) ? this.admitted(line, admitted) : [];
+      }
+      case "Resized": case "Released": {
+        // A reservation of which nothing else is known: it is taken for admitted from its beginning on.
+        const since = time(line.since), before = this.reserved(since) ? this.admitted(line, since) : [];
+        return line.what === "Released" && line.outcome === "Evicted" ? [...before, ...this.stopped(line, when, jobs)] : before;
+      }
       case "Evicted": return this.stopped(line, when, jobs);
       case "Finished": return this.end(when, "finished", { success: !FAILED.includes(text(line.reason)) });
       case "Deleted": return this.end(when, "deleted", {});

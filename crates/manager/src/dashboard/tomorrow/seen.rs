@@ -30,6 +30,15 @@ pub struct Seen {
     hidden: bool,
     /// Whether there are more lines than are shown.
     cut: bool,
+    /// Whether it ends earlier than was asked for: there was no more time.
+    partial: bool,
+}
+
+impl Seen {
+    /// The same, of a simulation that was stopped before its end.
+    pub fn stopped(self) -> Self {
+        Self { partial: true, ..self }
+    }
 }
 
 /// The report, and whether lines were left out. Nodes are those of the snapshot.
@@ -56,7 +65,7 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: O
     if !viewer.nodes {
         report.places.clear();
     }
-    Seen { report, hidden, cut }
+    Seen { report, hidden, cut, partial: false }
 }
 
 /// A line whose message names no node.

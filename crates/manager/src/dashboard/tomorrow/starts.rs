@@ -12,7 +12,7 @@ use sluice_engine::{Name, WorkloadKey};
 use sluice_sim::explain::{AsRead, Patience};
 use sluice_sim::live::Extent;
 use sluice_sim::starts::{Expected, Start, at_once, expected, why_not};
-use sluice_sim::{Manifests, Simulation};
+use sluice_sim::{Cancel, Manifests, Simulation};
 
 use super::{Tomorrow, check_size, present, unplayable, world};
 use crate::dashboard::rows::State;
@@ -115,7 +115,8 @@ impl Tomorrow {
         check_size(beside(snapshot, &queue), self.most)?;
         let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room: false };
         let name = Name::clone(&queue);
-        let known = self.play(extent, PLAYING, move |begin| found(begin, &name, &wanted, count)).await?;
+        let work = move |begin, cancel| found((begin, cancel), &name, &wanted, count);
+        let known = self.play(extent, PLAYING, work).await?;
         let known = Arc::new(known);
         self.starts.put(asked, snapshot.revision, &known);
         Ok(shown(&known, &queue, viewer))
@@ -151,8 +152,13 @@ fn beside(snapshot: &Snapshot, queue: &str) -> usize {
     counts.map(|(_, sums)| sums.members.len()).sum()
 }
 
-fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> Result<Known, Refusal> {
-    let since = Instant::now();
+fn found(
+    begin: (Begin, Cancel),
+    queue: &str,
+    wanted: &[WorkloadKey],
+    waiting: usize,
+) -> Result<Known, Refusal> {
+    let cancel = begin.1.clone();
     let (manifests, options) = world(begin, None);
     let at = options.start;
     let mut present = present(&manifests, options)?;
@@ -166,7 +172,7 @@ fn found(begin: Begin, queue: &str, wanted: &[WorkloadKey], waiting: usize) -> R
     if wanted.is_empty() {
         return Ok(Known { barred, ..Known::blank(at, waiting) });
     }
-    let over = || since.elapsed() > PLAYING;
+    let over = || cancel.is_cancelled();
     let expected = expected(&present, &wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
     let late = expected.futures == 0;
     let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));

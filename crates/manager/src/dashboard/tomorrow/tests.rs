@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicUsize;
+
 use serde_json::json;
 use sluice_engine::input::Kind;
 use sluice_sim::live::Live;
@@ -12,7 +14,7 @@ fn simulated(
     wanted: &[Change],
     viewer: &Viewer,
 ) -> Result<Value, Refusal> {
-    let text = super::simulated(begin, lasts, wanted, (viewer, None))?;
+    let text = super::simulated((begin, Cancel::default()), lasts, wanted, (viewer, None), STOPS)?;
     Ok(serde_json::from_str(&text).unwrap())
 }
 
@@ -234,11 +236,71 @@ fn what_is_asked_has_bounds() {
     assert!(asked(nodes(1000)).is_ok() && asked(nodes(1001)).is_err() && asked(nodes(0)).is_err());
 }
 
+/// Gives up when it was asked so many times.
+fn after(most: usize) -> (Cancel, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    (Cancel::when(move || counted.fetch_add(1, Ordering::Relaxed) >= most), asked)
+}
+
 #[test]
-fn a_simulation_ends_when_its_time_is_over() {
-    let Begin { live, configuration } = begin();
-    let manifests = Manifests { objects: live.objects, ..Manifests::default() };
-    let past = Instant::now();
-    let ended = play(begun(&Packed::new(manifests), Options::new(configuration)).unwrap(), past);
-    assert!(matches!(ended, Err(Refusal::Other(StatusCode::GATEWAY_TIMEOUT, _))));
+fn a_simulation_gives_up_wherever_it_is_when_its_time_is_over() {
+    let day = SignedDuration::from_hours(24);
+    let play = |cancel| super::simulated((begin(), cancel), day, &[quota_of("2")], (&admin(), None), STOPS);
+    let (never, asked) = after(usize::MAX);
+    play(never).unwrap();
+    let whole = asked.load(Ordering::Relaxed);
+    // While objects are taken in, while the first decisions are made, in the first and in the second simulation.
+    let objects = begin().live.objects.len();
+    assert!(whole > 4 * objects, "{whole}");
+    for most in 0..whole {
+        let (cancel, asked) = after(most);
+        assert!(play(cancel).is_err(), "{most} of {whole}");
+        // What is left to do is not begun.
+        let more = asked.load(Ordering::Relaxed) - most;
+        assert!(more <= 3, "asked {more} times more after {most} of {whole}");
+    }
+}
+
+#[test]
+fn a_simulation_for_which_there_is_no_time_shows_how_far_it_came() {
+    let day = SignedDuration::from_hours(24);
+    let none = Duration::ZERO;
+    let simulated = |wanted: &[Change], stops: Stops| -> Value {
+        let begin = (begin(), Cancel::default());
+        let text = super::simulated(begin, day, wanted, (&admin(), None), stops).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let seconds = |report: &Value| report["seconds"].as_f64().unwrap();
+    let latest = |report: &Value| {
+        let lines = report["timeline"].as_array().unwrap().iter();
+        lines.map(|line| line["at"].as_f64().unwrap()).fold(0.0, f64::max)
+    };
+    let whole = simulated(&[], STOPS);
+    assert_eq!((&whole["base"]["partial"], seconds(&whole["base"])), (&json!(false), 86_400.0));
+    let short = simulated(&[], Stops { one: none, ..STOPS });
+    let end = seconds(&short["base"]);
+    assert!(short["base"]["partial"] == true && end > 0.0 && end < 86_400.0, "{}", short["base"]);
+    // Both sides of a what-if end at the same time, whichever was stopped first.
+    let wanted = [quota_of("2")];
+    for stops in [Stops { first_of_two: none, ..STOPS }, Stops { second_of_two: none, ..STOPS }] {
+        let answer = simulated(&wanted, stops);
+        let sides = ["base", "changed"].map(|side| &answer[side]);
+        assert!(sides.iter().all(|side| side["partial"] == true), "{answer}");
+        assert_eq!(seconds(sides[0]), seconds(sides[1]));
+        assert!(
+            sides.iter().all(|side| latest(side) <= seconds(side) && seconds(side) < 86_400.0),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_caller_who_is_gone_is_not_simulated_for() {
+    let gone = CallerIsGone::default();
+    let later = Instant::now() + Duration::from_hours(1);
+    let cancel = gone.or_at(later);
+    assert!(!cancel.is_cancelled() && gone.or_at(Instant::now()).is_cancelled());
+    drop(gone);
+    assert!(cancel.is_cancelled());
 }

@@ -197,7 +197,11 @@ fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
             "old",
             &json!({"what": "Released", "since": since(-300), "outcome": "Finished", "usage": usage("1")}),
         ),
-        line(60, "runs", &json!({"what": "Holding", "since": since(40), "usage": usage("4")})),
+        line(
+            60,
+            "runs",
+            &json!({"what": "Holding", "since": since(40), "admitted": since(40), "usage": usage("4")}),
+        ),
         line(
             90,
             "runs",
@@ -232,4 +236,119 @@ fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
     };
     assert_eq!((of("old"), of("unseen")), (vec![(-300, Some(100), 1)], vec![(150, Some(200), 3)]));
     assert_eq!(of("runs"), [(40, Some(90), 4), (90, None, 2)]);
+}
+
+/// What a job held: from when until when, and since when it was admitted.
+fn holds(day: &Recorded, name: &str) -> Vec<(i64, Option<i64>, Option<i64>)> {
+    let job = day.record.jobs.iter().find(|job| *job.name == *name).unwrap();
+    let second = |at: i64| at / 1000;
+    job.holds.iter().map(|hold| (second(hold.from), hold.admitted.map(second), hold.to.map(second))).collect()
+}
+
+#[test]
+fn a_job_that_ran_through_the_whole_day_is_known_from_the_lines_after_it() {
+    let since = |at: i64| json!(time(at).to_string());
+    let released =
+        json!({"what": "Released", "since": since(-50), "outcome": "Finished", "usage": usage("3")});
+    let resized = json!({"what": "Resized", "since": since(-40), "before": usage("2"), "usage": usage("1")});
+    let day = recorded(vec![
+        line(2000, "long", &released),
+        line(2000, "shrunk", &resized),
+        line(
+            3000,
+            "shrunk",
+            &json!({"what": "Released", "since": since(-40), "outcome": "Finished", "usage": usage("1")}),
+        ),
+        line(
+            4000,
+            "checked",
+            &json!({"what": "Holding", "since": since(900), "admitted": since(1500), "usage": usage("1")}),
+        ),
+        line(4000, "later", &json!({"what": "Holding", "since": since(1200), "usage": usage("1")})),
+        quota(2500, "8"),
+    ]);
+    assert_eq!(holds(&day, "long"), [(-50, Some(-50), None)]);
+    assert_eq!(holds(&day, "shrunk"), [(-40, Some(-40), None)]);
+    assert_eq!(day.record.jobs[1].holds[0].holdings[0].amount, 2000);
+    assert_eq!(holds(&day, "checked"), [(900, None, None)]);
+    assert_eq!(day.record.jobs.len(), 3);
+    let queue = &Report::new(&day.record, day.end, 0, Vec::new()).queues[0];
+    // 3 and 2 of 8 through the day, and 1 for its last tenth.
+    assert_eq!(queue.usage[0].utilisation, Some(63.8));
+}
+
+#[test]
+fn what_waits_for_its_checks_did_not_run_whoever_tells_of_it() {
+    let since = json!(time(20).to_string());
+    let day = recorded(vec![
+        line(500, "low", &json!({"what": "Holding", "since": since, "usage": usage("2")})),
+        line(600, "low", &json!({"what": "Evicted", "reason": "AdmissionCheck", "message": "no"})),
+        line(
+            600,
+            "low",
+            &json!({"what": "Released", "since": since, "outcome": "Evicted", "reason": "AdmissionCheck", "usage": usage("2")}),
+        ),
+    ]);
+    assert_eq!(told(&day), ["20 low submitted", "600 low evicted AdmissionCheck: no"]);
+    assert_eq!((holds(&day, "low"), day.record.jobs[0].lost), (vec![(20, None, Some(600))], 0));
+}
+
+#[test]
+fn the_quota_before_its_first_change_is_what_that_says() {
+    let with = |line: Line, more: &Value| {
+        let mut line = serde_json::to_value(line).unwrap();
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(line).unwrap()
+    };
+    let quotas = |lines: Vec<Line>| {
+        let changes = recorded(lines).record.quotas;
+        changes
+            .iter()
+            .map(|change| (change.at / 1000, change.nominal.first().map_or(0, |one| one.amount / 1000)))
+            .collect::<Vec<_>>()
+    };
+    let changed = with(quota(300, "8"), &json!({"before": usage("4")}));
+    assert_eq!(quotas(vec![changed]), [(0, 4), (300, 8)]);
+    let made = with(quota(300, "8"), &json!({"before": {}, "created": time(300).to_string()}));
+    assert_eq!(quotas(vec![made]), [(300, 8)]);
+    let listed_later = with(quota(5000, "8"), &json!({"created": time(300).to_string()}));
+    assert_eq!(quotas(vec![listed_later]), [(300, 8)]);
+    let made_later = with(quota(5000, "8"), &json!({"created": time(4000).to_string()}));
+    assert_eq!(quotas(vec![made_later]), []);
+}
+
+#[test]
+fn a_record_that_is_cut_is_that_of_a_shorter_day() {
+    let whole = recorded(life());
+    for end in [5, 10, 22, 27, 126, 130, 250, 430, 500, 700, 1000] {
+        let mut cut = whole.record.clone();
+        cut.cut(end * 1000);
+        let shorter = Recorded::new(life(), time(0), time(end)).record;
+        let of = |record: &Record| {
+            let jobs = record.jobs.iter().map(|job| {
+                let waits = job.waits_for.clone().filter(|_| job.admitted.is_none());
+                format!(
+                    "{:?}",
+                    (
+                        job.key(),
+                        job.submitted,
+                        job.admitted,
+                        job.finished,
+                        job.success,
+                        &job.holds,
+                        job.preempted,
+                        job.preempts,
+                        job.lost,
+                        waits
+                    )
+                )
+            });
+            (
+                jobs.collect::<Vec<_>>(),
+                record.entries.clone(),
+                record.quotas.iter().map(|change| change.at).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(of(&cut), of(&shorter), "{end}");
+    }
 }

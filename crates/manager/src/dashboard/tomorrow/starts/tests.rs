@@ -230,7 +230,7 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
         let keys: Vec<_> = [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")]
             .map(|(namespace, name)| WorkloadKey { namespace: namespace.into(), name: name.into() })
             .into();
-        let known = found(begin, "cq", &keys, 3).unwrap();
+        let known = found((begin, Cancel::default()), "cq", &keys, 3).unwrap();
         assert!(known.expected.starts.is_empty(), "{why}: {known:?}");
         for key in &keys {
             assert!(known.barred[key].contains(why), "{why}: {:?}", known.barred);
@@ -277,4 +277,26 @@ fn what_is_kept_is_bounded() {
     let last: Asked = ((MOST_KEPT + 8).to_string().into(), None);
     assert!(cache.get(&last, 1).is_some() && cache.get(&last, 2).is_some());
     assert!(cache.get(&("0".into(), None), 1).is_none());
+}
+
+#[tokio::test]
+async fn the_turn_is_free_again_soon_after_a_caller_is_gone() {
+    let (tomorrow, _, _) = tomorrow(10, false);
+    let (said, begun) = tokio::sync::oneshot::channel();
+    let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
+    let endless = tomorrow.play(extent, Duration::from_hours(1), move |_, cancel| {
+        said.send(()).unwrap();
+        while !cancel.is_cancelled() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    });
+    tokio::select! {
+        biased;
+        begun = begun => begun.unwrap(),
+        _ = endless => unreachable!("nothing ends it"),
+    }
+    // `endless` is dropped, as where a caller closes the connection. The next one waits for its turn and gets it.
+    let next = tomorrow.play(extent, Duration::from_hours(1), |_, _| Ok("played"));
+    assert_eq!(next.await.unwrap(), "played");
 }

@@ -1,0 +1,110 @@
+//! A record of less: without some jobs, or without what happened after a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Hold, HoldEnd, JobRecord, Record, TimelineEvent};
+
+/// What the entries of a job say in all.
+#[derive(Clone, Default)]
+struct Told {
+    preempted: u32,
+    preempts: u32,
+    /// The last reason for waiting, until it was admitted.
+    waits_for: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl Record {
+    /// Forgets jobs, and what is told about them.
+    pub(crate) fn retain_jobs(&mut self, stays: impl Fn(&JobRecord) -> bool) {
+        let mut kept = 0;
+        let mut next = |job: &JobRecord| {
+            let place = stays(job).then_some(kept);
+            kept += usize::from(place.is_some());
+            place
+        };
+        let places: Vec<Option<usize>> = self.jobs.iter().map(&mut next).collect();
+        let mut stay = places.iter();
+        self.jobs.retain(|_| stay.next().is_some_and(Option::is_some));
+        self.entries.retain_mut(|entry| match entry.job {
+            Some(job) => {
+                entry.job = places[job];
+                entry.job.is_some()
+            }
+            None => true,
+        });
+        self.places.retain_mut(|place| {
+            let job = places[place.job];
+            place.job = job.unwrap_or_default();
+            job.is_some()
+        });
+        self.by_uid.clear();
+    }
+
+    /// Forgets what happened after a time, in milliseconds from the beginning.
+    pub fn cut(&mut self, end: i64) {
+        self.entries.retain(|entry| entry.at <= end);
+        self.quotas.retain(|change| change.at <= end);
+        self.nodes.retain(|change| change.at <= end);
+        self.places.retain(|change| change.at <= end);
+        let told = self.told();
+        for (job, told) in self.jobs.iter_mut().zip(told) {
+            job.cut(end);
+            (job.preempted, job.preempts) = (told.preempted, told.preempts);
+            job.waits_for = told.waits_for;
+        }
+        self.retain_jobs(|job| job.submitted <= end);
+    }
+
+    /// What the entries say of each job.
+    fn told(&self) -> Vec<Told> {
+        let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
+        let by_key: BTreeMap<String, usize> = keys.collect();
+        let mut all = vec![Told::default(); self.jobs.len()];
+        for entry in &self.entries {
+            let Some(job) = entry.job else { continue };
+            match &entry.what {
+                TimelineEvent::Waiting { reason, message } => {
+                    all[job].waits_for = Some((Arc::clone(reason), Arc::clone(message)));
+                }
+                TimelineEvent::Admitted { .. } => all[job].waits_for = None,
+                TimelineEvent::Preempted { by, .. } => {
+                    all[job].preempted += 1;
+                    if let Some(by) = by.as_deref().and_then(|by| by_key.get(by)) {
+                        all[*by].preempts += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+}
+
+impl JobRecord {
+    /// The run time that was lost at the end of a hold, if that was after a time: by an eviction, or as the job failed.
+    fn lost_after(&self, end: i64, hold: &Hold) -> i64 {
+        let failed = hold.to.filter(|_| hold.end == HoldEnd::Finished && !self.success);
+        let lost = hold.evicted.or(failed).filter(|at| *at > end);
+        lost.zip(hold.admitted).map_or(0, |(at, admitted)| (at - admitted).max(0))
+    }
+
+    fn cut(&mut self, end: i64) {
+        let later: i64 = self.holds.iter().map(|hold| self.lost_after(end, hold)).sum();
+        self.lost = (self.lost - later).max(0);
+        let known = |at: &mut Option<i64>| *at = at.filter(|at| *at <= end);
+        known(&mut self.admitted);
+        known(&mut self.deleted);
+        known(&mut self.finished);
+        self.success &= self.finished.is_some();
+        self.holds.retain(|hold| hold.from <= end);
+        for hold in &mut self.holds {
+            known(&mut hold.admitted);
+            known(&mut hold.evicted);
+            known(&mut hold.to);
+            if hold.to.is_none() && hold.evicted.is_none() {
+                hold.end = HoldEnd::Open;
+            }
+        }
+    }
+}
