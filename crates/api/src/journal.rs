@@ -157,6 +157,23 @@ pub struct QuotaLine {
     pub cohort: String,
     /// The nominal quota by flavor and resource, as Kubernetes quantities.
     pub nominal: BTreeMap<String, BTreeMap<String, String>>,
+    /// What it was until `at`, if that is known; nothing of a ClusterQueue that is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// When the ClusterQueue was created: it had no quota before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+}
+
+impl QuotaLine {
+    /// The quota at a time before this line, if nothing else is known of it. Of a ClusterQueue that stood already when the process
+    /// that writes began, it is taken for what it was then.
+    pub fn earlier(&self, at: Timestamp) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
+        if self.created.is_some_and(|created| at < created) {
+            return None;
+        }
+        Some(self.before.as_ref().unwrap_or(&self.nominal))
+    }
 }
 
 /// A line that says that some are missing here: they came faster than they could be written.
@@ -242,6 +259,8 @@ mod tests {
                 cluster_queue: "team".to_owned(),
                 cohort: "all".to_owned(),
                 nominal: held().usage,
+                before: Some(BTreeMap::new()),
+                created: Some(since),
             }),
             Line::Lost(LostLine { at: since, lost: 3 }),
         ];

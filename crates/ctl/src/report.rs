@@ -13,7 +13,8 @@ use crate::connection::ClusterArgs;
 use crate::html::Subject;
 use crate::print::print;
 use crate::simulate::Output;
-use crate::usage::{source, time};
+use crate::usage::source::{self, Sink};
+use crate::usage::time;
 use crate::{html, table};
 
 /// `kubectl kueue report`.
@@ -96,6 +97,25 @@ impl ReportArgs {
     }
 }
 
+/// The lines that are asked for.
+struct Wanted<'a> {
+    args: &'a ReportArgs,
+    namespace: Option<&'a str>,
+    lines: Vec<Line>,
+}
+
+impl Sink for Wanted<'_> {
+    fn begin_again(&mut self) {
+        self.lines.clear();
+    }
+
+    fn take(&mut self, line: Line) {
+        if self.args.wants(self.namespace, &line) {
+            self.lines.push(line);
+        }
+    }
+}
+
 /// Runs `kubectl kueue report`.
 ///
 /// # Errors
@@ -103,22 +123,20 @@ impl ReportArgs {
 pub async fn run(args: ReportArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let now = Timestamp::now();
     let namespace = cluster.namespace.as_deref();
-    let mut lines = Vec::new();
-    let mut take = |line: Line| {
-        if args.wants(namespace, &line) {
-            lines.push(line);
-        }
-    };
+    let mut wanted = Wanted { args: &args, namespace, lines: Vec::new() };
     let window = if args.journal.is_empty() {
         let window = args.window(now, None)?;
         let person = cluster.connect().await?;
-        source::online(&person.client, args.clusterqueue.as_deref(), window.0, now, &mut take).await?;
+        let queue = args.clusterqueue.as_deref();
+        source::online(&person.client, queue, window.0, now, &mut wanted).await?.warn(window.0);
         window
     } else {
-        source::files(&args.journal, &mut take)?;
-        args.window(now, Some(&lines))?
+        source::files(&args.journal, &mut |line| wanted.take(line))?;
+        let window = args.window(now, Some(&wanted.lines))?;
+        source::warn_of_beginning(wanted.lines.iter().map(Line::at).min(), window.0);
+        window
     };
-    print(&args.shown(lines, window)?)?;
+    print(&args.shown(wanted.lines, window)?)?;
     Ok(0)
 }
 
@@ -152,7 +170,7 @@ mod tests {
             line(1, "a", &json!({"what": "Pending", "reason": "Pending", "message": "<b>no</b> quota"})),
             line(2, "a", &json!({"what": "QuotaReserved", "usage": usage})),
             line(2, "a", &json!({"what": "Admitted"})),
-            line(4, "b", &json!({"what": "Holding", "since": "2026-01-01T03:00:00Z", "usage": usage})),
+            line(4, "b", &json!({"what": "Holding", "since": "2026-01-01T03:00:00Z", "admitted": "2026-01-01T03:00:00Z", "usage": usage})),
             line(5, "a", &json!({"what": "Finished", "reason": "Succeeded"})),
         ]
     }

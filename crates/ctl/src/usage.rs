@@ -1,5 +1,6 @@
 //! `kubectl kueue usage`: what teams used for how long, from the journal (docs/tasks/journal.md).
 
+mod open;
 mod running;
 pub(crate) mod source;
 mod table;
@@ -7,6 +8,7 @@ mod table;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
+use sluice_api::journal::Line;
 use sluice_api::journal::ledger::Collector;
 use sluice_sim::{Kind, duration};
 use std::path::PathBuf;
@@ -87,6 +89,16 @@ impl UsageArgs {
     }
 }
 
+impl source::Sink for Collector {
+    fn begin_again(&mut self) {
+        *self = Self::default();
+    }
+
+    fn take(&mut self, line: Line) {
+        Self::take(self, line);
+    }
+}
+
 /// Runs `kubectl kueue usage`.
 ///
 /// # Errors
@@ -97,12 +109,15 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let mut collector = Collector::default();
     if args.journal.is_empty() {
         let person = cluster.connect().await?;
-        let mut take = |line| collector.take(line);
-        source::online(&person.client, args.clusterqueue.as_deref(), since, now, &mut take).await?;
+        let queue = args.clusterqueue.as_deref();
+        source::online(&person.client, queue, since, now, &mut collector).await?.warn(since);
     } else {
         source::files(&args.journal, &mut |line| collector.take(line))?;
     }
     let mut ledger = collector.ledger(since, until);
+    if !args.journal.is_empty() {
+        source::warn_of_beginning(ledger.earliest, since);
+    }
     let namespace = cluster.namespace.as_deref();
     let queue = args.clusterqueue.as_deref();
     ledger.accounts.retain(|account, _| {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
 use sluice_api::slim;
@@ -16,6 +16,10 @@ use crate::config::EngineConfig;
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_priority, is, usage_held};
+
+/// The end of a Workload that is seen for the first time is written down if it was not longer ago: no manager may have run then. Ends
+/// that were written down already are written twice, and count once.
+const MISSED: SignedDuration = SignedDuration::from_hours(1);
 
 /// A reservation of quota, as a status has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +61,10 @@ impl Engine {
     /// Hands out the quota of a ClusterQueue that has changed, is new, or goes.
     pub(crate) fn journal_quota(&mut self, name: &str, queue: Option<&ClusterQueue>) {
         if self.config.journal {
-            let line = quota_line(name, queue, self.now);
+            let known = self.world.cluster_queues.get(name);
+            // One that is seen first while the engine takes in what there is may have been there for long.
+            let before = known.map(|known| nominal(known)).or_else(|| self.is_synced().then(BTreeMap::new));
+            let line = QuotaLine { before, ..quota_line(name, queue, self.now) };
             self.outbox.push(Effect::Journal(Box::new(Line::Quota(line))));
         }
     }
@@ -84,7 +91,11 @@ fn workload_lines(
             events.pending(before, after);
         }
         // The rest was written down when it happened, by this process or the one before.
-        (None, after) => events.holding(new, after),
+        (None, Some(status)) => {
+            events.holding(new, status);
+            let old = after.and_then(|after| reserved(after, config));
+            events.missed(old, status);
+        }
         (_, None) => {
             events.moved(old, None, None);
             events.push(now, Event::Deleted);
@@ -177,12 +188,23 @@ impl Events {
     }
 
     /// A reservation that is seen for the first time, in a Workload with this status.
-    fn holding(&mut self, new: Option<Reservation>, status: Option<&WorkloadStatus>) {
+    fn holding(&mut self, new: Option<Reservation>, status: &WorkloadStatus) {
         if let Some(new) = new {
-            let admitted =
-                status.and_then(|status| conditions::true_since(&status.conditions, Type::Admitted.as_str()));
+            let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str());
             let event = Event::Holding { since: new.since, admitted, held: new.held };
             self.at.push((self.now, Some(new.cluster_queue), event));
+        }
+    }
+
+    /// The end of a Workload that was over when it was seen for the first time.
+    fn missed(&mut self, old: Option<Reservation>, status: &WorkloadStatus) {
+        let end = conditions::true_since(&status.conditions, Type::Finished.as_str());
+        if end.is_none_or(|end| end < self.now.saturating_sub(MISSED).unwrap_or(Timestamp::MIN)) {
+            return;
+        }
+        self.finished(&WorkloadStatus::default(), status);
+        if let Some(old) = old {
+            self.released(old, None, Some(status));
         }
     }
 
@@ -241,12 +263,14 @@ impl Events {
 
 /// What a Workload's status reserves, if anything.
 fn reservation(object: &slim::Workload, config: &EngineConfig) -> Option<Reservation> {
+    reserved(object, config).filter(|_| !is(&object.status, Type::Finished))
+}
+
+/// What a Workload's status reserves, or reserved up to its end.
+fn reserved(object: &slim::Workload, config: &EngineConfig) -> Option<Reservation> {
     let status = &object.status;
     let admission = status.admission.as_ref()?;
     let since = conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())?;
-    if is(status, Type::Finished) {
-        return None;
-    }
     let mut usage: BTreeMap<(String, String), Amount> = BTreeMap::new();
     for (flavor, resource, amount) in usage_held(admission, object, config) {
         let sum = usage.entry((flavor.to_string(), resource.to_string())).or_default();
@@ -267,12 +291,17 @@ fn by_flavor(amounts: BTreeMap<(String, String), Amount>) -> BTreeMap<String, BT
 
 /// Without a queue: it has no quota any more.
 fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaLine {
+    let cohort = queue.and_then(|queue| queue.spec.cohort_name.clone()).unwrap_or_default();
+    let created = queue.and_then(|queue| queue.metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let nominal = queue.map(nominal).unwrap_or_default();
+    QuotaLine { at, cluster_queue: name.to_owned(), cohort, nominal, before: None, created }
+}
+
+fn nominal(queue: &ClusterQueue) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut nominal: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let groups = queue.into_iter().flat_map(|queue| &queue.spec.resource_groups);
-    for flavor in groups.flat_map(|group| &group.flavors) {
+    for flavor in queue.spec.resource_groups.iter().flat_map(|group| &group.flavors) {
         let of_flavor = nominal.entry(flavor.name.clone()).or_default();
         of_flavor.extend(flavor.resources.iter().map(|r| (r.name.clone(), r.nominal_quota.0.clone())));
     }
-    let cohort = queue.and_then(|queue| queue.spec.cohort_name.clone()).unwrap_or_default();
-    QuotaLine { at, cluster_queue: name.to_owned(), cohort, nominal }
+    nominal
 }

@@ -1,7 +1,7 @@
 //! What was used for how long, by which namespaces and queues, from the lines of a journal.
 //!
 //! A reservation counts from its beginning to its end, with what it took at each time. Lines of several replicas may be given, in any order:
-//! a reservation is one UID and one beginning.
+//! a reservation is one UID and one beginning. Where the line of its end is missing, it ends when the same Workload reserves quota again.
 
 use std::collections::BTreeMap;
 
@@ -71,6 +71,8 @@ pub struct Ledger {
     pub places: BTreeMap<Place, Shared>,
     /// Lines that are missing.
     pub lost: u64,
+    /// The time of the earliest line.
+    pub earliest: Option<Timestamp>,
 }
 
 /// A reservation.
@@ -93,11 +95,13 @@ pub struct Collector {
     reservations: BTreeMap<(String, Timestamp), Reservation>,
     quotas: BTreeMap<String, BTreeMap<Timestamp, QuotaLine>>,
     lost: u64,
+    earliest: Option<Timestamp>,
 }
 
 impl Collector {
     /// Takes a line.
     pub fn take(&mut self, line: Line) {
+        self.earliest = Some(self.earliest.map_or(line.at(), |earliest| earliest.min(line.at())));
         match line {
             Line::Workload(line) => self.workload(*line),
             Line::Quota(line) => {
@@ -124,8 +128,10 @@ impl Collector {
             Event::Holding { held, .. } => (held.clone(), Some(held)),
             Event::Resized { before, held, .. } => (Usage { usage: before }, Some(held)),
             Event::Released { outcome, held, .. } => {
+                // Times are those of conditions, in whole seconds. Quota that was given back and taken again within a second gives two
+                // reservations with the same beginning: the later end is that of both.
                 let end = (at, outcome);
-                known.end = Some(known.end.map_or(end, |other| other.min(end)));
+                known.end = Some(known.end.map_or(end, |other| other.max(end)));
                 (held, None)
             }
             _ => return,
@@ -140,14 +146,19 @@ impl Collector {
 
     /// What was used from `since` until `until`. What has no end yet is used until then.
     pub fn ledger(&self, since: Timestamp, until: Timestamp) -> Ledger {
-        let mut ledger = Ledger { lost: self.lost, ..Ledger::default() };
+        let mut ledger = Ledger { lost: self.lost, earliest: self.earliest, ..Ledger::default() };
         let mut moves: BTreeMap<Place, Vec<(Timestamp, i128)>> = BTreeMap::new();
-        for reservation in self.reservations.values() {
-            reservation.add_to(&mut ledger.accounts, &mut moves, since, until);
+        let mut all = self.reservations.iter().peekable();
+        while let Some(((uid, _), reservation)) = all.next() {
+            let next = all.peek().filter(|((of, _), _)| of == uid).map(|((_, since), _)| *since);
+            let end = reservation.end_before(next);
+            reservation.add_to(&mut ledger.accounts, &mut moves, end, (since, until));
         }
         for queue in self.quotas.values() {
             for line in queue.values() {
-                for (flavor, resource, _) in amounts(&line.nominal) {
+                for (flavor, resource, _) in
+                    amounts(&line.nominal).chain(line.before.iter().flat_map(amounts))
+                {
                     moves.entry((line.cluster_queue.clone(), flavor, resource)).or_default();
                 }
             }
@@ -172,12 +183,14 @@ impl Collector {
         let quotas = self.quotas.get(&place.0);
         let nominal_at = |at: Timestamp| {
             let lines = quotas?;
-            // Before the first line, its quota is taken for what it was.
-            let (_, line) = lines.range(..=at).next_back().or_else(|| lines.first_key_value())?;
-            let text = line.nominal.get(&place.1)?.get(&place.2)?;
-            Some(amount(&place.2, text))
+            let nominal = match lines.range(..=at).next_back() {
+                Some((_, line)) => &line.nominal,
+                None => lines.first_key_value()?.1.earlier(at)?,
+            };
+            Some(amount(&place.2, nominal.get(&place.1)?.get(&place.2)?))
         };
-        let changes = quotas.into_iter().flat_map(BTreeMap::keys);
+        let made = quotas.and_then(|lines| lines.first_key_value()?.1.created);
+        let changes = quotas.into_iter().flat_map(BTreeMap::keys).chain(&made);
         moves.extend(changes.filter(|at| **at > since && **at < until).map(|at| (*at, 0)));
         moves.push((until, 0));
         moves.sort_unstable();
@@ -196,15 +209,28 @@ impl Collector {
 }
 
 impl Reservation {
+    /// Its end, if it has one, and the Workload's next reservation is from `next` on.
+    fn end_before(&self, next: Option<Timestamp>) -> Option<(Timestamp, Outcome)> {
+        let last = self.later.last_key_value().map(|(at, _)| *at);
+        // It ended in its first second, and held quota after that: it was reserved again in that second.
+        let again = |end: Timestamp| end <= self.since && last.is_some_and(|last| millis(end, last) >= 2000);
+        let end = self.end.filter(|(at, _)| !again(*at));
+        match (end, next) {
+            (Some((at, outcome)), Some(next)) => Some((at.min(next), outcome)),
+            (None, Some(next)) => Some((next, Outcome::Evicted)),
+            (end, None) => end,
+        }
+    }
+
     fn add_to(
         &self,
         accounts: &mut BTreeMap<Account, Used>,
         moves: &mut BTreeMap<Place, Vec<(Timestamp, i128)>>,
-        since: Timestamp,
-        until: Timestamp,
+        ended: Option<(Timestamp, Outcome)>,
+        (since, until): (Timestamp, Timestamp),
     ) {
         // What is not over is held until now.
-        let end = self.end.map_or(until, |(at, _)| at);
+        let end = ended.map_or(until, |(at, _)| at);
         let first = self.first.iter().map(|(_, held)| (self.since, held));
         let held = first.chain(self.later.iter().map(|(from, held)| (*from, held)));
         let next = self.later.keys().copied().chain([end]);
@@ -226,7 +252,7 @@ impl Reservation {
                 let time = amount * millis(from, to);
                 let used = accounts.entry(account).or_default();
                 used.total += time;
-                match self.end.map(|(_, outcome)| outcome) {
+                match ended.map(|(_, outcome)| outcome) {
                     Some(Outcome::Evicted) => used.evicted += time,
                     Some(Outcome::Failed) => used.failed += time,
                     _ => {}
@@ -297,7 +323,14 @@ mod tests {
 
     fn quota(hour: i64, cpu: &str) -> Line {
         let (cluster_queue, cohort) = ("team".to_owned(), String::new());
-        Line::Quota(QuotaLine { at: at(hour), cluster_queue, cohort, nominal: usage(cpu) })
+        let (nominal, before, created) = (usage(cpu), None, None);
+        Line::Quota(QuotaLine { at: at(hour), cluster_queue, cohort, nominal, before, created })
+    }
+
+    /// One that says what the quota was until then.
+    fn changed(hour: i64, before: &str, cpu: &str) -> Line {
+        let Line::Quota(line) = quota(hour, cpu) else { panic!() };
+        Line::Quota(QuotaLine { before: Some(usage(before)), ..line })
     }
 
     fn ledger(lines: impl IntoIterator<Item = Line>, since: i64, until: i64) -> Ledger {
@@ -379,6 +412,44 @@ mod tests {
     fn a_quota_that_is_told_late_holds_from_the_beginning() {
         let lines = [quota(5, "2"), reserved(0, "a", "4")];
         assert_eq!(share(&ledger(lines, 0, 2)), [8, 4, 4]);
+    }
+
+    #[test]
+    fn what_the_quota_was_before_its_first_change_is_known_from_that() {
+        // 8 used of 10 until 3, and of 20 from then on; the window begins after the line that said 10.
+        let lines = || [changed(3, "10", "20"), reserved(0, "a", "12")];
+        assert_eq!(share(&ledger(lines(), 0, 4)), [48, 6, 50]);
+        // A line of a queue that was made at 2, and is listed at 6.
+        let Line::Quota(line) = quota(6, "4") else { panic!() };
+        let made = Line::Quota(QuotaLine { created: Some(at(2)), ..line });
+        assert_eq!(share(&ledger([made, reserved(2, "a", "4")], 0, 6)), [16, 0, 16]);
+    }
+
+    #[test]
+    fn an_end_that_was_lost_is_at_the_next_reservation_at_the_latest() {
+        let lines =
+            [reserved(1, "a", "4"), reserved(5, "a", "4"), released(6, "a", 5, Outcome::Finished, "4")];
+        assert_eq!(only(&ledger(lines, 0, 24)), [20, 16, 0]);
+        // An end that was seen late does not reach into the next one.
+        let late = [
+            reserved(1, "a", "4"),
+            released(7, "a", 1, Outcome::Evicted, "4"),
+            reserved(5, "a", "4"),
+            released(6, "a", 5, Outcome::Finished, "4"),
+        ];
+        assert_eq!(only(&ledger(late, 0, 24)), [20, 16, 0]);
+    }
+
+    #[test]
+    fn quota_taken_again_in_the_second_in_which_it_was_given_back_counts_to_its_end() {
+        let first =
+            || [reserved(1, "a", "4"), released(1, "a", 1, Outcome::Evicted, "4"), reserved(1, "a", "4")];
+        let ended = released(3, "a", 1, Outcome::Finished, "4");
+        assert_eq!(only(&ledger(first().into_iter().chain([ended]), 0, 24)), [8, 0, 0]);
+        let runs = line(5, "a", Event::Holding { since: at(1), admitted: None, held: held("4") });
+        assert_eq!(only(&ledger(first().into_iter().chain([runs]), 0, 6)), [20, 0, 0]);
+        // One that ended at once is over.
+        assert!(ledger(first(), 0, 6).accounts.is_empty());
     }
 
     #[test]

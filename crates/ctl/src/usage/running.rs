@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use sluice_api::conditions::{self, WorkloadCondition};
-use sluice_api::journal::{Event, Line, QuotaLine, Usage, WorkloadLine};
+use sluice_api::conditions::{self, WorkloadCondition, reason};
+use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, WorkloadLine};
 use sluice_api::v1beta2::{ClusterQueue, PodSetAssignment, Workload, WorkloadStatus};
 use sluice_quantity::{Amount, Quantity, amount_of, quantity_of};
 
-/// The line about a Workload that holds quota; nothing if it holds none, or cannot be read.
+/// The line about a Workload that holds quota, or held some up to its end; nothing if it never did, or cannot be read.
 pub(super) fn workload(object: Value, now: Timestamp) -> Option<Line> {
     let workload: Workload = serde_json::from_value(object).ok()?;
     let status = workload.status.as_ref()?;
     let since = conditions::true_since(&status.conditions, WorkloadCondition::QuotaReserved.as_str())?;
     let admitted = conditions::true_since(&status.conditions, WorkloadCondition::Admitted.as_str());
-    let finished = conditions::true_since(&status.conditions, WorkloadCondition::Finished.as_str());
-    let admission = status.admission.as_ref().filter(|_| finished.is_none())?;
+    let finished = conditions::find(&status.conditions, WorkloadCondition::Finished.as_str());
+    let admission = status.admission.as_ref()?;
     let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
     for assigned in &admission.pod_set_assignments {
         for (resource, flavor) in &assigned.flavors {
@@ -29,16 +29,26 @@ pub(super) fn workload(object: Value, now: Timestamp) -> Option<Line> {
         let text = quantity_of(resource, amount).to_string();
         usage.entry(flavor.to_owned()).or_default().insert(resource.to_owned(), text);
     }
+    let held = Usage { usage };
+    let (at, event) = match finished.filter(|condition| condition.status == "True") {
+        None => (now, Event::Holding { since, admitted, held }),
+        Some(end) => {
+            let failed = [reason::FAILED, reason::FAILED_TO_START].contains(&end.reason.as_str());
+            let outcome = if failed { Outcome::Failed } else { Outcome::Finished };
+            let at = end.last_transition_time.0.max(since);
+            (at, Event::Released { since, outcome, reason: end.reason.clone(), held })
+        }
+    };
     let metadata = workload.metadata;
     Some(Line::Workload(Box::new(WorkloadLine {
-        at: now,
+        at,
         namespace: metadata.namespace?,
         workload: metadata.name?,
         uid: metadata.uid?,
         local_queue: workload.spec.queue_name.clone().unwrap_or_default(),
         cluster_queue: admission.cluster_queue.clone(),
         priority: workload.spec.priority.unwrap_or_default(),
-        event: Event::Holding { since, admitted, held: Usage { usage } },
+        event,
     })))
 }
 
@@ -61,7 +71,9 @@ pub(super) fn cluster_queue(object: Value, now: Timestamp) -> Option<Line> {
         nominal.entry(flavor.name.clone()).or_default().extend(resources);
     }
     let cohort = queue.spec.cohort_name.unwrap_or_default();
-    Some(Line::Quota(QuotaLine { at: now, cluster_queue: queue.metadata.name?, cohort, nominal }))
+    let created = queue.metadata.creation_timestamp.map(|time| time.0);
+    let (cluster_queue, before) = (queue.metadata.name?, None);
+    Some(Line::Quota(QuotaLine { at: now, cluster_queue, cohort, nominal, before, created }))
 }
 
 #[cfg(test)]
@@ -97,15 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_waits_or_cannot_be_read_holds_nothing() {
+    fn what_is_over_says_until_when_it_held_quota() {
         let mut finished = running();
-        let conditions = finished["status"]["conditions"].as_array_mut().unwrap();
-        let mut condition = conditions[0].clone();
-        condition["type"] = json!("Finished");
-        conditions.push(condition);
+        let end = json!({"type": "Finished", "status": "True", "reason": "Failed", "message": "", "lastTransitionTime": "2026-01-01T06:00:00Z"});
+        finished["status"]["conditions"].as_array_mut().unwrap().push(end);
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let Some(Line::Workload(line)) = workload(finished, now) else { panic!() };
+        let Event::Released { since, outcome, .. } = line.event else { panic!() };
+        assert_eq!(
+            (line.at.to_string(), since.to_string()),
+            ("2026-01-01T06:00:00Z".to_owned(), "2026-01-01T00:00:00Z".to_owned())
+        );
+        assert_eq!(outcome, Outcome::Failed);
+    }
+
+    #[test]
+    fn what_waits_or_cannot_be_read_holds_nothing() {
         let mut waiting = running();
         waiting["status"]["conditions"][0]["status"] = json!("False");
-        for object in [finished, waiting, json!({"metadata": {"name": 7}}), json!(null)] {
+        for object in [waiting, json!({"metadata": {"name": 7}}), json!(null)] {
             assert_eq!(workload(object, Timestamp::UNIX_EPOCH), None);
         }
     }

@@ -11,54 +11,110 @@ use serde_json::Value;
 use sluice_api::journal::{Line, MOST_LINE};
 use sluice_sim::Kind;
 
+use super::open::Open;
 use super::running;
 use crate::cluster::{self, collection, selector};
 
 /// How often it is begun anew where another replica answers that has a disk of its own.
 const ATTEMPTS: usize = 5;
 
-/// Reads what the manager has, and what holds quota now.
+/// What lines are given to.
+pub(crate) trait Sink: Send {
+    /// Everything so far is given once more: another replica answers now.
+    fn begin_again(&mut self);
+    /// Takes a line.
+    fn take(&mut self, line: Line);
+}
+
+/// What was read, besides lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Online {
+    /// The first line of the journal that answered: it knows nothing of before.
+    pub oldest: Option<Timestamp>,
+    /// How many reservations have no end in it, though nothing holds them any more.
+    pub without_end: usize,
+}
+
+impl Online {
+    /// Says what is not known.
+    pub(crate) fn warn(&self, since: Timestamp) {
+        warn_of_beginning(self.oldest, since);
+        if self.without_end > 0 {
+            eprintln!(
+                "warning: {} reservations have no end in the journal; they count up to the last line about them",
+                self.without_end
+            );
+        }
+    }
+}
+
+/// Says that the journal begins later than what is asked for, if it does.
+pub(crate) fn warn_of_beginning(oldest: Option<Timestamp>, since: Timestamp) {
+    if let Some(oldest) = oldest.filter(|oldest| *oldest > since) {
+        eprintln!("warning: this journal begins at {oldest}: what ended before is not in it");
+    }
+}
+
+/// Reads what the manager has, and what holds quota now. What holds quota is read first, so that no end comes between.
 pub(crate) async fn online(
     client: &Client,
     queue: Option<&str>,
     since: Timestamp,
     now: Timestamp,
-    take: &mut (dyn FnMut(Line) + Send),
-) -> anyhow::Result<()> {
-    let mut attempt = 0;
-    let lines = loop {
-        attempt += 1;
-        match pages(client, queue, since).await {
-            Err(error) if attempt < ATTEMPTS && is_another_replica(&error) => {}
-            lines => break lines?,
-        }
-    };
+    sink: &mut dyn Sink,
+) -> anyhow::Result<Online> {
     let workloads = cluster::list(client, &collection(Kind::Workload, None), "").await?;
     let queues = cluster::list(client, &collection(Kind::ClusterQueue, None), "").await?;
-    let workloads = workloads.into_iter().filter_map(|object| running::workload(object, now));
+    let workloads: Vec<Line> =
+        workloads.into_iter().filter_map(|object| running::workload(object, now)).collect();
+    let mut attempt = 0;
+    let (oldest, mut open) = loop {
+        attempt += 1;
+        let mut open = Open::default();
+        let mut take = |line: Line| {
+            open.note(&line);
+            sink.take(line);
+        };
+        match pages(client, queue, since, &mut take).await {
+            Err(error) if attempt < ATTEMPTS && is_another_replica(&error) => sink.begin_again(),
+            read => break (read?, open),
+        }
+    };
+    workloads.iter().for_each(|line| open.note(line));
+    let ends = open.ends(now);
+    let without_end = ends.len();
     let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));
-    for line in lines.into_iter().chain(workloads).chain(queues) {
-        take(line);
+    for line in workloads.into_iter().chain(ends).chain(queues) {
+        sink.take(line);
     }
-    Ok(())
+    Ok(Online { oldest, without_end })
 }
 
-async fn pages(client: &Client, queue: Option<&str>, since: Timestamp) -> anyhow::Result<Vec<Line>> {
+/// Gives every line that the manager has, and the time of the first line of its journal.
+async fn pages(
+    client: &Client,
+    queue: Option<&str>,
+    since: Timestamp,
+    take: &mut (dyn FnMut(Line) + Send),
+) -> anyhow::Result<Option<Timestamp>> {
     let queues = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues";
     // All queues are the one that no queue can be called.
     let all = || Ok(format!("{queues}/-"));
     let path = queue.map_or_else(all, |queue| cluster::object(queues, queue))? + "/journal";
-    let (mut all, mut token) = (Vec::new(), String::new());
+    let (mut oldest, mut token) = (None, String::new());
     loop {
         let more = if token.is_empty() { String::new() } else { selector("continue", Some(&token)) };
         let uri = format!("{path}?since={}{more}", encoded(&since.to_string()));
         let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
         let mut page = cluster::ask(client, request).await.map_err(advised)?;
         let Value::Array(lines) = page["lines"].take() else { bail!("the answer has no lines") };
+        if token.is_empty() {
+            oldest = page["metadata"]["oldest"].as_str().and_then(|text| text.parse().ok());
+        }
         // A line of a later version is left out.
-        all.extend(lines.into_iter().filter_map(|line| serde_json::from_value::<Line>(line).ok()));
+        lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).for_each(&mut *take);
         match page["metadata"]["continue"].as_str() {
-            None | Some("") => return Ok(all),
+            None | Some("") => return Ok(oldest),
             Some(next) if next == token => bail!("the manager gives the same page again"),
             Some(next) => next.clone_into(&mut token),
         }

@@ -192,6 +192,7 @@ mod tests {
             accounts: BTreeMap::from([(account("a", "spot"), used), (account("b", "spot"), used)]),
             places: BTreeMap::from([(("team".to_owned(), "spot".to_owned(), "cpu".to_owned()), shared)]),
             lost: 0,
+            earliest: None,
         };
         let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         Usage::of(&ledger, by, since, "2026-01-02T00:00:00Z".parse().unwrap())

@@ -219,3 +219,54 @@ fn nothing_is_made_without_a_journal() {
     assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
     assert!(c.journal.is_empty());
 }
+
+/// The lines of its end went with the process that saw it.
+#[test]
+fn the_end_that_no_process_wrote_down_is_written_by_the_next_one() {
+    let mut c = cluster("2");
+    let start = c.now;
+    add(&mut c, "a", 2, None);
+    c.advance(10);
+    c.api.finish_job("a", true);
+    c.advance(1);
+    let ended = |line: &Line| matches!(line, Line::Workload(line) if matches!(line.event, Event::Finished(_) | Event::Released { .. }));
+    let before = seconds(&ledger(&c, start));
+    let whole = story(&c, "a");
+    c.journal.retain(|line| !ended(line));
+    c.restart();
+    c.advance(60);
+    assert_eq!(story(&c, "a"), whole);
+    assert_eq!(seconds(&ledger(&c, start)), before);
+    // Written twice, it counts once. What ended long ago has been written down.
+    c.restart();
+    c.settle();
+    assert_eq!(seconds(&ledger(&c, start)), before);
+    let known = story(&c, "a").len();
+    c.advance(3600);
+    c.restart();
+    c.settle();
+    assert_eq!(story(&c, "a").len(), known);
+}
+
+#[test]
+fn a_change_of_quota_says_what_it_was_before() {
+    let mut c = cluster("2");
+    c.api.simple("4", &json!({}));
+    c.settle();
+    let quotas = |c: &Cluster| {
+        let lines = c.journal.iter().filter_map(|line| match line {
+            Line::Quota(line) => Some((line.before.clone(), line.nominal.clone(), line.created.is_some())),
+            _ => None,
+        });
+        let cpu = |usage: &std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>>| {
+            usage.get("default").map_or("none", |flavor| flavor["cpu"].as_str()).to_owned()
+        };
+        lines.map(|(before, now, made)| (before.as_ref().map(cpu), cpu(&now), made)).collect::<Vec<_>>()
+    };
+    let known = quotas(&c);
+    assert_eq!(known.last().unwrap(), &(Some("2".to_owned()), "4".to_owned(), true), "{known:?}");
+    // Of a queue that stood already nobody knows what it had before; one that is made has had nothing.
+    c.restart();
+    c.settle();
+    assert_eq!(quotas(&c)[known.len()..], [(None, "4".to_owned(), true)]);
+}

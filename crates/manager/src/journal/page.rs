@@ -13,6 +13,8 @@ use super::files::{self, Found};
 pub const MOST_LINES: usize = 5_000;
 /// Bytes of lines that a page is made from at most.
 const MOST_BYTES: u64 = 16 << 20;
+/// Files of which the first line is looked at: each process has one that begins its part.
+const MOST_FIRST: usize = 16;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Page {
     pub lines: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub token: Option<String>,
+    /// The time of the first line that there is, of whatever time; only with the first page.
+    pub oldest: Option<Timestamp>,
 }
 
 /// Why there is no page.
@@ -65,10 +69,11 @@ impl Reader {
         let id = files::id(&self.folder)?;
         let begin = asked.token.as_deref().map(|token| parse(token, &id)).transpose()?;
         let mut found = files::list(&self.folder)?;
+        let oldest = if begin.is_none() { self.oldest(&found)? } else { None };
         // By name, which does not change while pages are read.
         found.sort_by(|a, b| a.name.cmp(&b.name));
         let since = SystemTime::from(asked.since);
-        let mut page = Page { lines: Vec::new(), token: None };
+        let mut page = Page { lines: Vec::new(), token: None, oldest };
         let mut read = 0;
         for Found { name, .. } in found.into_iter().filter(|found| found.changed >= since) {
             let offset = match &begin {
@@ -87,6 +92,22 @@ impl Reader {
             }
         }
         Ok(page)
+    }
+
+    /// The time of the first line of the files that changed first, which come first.
+    fn oldest(&self, found: &[Found]) -> io::Result<Option<Timestamp>> {
+        let mut oldest: Option<Timestamp> = None;
+        for Found { name, .. } in found.iter().take(MOST_FIRST) {
+            let first = Asked { since: Timestamp::MIN, limit: 1, token: None };
+            let mut lines = Vec::new();
+            match self.file(name, 0, &first, &mut 0, &mut lines) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let first = lines.first().map(Line::at);
+            oldest = oldest.into_iter().chain(first).min();
+        }
+        Ok(oldest)
     }
 
     /// Reads a file from an offset on, and gives where it ended if the page is full.
@@ -178,6 +199,23 @@ mod tests {
             assert_eq!(all(&reader, 0, limit), (0..20).collect::<Vec<_>>(), "{limit}");
         }
         assert!(all(&reader, 11, 100).is_empty());
+    }
+
+    #[test]
+    fn the_first_page_says_when_the_journal_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, second: i64| {
+            std::fs::write(folder.path().join(name), line(second, 1) + &line(second + 9, 2)).unwrap();
+        };
+        let reader = Reader::new(folder.path());
+        let asked = |token| Asked { since: Timestamp::from_second(50).unwrap(), limit: 1, token };
+        assert_eq!(reader.page(&asked(None)).unwrap().oldest, None);
+        file("b.00000000.jsonl", 30);
+        file("a.00000000.jsonl", 60);
+        let first = reader.page(&asked(None)).unwrap();
+        assert_eq!(first.oldest, Some(Timestamp::from_second(30).unwrap()));
+        assert!(first.token.is_some());
+        assert_eq!(reader.page(&asked(first.token)).unwrap().oldest, None);
     }
 
     #[test]

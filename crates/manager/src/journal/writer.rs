@@ -293,8 +293,8 @@ mod tests {
 
     fn line(number: usize) -> Line {
         let nominal = std::collections::BTreeMap::new();
-        let cluster_queue = format!("queue-{number}");
-        Line::Quota(QuotaLine { at: Timestamp::UNIX_EPOCH, cluster_queue, cohort: "c".repeat(900), nominal })
+        let (at, cluster_queue, cohort) = (Timestamp::UNIX_EPOCH, format!("queue-{number}"), "c".repeat(900));
+        Line::Quota(QuotaLine { at, cluster_queue, cohort, nominal, before: None, created: None })
     }
 
     fn read(folder: &Path) -> Vec<Line> {

@@ -295,10 +295,13 @@ impl Drop for Explaining<'_> {
 fn journal_page(queue: &str, page: Page) -> Value {
     let is_wanted = |line: &Line| queue == ALL || line.cluster_queue().is_none_or(|of| of == queue);
     let lines: Vec<_> = page.lines.into_iter().filter(is_wanted).collect();
-    let token = page.token.unwrap_or_default();
+    let mut metadata = json!({"name": queue, "continue": page.token.unwrap_or_default()});
+    if let Some(oldest) = page.oldest {
+        metadata["oldest"] = json!(oldest.to_string());
+    }
     json!({
         "kind": JOURNAL, "apiVersion": format!("{EXPLAIN_GROUP}/{EXPLAIN_VERSION}"),
-        "metadata": {"name": queue, "continue": token}, "lines": lines,
+        "metadata": metadata, "lines": lines,
     })
 }
 

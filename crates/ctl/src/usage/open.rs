@@ -1,0 +1,143 @@
+//! Reservations whose end is in no line: it was lost with the process that saw it, or nothing ran then.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::journal::{Event, Line, Outcome, Usage, WorkloadLine};
+
+/// Times of conditions are whole seconds: what began in the second of the reading may not have been read yet.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// The last reservation of a Workload. Those before ended when it began.
+#[derive(Clone, Debug)]
+struct Latest {
+    since: Timestamp,
+    /// The line that says what it took at last; none once it ended.
+    open: Option<Box<WorkloadLine>>,
+}
+
+/// By the UID of the Workload: its last reservation, and the time of the last line about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Open(BTreeMap<String, (Option<Latest>, Timestamp)>);
+
+impl Open {
+    /// Takes note of a line; lines may come in any order.
+    pub(super) fn note(&mut self, line: &Line) {
+        let Line::Workload(line) = line else { return };
+        let since = match &line.event {
+            Event::QuotaReserved { .. } => Some(line.at),
+            Event::Holding { since, .. } | Event::Resized { since, .. } | Event::Released { since, .. } => {
+                Some(*since)
+            }
+            _ => None,
+        };
+        let (latest, last) = self.0.entry(line.uid.clone()).or_insert((None, line.at));
+        *last = (*last).max(line.at);
+        let Some(since) = since else { return };
+        let open = (!matches!(line.event, Event::Released { .. })).then(|| line.clone());
+        match latest {
+            Some(known) if known.since > since => {}
+            Some(known) if known.since == since => match (&known.open, open) {
+                (Some(older), Some(newer)) if older.at <= newer.at => known.open = Some(newer),
+                (_, None) => known.open = None,
+                _ => {}
+            },
+            _ => *latest = Some(Latest { since, open }),
+        }
+    }
+
+    /// The ends of those that began before `now` and that no Workload holds now: at the last line about them.
+    ///
+    /// The lines of what is held now have been noted, with `now` as their time.
+    pub(super) fn ends(self, now: Timestamp) -> Vec<Line> {
+        let before = now.saturating_sub(SECOND).unwrap_or(now);
+        let ends = self.0.into_values().filter_map(|(latest, last)| {
+            let Latest { since, open } = latest?;
+            let line = open.filter(|_| since < before && last < now)?;
+            let held = match &line.event {
+                Event::QuotaReserved { held }
+                | Event::Holding { held, .. }
+                | Event::Resized { held, .. }
+                | Event::Released { held, .. } => held.clone(),
+                _ => Usage::default(),
+            };
+            let event = Event::Released { since, outcome: Outcome::Deleted, reason: String::new(), held };
+            Some(Line::Workload(Box::new(WorkloadLine { at: last.max(since), event, ..*line })))
+        });
+        ends.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn line(second: i64, uid: &str, more: &Value) -> Line {
+        let mut line = json!({"at": at(second).to_string(), "namespace": "a", "workload": "w", "uid": uid});
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(line).unwrap()
+    }
+
+    fn usage() -> Value {
+        json!({"spot": {"cpu": "2"}})
+    }
+
+    fn reserved(second: i64, uid: &str) -> Line {
+        line(second, uid, &json!({"what": "QuotaReserved", "usage": usage()}))
+    }
+
+    fn holding(second: i64, uid: &str, since: i64) -> Line {
+        line(second, uid, &json!({"what": "Holding", "since": at(since).to_string(), "usage": usage()}))
+    }
+
+    fn released(second: i64, uid: &str, since: i64) -> Line {
+        let more = json!({"what": "Released", "since": at(since).to_string(), "outcome": "Finished", "usage": usage()});
+        line(second, uid, &more)
+    }
+
+    /// UID, beginning and end of what has no end, at second 100.
+    fn ends(lines: impl IntoIterator<Item = Line>) -> Vec<(String, i64, i64)> {
+        let mut open = Open::default();
+        lines.into_iter().for_each(|line| open.note(&line));
+        let told = open.ends(at(100)).into_iter().map(|line| {
+            let Line::Workload(line) = line else { panic!() };
+            let Event::Released { since, outcome: Outcome::Deleted, held, .. } = line.event else { panic!() };
+            assert_eq!(serde_json::to_value(held.usage).unwrap(), usage());
+            (line.uid, since.as_second(), line.at.as_second())
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn what_no_workload_holds_any_more_ends_at_the_last_line_about_it() {
+        let ended = line(20, "gone", &json!({"what": "Finished", "reason": "Succeeded"}));
+        let lines = [
+            reserved(5, "gone"),
+            ended,
+            reserved(10, "runs"),
+            holding(100, "runs", 10),
+            released(40, "over", 30),
+            reserved(30, "over"),
+            // It began while the Workloads were read.
+            reserved(99, "new"),
+            line(50, "waits", &json!({"what": "Pending", "reason": "Pending"})),
+        ];
+        assert_eq!(ends(lines.clone()), [("gone".to_owned(), 5, 20)]);
+        let mut turned = lines;
+        turned.reverse();
+        assert_eq!(ends(turned), [("gone".to_owned(), 5, 20)]);
+    }
+
+    #[test]
+    fn of_several_reservations_only_the_last_may_be_open() {
+        let lines = [reserved(5, "a"), reserved(20, "a"), released(30, "a", 20)];
+        assert_eq!(ends(lines), []);
+        let lines = [reserved(5, "a"), released(10, "a", 5), reserved(20, "a")];
+        assert_eq!(ends(lines), [("a".to_owned(), 20, 20)]);
+    }
+}
