@@ -56,7 +56,7 @@ impl Checker {
             return Some(format!("{job} is not admitted"));
         };
         let (node, places) = (pod.node.as_ref()?, covering.nodes.as_ref()?);
-        (!places.contains_key(node)).then(|| format!("{job} has no place on {node}"))
+        places.get(node).is_none_or(|place| place.pods == 0).then(|| format!("{job} has no place on {node}"))
     }
 
     /// A job begins to run again. Its own controller has seen it run and has said that it stopped: none of its pods is left.
