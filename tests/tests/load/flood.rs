@@ -1,4 +1,5 @@
-//! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers; then
+//! The webhook port is flooded from outside: connections that are only held open, large bodies, small requests with large answers, and reviews of
+//! objects of each kind that are as large as may be; then
 //! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
 //! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and
 //! honest reviews are answered. Then it starts in a cluster that is full of large Jobs which are none of its business.
@@ -7,8 +8,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Request};
@@ -25,6 +27,8 @@ use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
 use sluice_tests::place::{DEADLINE, Place, job};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+
+use crate::reviews::{Hook, hooks, review};
 
 /// How much memory the manager may use above what it uses at rest.
 const MEMORY: u64 = 128 << 20;
@@ -180,6 +184,8 @@ enum Flood {
     Bombs,
     /// Many small values.
     Dense,
+    /// Reviews of objects of each kind, as large as they may be.
+    Reviews,
     /// Questions, each with another made-up token.
     Tokens,
     /// Heads of requests that have no end, and bodies that come by the byte.
@@ -204,7 +210,7 @@ fn flood_of_heads(port: u16, count: &AtomicUsize) {
 }
 
 /// Floods the port for a while. How many requests or connections there were.
-async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
+async fn flood(kind: Flood, (port, path): (u16, &'static str), hooks: &Arc<Vec<Hook>>) -> usize {
     let count = Arc::new(AtomicUsize::default());
     let mut held = Vec::new();
     match kind {
@@ -245,6 +251,40 @@ async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
         Flood::Heads => {
             let count = Arc::clone(&count);
             tokio::task::spawn_blocking(move || flood_of_heads(port, &count)).await.unwrap();
+        }
+        Flood::Reviews => {
+            let until = Instant::now() + PERIOD;
+            let answered = Arc::new(Mutex::new(BTreeSet::new()));
+            let tasks: Vec<_> = (0..16)
+                .map(|worker| {
+                    let (hooks, count, answered) =
+                        (Arc::clone(hooks), Arc::clone(&count), Arc::clone(&answered));
+                    tokio::spawn(async move {
+                        let client = stranger(port);
+                        // Each kind has its turn, however slow the machine is.
+                        for turn in 0.. {
+                            let is_first = turn * 16 + worker < 2 * hooks.len();
+                            if Instant::now() > until && !is_first {
+                                return;
+                            }
+                            let at = turn * 16 + worker;
+                            let hook = &hooks[at / 2 % hooks.len()];
+                            let status = post(&client, &hook.path, review(hook, at.is_multiple_of(2))).await;
+                            assert_ne!(status, Some(404), "{} is no path", hook.path);
+                            if status == Some(200) {
+                                answered.lock().unwrap().insert(hook.path.clone());
+                            }
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            let answered = answered.lock().unwrap();
+            assert!(!answered.is_empty(), "no review was answered");
+            println!("{} of {} paths answered such reviews", answered.len(), hooks.len());
         }
         Flood::Large | Flood::Bombs | Flood::Dense => {
             let bodies: Vec<Vec<u8>> = match kind {
@@ -298,6 +338,8 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     let idle = manager.anonymous_memory().unwrap();
     let (leader, _) = lease(&client).await;
     let setup = manager.setup();
+    let hooks = Arc::new(hooks(&client).await);
+    assert!(hooks.len() > 20, "{hooks:?}");
     let webhooks = (setup.webhook, "/convert");
     let metrics = (setup.metrics, "/metrics");
     let queues =
@@ -308,6 +350,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         ("large", Flood::Large, webhooks),
         ("bombs", Flood::Bombs, webhooks),
         ("dense", Flood::Dense, webhooks),
+        ("reviews", Flood::Reviews, webhooks),
         ("tokens", Flood::Tokens, metrics),
         ("queues-half-open", Flood::HalfOpen, queues),
         ("queues-heads", Flood::Heads, queues),
@@ -320,7 +363,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         let over = AtomicBool::new(false);
         let (_, renewed) = lease(&client).await;
         let attack = async {
-            let count = flood(kind, target).await;
+            let count = flood(kind, target, &hooks).await;
             over.store(true, Ordering::Relaxed);
             count
         };

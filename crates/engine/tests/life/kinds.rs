@@ -9,7 +9,7 @@ use sluice_engine::{EngineConfig, Kind};
 use crate::answered::errand;
 use crate::gated_pods;
 use crate::model::build::{job, pod_set};
-use crate::model::pods::{member, pod};
+use crate::model::pods::{FREED, member, pod};
 use crate::model::{Cluster, condition};
 use crate::plain_pods::bed;
 use crate::unadmitted::{ADMITTED, running, set, with, workload};
@@ -152,6 +152,7 @@ impl Outcome {
             }
             if self.came_free[number] {
                 pod["spec"]["schedulingGates"] = Value::Null;
+                pod["metadata"]["annotations"][FREED] = json!("yes");
             }
             c.api.add_pod(pod);
         }

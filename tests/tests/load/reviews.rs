@@ -1,0 +1,65 @@
+//! Reviews of objects of each kind, as large as they may be.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::Client;
+use kube::api::{Api, ListParams};
+
+/// A path of the webhooks for objects, and the group, version and kind that are reviewed there.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub path: String,
+    kind: [String; 3],
+}
+
+/// Those of all kinds, as the API server was told.
+pub async fn hooks(client: &Client) -> Vec<Hook> {
+    let list = ListParams::default();
+    let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone()).list(&list).await.unwrap();
+    let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone()).list(&list).await.unwrap();
+    let mutating = mutating.items.into_iter().flat_map(|all| all.webhooks.unwrap_or_default());
+    let mutating = mutating.map(|hook| (hook.client_config, hook.rules));
+    let validating = validating.items.into_iter().flat_map(|all| all.webhooks.unwrap_or_default());
+    let validating = validating.map(|hook| (hook.client_config, hook.rules));
+    let mut hooks: Vec<_> = mutating
+        .chain(validating)
+        .map(|(at, rules)| {
+            let path: String =
+                at.url.unwrap().splitn(4, '/').skip(3).map(|path| format!("/{path}")).collect();
+            let rule = rules.unwrap_or_default().remove(0);
+            let one = |all: Option<Vec<String>>| all.unwrap_or_default().remove(0);
+            let last = path.rsplit('-').next().unwrap().to_owned();
+            Hook { kind: [one(rule.api_groups), one(rule.api_versions), last], path }
+        })
+        .collect();
+    hooks.sort_by(|one, other| one.path.cmp(&other.path));
+    hooks.dedup_by(|one, other| one.path == other.path);
+    hooks
+}
+
+/// A change of an object of the size that etcd stores: the review has it twice, as it was and as it shall be. Either it is one text, or many
+/// small values.
+pub fn review(hook: &Hook, is_dense: bool) -> Vec<u8> {
+    const STORED: usize = 3 << 19;
+    let content = if is_dense {
+        let one = r#"{"name":"V1234567"}"#;
+        vec![one; STORED / (one.len() + 1)].join(",")
+    } else {
+        format!(r#"{{"name":"V","value":"{}"}}"#, "x".repeat(STORED))
+    };
+    let [group, version, kind] = &hook.kind;
+    let object = format!(
+        r#"{{"apiVersion":"{group}/{version}","kind":"{kind}","metadata":{{"name":"w","namespace":"honest","labels":{{"kueue.x-k8s.io/queue-name":"lq"}}}},
+        "spec":{{"suspend":true,"template":{{"spec":{{"containers":[{{"name":"c","image":"i","env":[{content}]}}]}}}}}}}}"#
+    );
+    let kind = format!(r#"{{"group":"{group}","version":"{version}","kind":"{kind}"}}"#);
+    let request = format!(
+        r#""uid":"u","kind":{kind},"requestKind":{kind},"operation":"UPDATE","name":"w","namespace":"honest","userInfo":{{"username":"u"}}"#
+    );
+    let review = r#""apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview""#;
+    format!(r#"{{{review},"request":{{{request},"object":{object},"oldObject":{object},"dryRun":false}}}}"#)
+        .into_bytes()
+}
