@@ -8,9 +8,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Request};
@@ -28,7 +27,7 @@ use sluice_tests::place::{DEADLINE, Place, job};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::reviews::{Hook, hooks, review};
+use crate::reviews::{Hook, flood_of_reviews, hooks};
 
 /// How much memory the manager may use above what it uses at rest.
 const MEMORY: u64 = 128 << 20;
@@ -37,7 +36,7 @@ const HEALTH: Duration = Duration::from_secs(1);
 /// How long an honest request may take under the flood: the API server's patience with a webhook.
 const HONEST: Duration = Duration::from_secs(10);
 /// How long each kind of flood lasts.
-const PERIOD: Duration = Duration::from_secs(3);
+pub const PERIOD: Duration = Duration::from_secs(3);
 
 /// How much a start may take above that, with [`STRANGE_JOBS`] of a megabyte.
 const START: u64 = 64 << 20;
@@ -73,14 +72,14 @@ fn dense() -> Vec<u8> {
 }
 
 /// Anyone who reaches the port.
-fn stranger(port: u16) -> Client {
+pub fn stranger(port: u16) -> Client {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;
     config.accept_invalid_certs = true;
     Client::try_from(config).unwrap()
 }
 
-async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
+pub async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
     let request =
         Request::post(path).header("content-type", "application/json").body(Body::from(body)).unwrap();
     let answer = client.send(request).await.ok()?;
@@ -252,40 +251,7 @@ async fn flood(kind: Flood, (port, path): (u16, &'static str), hooks: &Arc<Vec<H
             let count = Arc::clone(&count);
             tokio::task::spawn_blocking(move || flood_of_heads(port, &count)).await.unwrap();
         }
-        Flood::Reviews => {
-            let until = Instant::now() + PERIOD;
-            let answered = Arc::new(Mutex::new(BTreeSet::new()));
-            let tasks: Vec<_> = (0..16)
-                .map(|worker| {
-                    let (hooks, count, answered) =
-                        (Arc::clone(hooks), Arc::clone(&count), Arc::clone(&answered));
-                    tokio::spawn(async move {
-                        let client = stranger(port);
-                        // Each kind has its turn, however slow the machine is.
-                        for turn in 0.. {
-                            let is_first = turn * 16 + worker < 2 * hooks.len();
-                            if Instant::now() > until && !is_first {
-                                return;
-                            }
-                            let at = turn * 16 + worker;
-                            let hook = &hooks[at / 2 % hooks.len()];
-                            let status = post(&client, &hook.path, review(hook, at.is_multiple_of(2))).await;
-                            assert_ne!(status, Some(404), "{} is no path", hook.path);
-                            if status == Some(200) {
-                                answered.lock().unwrap().insert(hook.path.clone());
-                            }
-                            count.fetch_add(1, Ordering::Relaxed);
-                        }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.unwrap();
-            }
-            let answered = answered.lock().unwrap();
-            assert!(!answered.is_empty(), "no review was answered");
-            println!("{} of {} paths answered such reviews", answered.len(), hooks.len());
-        }
+        Flood::Reviews => return flood_of_reviews(port, hooks).await,
         Flood::Large | Flood::Bombs | Flood::Dense => {
             let bodies: Vec<Vec<u8>> = match kind {
                 Flood::Large => vec![large(12 << 20), large(3 << 20), large(6 << 20)],

@@ -2,11 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use kube::Client;
 use kube::api::{Api, ListParams};
+
+use crate::flood::{PERIOD, post, stranger};
+
+/// How many reviews are sent at a time.
+const WORKERS: usize = 16;
 
 /// A path of the webhooks for objects, and the group, version and kind that are reviewed there.
 #[derive(Clone, Debug)]
@@ -27,8 +36,7 @@ pub async fn hooks(client: &Client) -> Vec<Hook> {
     let mut hooks: Vec<_> = mutating
         .chain(validating)
         .map(|(at, rules)| {
-            let path: String =
-                at.url.unwrap().splitn(4, '/').skip(3).map(|path| format!("/{path}")).collect();
+            let path = format!("/{}", at.url.unwrap().splitn(4, '/').nth(3).unwrap());
             let rule = rules.unwrap_or_default().remove(0);
             let one = |all: Option<Vec<String>>| all.unwrap_or_default().remove(0);
             let last = path.rsplit('-').next().unwrap().to_owned();
@@ -42,7 +50,7 @@ pub async fn hooks(client: &Client) -> Vec<Hook> {
 
 /// A change of an object of the size that etcd stores: the review has it twice, as it was and as it shall be. Either it is one text, or many
 /// small values.
-pub fn review(hook: &Hook, is_dense: bool) -> Vec<u8> {
+fn review(hook: &Hook, is_dense: bool) -> Vec<u8> {
     const STORED: usize = 3 << 19;
     let content = if is_dense {
         let one = r#"{"name":"V1234567"}"#;
@@ -62,4 +70,33 @@ pub fn review(hook: &Hook, is_dense: bool) -> Vec<u8> {
     let review = r#""apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview""#;
     format!(r#"{{{review},"request":{{{request},"object":{object},"oldObject":{object},"dryRun":false}}}}"#)
         .into_bytes()
+}
+
+/// Each kind has its turn, however slow the machine is. How many reviews there were.
+pub async fn flood_of_reviews(port: u16, hooks: &Arc<Vec<Hook>>) -> usize {
+    let until = Instant::now() + PERIOD;
+    let answered = Arc::new(Mutex::new(BTreeSet::new()));
+    let one = async |worker: usize, hooks: Arc<Vec<Hook>>, answered: Arc<Mutex<BTreeSet<String>>>| {
+        let client = stranger(port);
+        let mut sent = 0;
+        for at in (worker..).step_by(WORKERS) {
+            if Instant::now() > until && at >= 2 * hooks.len() {
+                break;
+            }
+            let hook = &hooks[at / 2 % hooks.len()];
+            let status = post(&client, &hook.path, review(hook, at.is_multiple_of(2))).await;
+            assert_ne!(status, Some(404), "{} is no path", hook.path);
+            if status == Some(200) {
+                answered.lock().unwrap().insert(hook.path.clone());
+            }
+            sent += 1;
+        }
+        sent
+    };
+    let tasks = (0..WORKERS).map(|worker| one(worker, Arc::clone(hooks), Arc::clone(&answered)));
+    let sent: usize = futures::future::join_all(tasks).await.into_iter().sum();
+    let answered = answered.lock().unwrap();
+    assert!(!answered.is_empty(), "no review was answered");
+    println!("{} of {} paths answered such reviews", answered.len(), hooks.len());
+    sent
 }
