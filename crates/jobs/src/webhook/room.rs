@@ -36,7 +36,8 @@ pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violatio
 
 /// Refuses a queued job that could not be stopped. Kinds that no field suspends are not: their pods have gates, and are deleted.
 pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
-    if kind.integration().of_pods || kind.gathers_pods() {
+    let known = kind.integration();
+    if known.of_pods || known.suspends_pods {
         return;
     }
     let runs = |object: &Value| !registry::of(kind).is_suspended(object);
@@ -183,8 +184,12 @@ mod tests {
 
     #[test]
     fn kinds_that_no_field_suspends_have_no_such_bound() {
-        let mut violations = Violations::default();
-        check_whole(JobKind::POD, &whole(WHOLE + 10, true, true), None, &mut violations);
-        assert_eq!(violations.0.len(), 0);
+        let object = whole(WHOLE + 10, true, true);
+        for kind in JobKind::ALL {
+            let mut violations = Violations::default();
+            check_whole(kind, &object, None, &mut violations);
+            let gates = kind.integration().of_pods || kind.integration().suspends_pods;
+            assert_eq!(violations.0.is_empty(), gates, "{kind:?}");
+        }
     }
 }
