@@ -211,6 +211,9 @@ impl Engine {
         let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
         if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
+            if open.purpose == Purpose::SuspendJob {
+                entry.suspend_refused = matches!(error, WriteError::Refused(_));
+            }
             // What belongs to a stop may be too much for the object, such as one more annotation: that lets no job run on.
             let refused = open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_));
             if refused && !entry.view.suspended && !entry.view.stopping && !entry.only_suspends {

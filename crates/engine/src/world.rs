@@ -151,6 +151,8 @@ pub(crate) struct JobEntry {
     pub stop_failed: bool,
     /// A stop with everything that belongs to it was refused, so that it is suspended and nothing else, until it is started.
     pub only_suspends: bool,
+    /// That it is suspended was refused when it was last tried.
+    pub suspend_refused: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
     /// What the pending checks said when that was last reported.
@@ -365,6 +367,7 @@ impl World {
                 unheeded: None,
                 stop_failed: false,
                 only_suspends: false,
+                suspend_refused: false,
                 reported: None,
                 reported_checks: String::new(),
                 named: false,

@@ -31,7 +31,7 @@ pub struct Effects {
     /// Makes the watches begin anew.
     pub epoch: watch::Sender<u64>,
     /// Makes the process end.
-    pub fatal: mpsc::UnboundedSender<String>,
+    pub fatal: mpsc::Sender<String>,
     /// Wakes the part that follows the places of waiting Workloads.
     pub moved: Arc<Notify>,
     /// Where decisions are written down.
@@ -88,7 +88,7 @@ impl Outlet for Effects {
 
     fn give_up(&mut self, why: &str) {
         // The receiver lives as long as the process is meant to.
-        let _ = self.fatal.send(format!("the engine fails again and again: {why}"));
+        let _ = self.fatal.try_send(format!("the engine fails again and again: {why}"));
     }
 
     fn moved(&mut self) {

@@ -47,7 +47,7 @@ use crate::serve::Bounds;
 use crate::serve::connections::Patience;
 use crate::serve::descriptors::{self, Shares};
 use crate::shutdown::{Stop, Stopper, pair};
-use crate::supervise::Supervisor;
+use crate::supervise::{Supervisor, reasons};
 use crate::takeover::{self, Takeover};
 use crate::traces::{Sampling, Traces};
 use crate::watch::document;
@@ -122,13 +122,13 @@ struct Running {
     /// What sends traces, if there are any.
     traces: Option<JoinHandle<()>>,
     election: JoinHandle<()>,
-    losses: mpsc::UnboundedReceiver<Loss>,
+    losses: mpsc::Receiver<Loss>,
     release: Stopper,
     standing: watch::Receiver<Standing>,
     takeover: Takeover,
     registry: Arc<Registry>,
     elected: bool,
-    fatal: mpsc::UnboundedReceiver<String>,
+    fatal: mpsc::Receiver<String>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -150,7 +150,7 @@ impl Parts {
         let external = self.configuration.external_kinds();
         let sync = Arc::new(SyncTracker::new(watched_kinds(&self.jobs(), &external, self.provisions())));
         let (epoch, epochs) = watch::channel(0);
-        let (fatal, fatals) = mpsc::unbounded_channel();
+        let (fatal, fatals) = reasons();
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
         let traffic = Traffic::default();
         let (traces, exporting) = self.traces(supervisor, Arc::clone(&registry))?;
@@ -247,7 +247,8 @@ impl Parts {
         let servers = webhooks.into_iter().chain(visibility).chain(dashboard).collect();
         let certs = self.certificates(supervisor, servers, &mut tasks);
         let (release, released) = pair();
-        let (loss, losses) = mpsc::unbounded_channel();
+        // The election waits for the answer to each.
+        let (loss, losses) = mpsc::channel(1);
         let (election, standing) = self.election(supervisor, lease_client, released, loss, until);
         let status =
             Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };

@@ -17,13 +17,21 @@ use crate::shutdown::Stop;
 /// Starts tasks and threads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    fatal: mpsc::UnboundedSender<String>,
+    fatal: mpsc::Sender<String>,
     stop: Stop,
+}
+
+/// How many reasons to end are kept. The first one ends the process: others are of use to a log at best.
+const REASONS: usize = 16;
+
+/// Where reasons to end the process go, and where they are read.
+pub fn reasons() -> (mpsc::Sender<String>, mpsc::Receiver<String>) {
+    mpsc::channel(REASONS)
 }
 
 impl Supervisor {
     /// `fatal` gets the reason for which the process must end; once `stop` was given tasks may end.
-    pub fn new(fatal: mpsc::UnboundedSender<String>, stop: Stop) -> Self {
+    pub fn new(fatal: mpsc::Sender<String>, stop: Stop) -> Self {
         Self { fatal, stop }
     }
 
@@ -35,8 +43,8 @@ impl Supervisor {
 
     /// Ends the process.
     pub fn fatal(&self, why: String) {
-        // The receiver lives as long as the process is meant to.
-        let _ = self.fatal.send(why);
+        // The receiver lives as long as the process is meant to. When there are reasons enough, one more changes nothing.
+        let _ = self.fatal.try_send(why);
     }
 
     /// Starts a task that goes on until the stop.
@@ -122,8 +130,8 @@ pub(crate) mod tests {
     use crate::shutdown::{Stopper, pair};
 
     /// A supervisor, and what it would end the process with.
-    pub(crate) fn supervisor() -> (Supervisor, mpsc::UnboundedReceiver<String>, Stopper) {
-        let (fatal, fatals) = mpsc::unbounded_channel();
+    pub(crate) fn supervisor() -> (Supervisor, mpsc::Receiver<String>, Stopper) {
+        let (fatal, fatals) = reasons();
         let (stopper, stop) = pair();
         (Supervisor::new(fatal, stop), fatals, stopper)
     }
@@ -156,6 +164,16 @@ pub(crate) mod tests {
         stopper.stop();
         supervisor.spawn("watch", async {}).await.unwrap();
         assert!(fatals.try_recv().is_err());
+    }
+
+    #[test]
+    fn reasons_to_end_are_bounded_and_the_first_one_is_kept() {
+        let (supervisor, mut fatals, _stopper) = supervisor();
+        for number in 0..10 * REASONS {
+            supervisor.fatal(format!("reason {number}"));
+        }
+        assert_eq!(fatals.len(), REASONS);
+        assert_eq!(fatals.try_recv().unwrap(), "reason 0");
     }
 
     #[test]

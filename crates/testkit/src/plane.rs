@@ -103,7 +103,7 @@ impl Builder {
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     // In the order in which they are stopped.
-    others: Vec<Program>,
+    pub(crate) others: Vec<Program>,
     pub(crate) api_server: Option<Program>,
     pub(crate) etcd: Option<Program>,
 }

@@ -32,6 +32,22 @@ impl ControlPlane {
         self.signal(part, Signal::CONT)
     }
 
+    /// Makes the controllers of Kubernetes stand still, until [`ControlPlane::resume_controllers`].
+    pub fn pause_controllers(&self) -> Result<()> {
+        self.signal_controllers(Signal::STOP)
+    }
+
+    /// Lets them go on.
+    pub fn resume_controllers(&self) -> Result<()> {
+        self.signal_controllers(Signal::CONT)
+    }
+
+    fn signal_controllers(&self, signal: Signal) -> Result<()> {
+        let mut programs = self.programs();
+        let program = programs.others.iter_mut().find(|program| program.name() == "kube-controller-manager");
+        program.context("it does not run")?.signal(signal)
+    }
+
     fn signal(&self, part: Part, signal: Signal) -> Result<()> {
         let mut programs = self.programs();
         let program = match part {

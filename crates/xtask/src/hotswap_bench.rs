@@ -87,6 +87,8 @@ pub struct Budget {
     decide: bool,
     steps: u64,
     all_steps: u64,
+    /// Allocations of the longest cycle, until it is decided what moves.
+    cycle_allocations: Option<u64>,
     /// Looks in all.
     all_looks: Option<u64>,
     /// A goal, not a budget.
@@ -123,7 +125,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             .context("measure a world")?;
         let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         println!(
-            "hotswap, {name}: {} pools fail, {} JobSets moved; longest of {} cycles {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} in all ({}), {} looks",
+            "hotswap, {name}: {} pools fail, {} JobSets moved; longest of {} cycles {:.1} ms CPU{} (goal {} ms), {} steps ({}), {} allocations ({:?}), {} steps in all ({}), {} looks",
             budget.failing,
             figures.moved,
             figures.cycles,
@@ -132,6 +134,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             budget.goal_ms,
             figures.steps,
             budget.steps,
+            figures.cycle_allocations,
+            budget.cycle_allocations,
             figures.all_steps,
             budget.all_steps,
             figures.all_looks
@@ -141,6 +145,11 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
         }
         for (what, count, most) in [
             ("steps in a cycle", figures.steps, budget.steps),
+            (
+                "allocations in a cycle",
+                figures.cycle_allocations,
+                budget.cycle_allocations.unwrap_or(u64::MAX),
+            ),
             ("steps in all", figures.all_steps, budget.all_steps),
             ("looks in all", figures.all_looks, budget.all_looks.unwrap_or(u64::MAX)),
         ] {

@@ -6,10 +6,12 @@ mod nodes;
 mod objects;
 mod parts;
 mod quota;
+mod strays;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -19,6 +21,7 @@ use excess::Excess;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use quota::Quotas;
+use strays::Strays;
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
 const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
@@ -58,6 +61,8 @@ pub enum Rule {
     FreedTooEarly,
     /// A job did not end, or ended without the user's will.
     Lost,
+    /// A pod goes on although its job may not run, or beside the pods of a later admission.
+    GoesOn,
     /// Something is left of what is gone.
     LeftBehind,
 }
@@ -103,6 +108,8 @@ pub struct Account {
     pub evictions_of_partly_completed: usize,
     /// Pods that came to a node which they were assigned to.
     pub placed: usize,
+    /// Times that pods of a lost node were given another place without an eviction.
+    pub moved: usize,
     /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
     /// it: nothing in its status says so.
     pub freed_unseen: usize,
@@ -131,6 +138,7 @@ pub struct Checker {
     /// What exceeds a limit now.
     excesses: Vec<Excess>,
     lost: LostNodes,
+    strays: Strays,
     account: Account,
     violations: Vec<Violation>,
     revision: u64,
@@ -162,6 +170,12 @@ impl Checker {
         self.unwanted.insert(key.to_owned());
     }
 
+    /// So much time of the day is over, before the next change.
+    pub fn clock(&mut self, now: Duration) {
+        self.strays.now = now;
+        self.judge_strays();
+    }
+
     /// Looks at the next change.
     pub fn observe(&mut self, change: &Change) -> Result<()> {
         self.revision = change.revision;
@@ -190,6 +204,9 @@ impl Checker {
     /// At the end, when nothing is to happen any more and all jobs are still there: every one has ended, and no quota is in use.
     pub fn rest(&mut self) {
         self.end_excesses();
+        for key in self.live() {
+            self.note(Rule::GoesOn, &key, "it goes on after all jobs have ended".to_owned());
+        }
         for key in self.open.clone() {
             self.note(Rule::Lost, &key, "it has not ended".to_owned());
         }
@@ -267,6 +284,7 @@ impl Checker {
             self.account.finished += 1;
         }
         if job.runs() && !before.as_ref().is_some_and(Job::runs) {
+            self.nothing_of_a_former_run(key, before.as_ref());
             self.seen_running.remove(key);
         } else if job.seen_running {
             self.seen_running.insert(key.to_owned());
@@ -316,6 +334,7 @@ impl Checker {
     /// A pod is on a node from now on: if its Workload has nodes assigned, that one has room for it.
     fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
         let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
+        self.not_beside_others(key, &job);
         let covering = self.workloads_of(&job).find(|(_, workload)| workload.covers());
         let Some(assigned) = covering.and_then(|(_, workload)| workload.nodes.as_ref()) else { return };
         let most = assigned.get(node).map_or(0, |of| of.pods);
@@ -362,8 +381,12 @@ impl Checker {
         };
         self.count(&before, &now);
         let changes = now.admission != before.admission;
-        if now.reserved && before.reserved && changes && !self.lost.allow(key, &before, &now) {
-            self.note(Rule::AdmittedTwice, key, "its admission changes without an eviction".to_owned());
+        if now.reserved && before.reserved && changes {
+            if self.lost.allow(key, &before, &now) {
+                self.account.moved += 1;
+            } else {
+                self.note(Rule::AdmittedTwice, key, "its admission changes without an eviction".to_owned());
+            }
         }
         if changes {
             self.lost.placed(key, self.revision);

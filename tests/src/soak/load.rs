@@ -81,7 +81,6 @@ impl Users<'_> {
     /// Deletes all jobs that are left.
     pub async fn delete_all(&self) -> Result<()> {
         let all = ListParams::default();
-        let open = |key: &str| self.recorder.checker(|checker| checker.expect_deletion(key));
         for namespace in NAMESPACES {
             for (api, is_set) in
                 [(jobs(&self.client, namespace), false), (sets(&self.client, namespace), true)]
@@ -90,7 +89,8 @@ impl Users<'_> {
                 let Outcome::Done(listed) = listed else { continue };
                 for job in listed.items.iter().filter(|job| job.labels().contains_key(QUEUE_NAME)) {
                     let name = job.name_any();
-                    open(&if is_set { jobset_key(namespace, &name) } else { job_key(namespace, &name) });
+                    let key = if is_set { jobset_key } else { job_key };
+                    self.recorder.expect_deletion(key(namespace, &name))?;
                     let params = DeleteParams::background();
                     self.try_until("deleting a job", || api.delete(&name, &params)).await?;
                 }
@@ -134,7 +134,7 @@ impl Users<'_> {
     }
 
     async fn delete(&self, job: &JobPlan, foreground: bool) -> Result<()> {
-        self.recorder.checker(|checker| checker.expect_deletion(&key(job)));
+        self.recorder.expect_deletion(key(job))?;
         let params = if foreground { DeleteParams::foreground() } else { DeleteParams::background() };
         let api = self.jobs(job);
         self.try_until("deleting a job", || api.delete(&job.name, &params)).await?;

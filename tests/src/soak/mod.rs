@@ -16,4 +16,5 @@ mod recorder;
 mod run;
 mod world;
 
+pub use recorder::judge;
 pub use run::{Report, Size, run};

@@ -1,12 +1,14 @@
-//! Follows etcd from its first revision, hands every change to the checker and keeps it in a file.
+//! Follows etcd from its first revision, hands every change to the checker and keeps it in a file, with what users are about to delete: the file
+//! alone is enough to judge the day.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_testkit::ControlPlane;
 use sluice_testkit::etcd::{Change, Etcd};
@@ -20,16 +22,87 @@ const MARK: &str = "/registry/recorder/mark";
 /// How long the recorder may take to see what there is.
 const CATCH_UP: Duration = Duration::from_mins(2);
 
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    /// What etcd has stored.
+    Change {
+        /// Thousandths of a second since the recording began.
+        at: u64,
+        revision: u64,
+        key: String,
+        /// Null: it is deleted.
+        object: Value,
+    },
+    /// A user is about to delete this job.
+    Unwanted { unwanted: String },
+}
+
+impl Line {
+    fn judge(self, checker: &mut Checker) -> Result<()> {
+        match self {
+            Self::Unwanted { unwanted } => checker.expect_deletion(&unwanted),
+            Self::Change { key, .. } if key == MARK => {}
+            Self::Change { at, revision, key, object } => {
+                checker.clock(Duration::from_millis(at));
+                checker.observe(&Change { revision, key, object: (!object.is_null()).then_some(object) })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Judges the recording of a day, also of one that was broken off: its last line may be cut.
+pub fn judge(file: &Path) -> Result<Checker> {
+    let mut checker = Checker::default();
+    let mut lines = BufReader::new(File::open(file).context("opening the recording")?).lines().peekable();
+    while let Some(line) = lines.next() {
+        let line = line.context("reading the recording")?;
+        match serde_json::from_str::<Line>(&line) {
+            Ok(line) => line.judge(&mut checker)?,
+            Err(_) if lines.peek().is_none() => {}
+            Err(error) => return Err(error).context(format!("after revision {}", checker.revision())),
+        }
+    }
+    Ok(checker)
+}
+
 /// What the recorder's task and its owner share.
-#[derive(Default)]
 struct Shared {
     checker: Checker,
+    file: BufWriter<File>,
+    began: Instant,
     /// The newest revision that was seen.
     seen: u64,
     /// Why it can go on no more.
     failure: Option<String>,
     /// Why it last had to begin anew.
     trouble: String,
+}
+
+impl Shared {
+    fn new(file: &Path) -> Result<Self> {
+        let file = BufWriter::new(File::create(file).context("making the file of the recording")?);
+        Ok(Self {
+            checker: Checker::default(),
+            file,
+            began: Instant::now(),
+            seen: 0,
+            failure: None,
+            trouble: String::new(),
+        })
+    }
+
+    /// Writes a line, and judges what it says.
+    fn keep(&mut self, line: Line) -> Result<()> {
+        serde_json::to_writer(&mut self.file, &line).context("writing the recording")?;
+        writeln!(self.file).and_then(|()| self.file.flush()).context("writing the recording")?;
+        if let Line::Change { revision, .. } = line {
+            self.seen = revision;
+        }
+        line.judge(&mut self.checker)
+    }
 }
 
 /// Records until it is dropped.
@@ -53,15 +126,19 @@ impl Recorder {
     /// Begins with the first revision, into a new file.
     pub fn start(plane: &ControlPlane, file: &Path) -> Result<Self> {
         let etcd = Etcd::of(plane)?;
-        let file = BufWriter::new(File::create(file).context("making the file of the recording")?);
-        let shared = Arc::new(Mutex::new(Shared::default()));
-        let task = tokio::spawn(record(etcd.clone(), file, Arc::clone(&shared)));
+        let shared = Arc::new(Mutex::new(Shared::new(file)?));
+        let task = tokio::spawn(record(etcd.clone(), Arc::clone(&shared)));
         Ok(Self { etcd, shared, task })
     }
 
     /// Looks at the checker, or changes it.
     pub fn checker<T>(&self, look: impl FnOnce(&mut Checker) -> T) -> T {
         look(&mut lock(&self.shared).checker)
+    }
+
+    /// A user is about to delete this job.
+    pub fn expect_deletion(&self, key: String) -> Result<()> {
+        lock(&self.shared).keep(Line::Unwanted { unwanted: key })
     }
 
     /// Fails when the recording cannot be complete any more.
@@ -88,12 +165,12 @@ impl Recorder {
     }
 }
 
-async fn record(etcd: Etcd, mut file: BufWriter<File>, shared: Arc<Mutex<Shared>>) {
+async fn record(etcd: Etcd, shared: Arc<Mutex<Shared>>) {
     loop {
         let from = lock(&shared).seen + 1;
         let wanted = |key: &str| key == MARK || is_relevant(key);
         let followed = etcd.follow(from, wanted, |change| {
-            let kept = keep(&mut file, &shared, change);
+            let kept = keep(&shared, change);
             if let Err(error) = &kept {
                 lock(&shared).failure = Some(format!("{error:#}"));
             }
@@ -113,18 +190,50 @@ async fn record(etcd: Etcd, mut file: BufWriter<File>, shared: Arc<Mutex<Shared>
     }
 }
 
-fn keep(file: &mut BufWriter<File>, shared: &Mutex<Shared>, mut change: Change) -> Result<()> {
+fn keep(shared: &Mutex<Shared>, mut change: Change) -> Result<()> {
     if let Some(metadata) = change.object.as_mut().and_then(|object| object["metadata"].as_object_mut()) {
         metadata.remove("managedFields");
     }
-    let object = change.object.as_ref().unwrap_or(&Value::Null);
-    writeln!(file, "{}", json!({"revision": change.revision, "key": change.key, "object": object}))
-        .and_then(|()| file.flush())
-        .context("writing the recording")?;
     let mut shared = lock(shared);
-    shared.seen = change.revision;
-    if change.key != MARK {
-        shared.checker.observe(&change)?;
+    let at = u64::try_from(shared.began.elapsed().as_millis()).context("reading the clock")?;
+    let Change { revision, key, object } = change;
+    shared.keep(Line::Change { at, revision, key, object: object.unwrap_or(Value::Null) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(name: &str, revision: u64) -> Line {
+        let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        let object = json!({"metadata": {"uid": name, "labels": labels}, "spec": {"suspend": true}});
+        Line::Change { at: revision, revision, key: format!("/registry/jobs/ns/{name}"), object }
     }
-    Ok(())
+
+    fn deleted(name: &str, revision: u64) -> Line {
+        Line::Change { at: revision, revision, key: format!("/registry/jobs/ns/{name}"), object: Value::Null }
+    }
+
+    #[test]
+    fn a_day_is_judged_from_its_file_as_it_was_while_it_was_played() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        let mut shared = Shared::new(&path).unwrap();
+        let unwanted = Line::Unwanted { unwanted: "/registry/jobs/ns/asked".to_owned() };
+        for line in [made("asked", 1), made("lost", 2), unwanted, deleted("asked", 3), deleted("lost", 4)] {
+            shared.keep(line).unwrap();
+        }
+        // The day is broken off in the middle of a line.
+        write!(shared.file, "{{\"at\":5,\"revi").unwrap();
+        shared.file.flush().unwrap();
+        let read = judge(&path).unwrap();
+        assert_eq!(read.account(), shared.checker.account());
+        assert_eq!((read.account().deleted, read.revision()), (1, 4));
+        let told: Vec<_> = read.violations().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]);
+        // A line in the middle that cannot be read is no end.
+        shared.file.write_all(b"\n").unwrap();
+        shared.keep(made("more", 5)).unwrap();
+        assert!(judge(&path).is_err());
+    }
 }

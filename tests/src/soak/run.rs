@@ -120,7 +120,11 @@ impl std::fmt::Display for Report {
         let Account { jobs, finished, deleted, started, admissions, evictions, .. } = account;
         writeln!(f, "jobs {jobs}: {finished} ended, {deleted} deleted before")?;
         let partly = account.evictions_of_partly_completed;
-        writeln!(f, "pods that came to an assigned node {}", account.placed)?;
+        let Account { placed, moved, .. } = account;
+        writeln!(
+            f,
+            "pods that came to an assigned node {placed}, moved off a lost one without an eviction {moved}"
+        )?;
         writeln!(
             f,
             "started {started}, admissions {admissions}, evictions {evictions} ({partly} partly completed)"
@@ -128,13 +132,14 @@ impl std::fmt::Display for Report {
         writeln!(f, "faults {}, requests harmed {}, changes {}", self.faults, self.harmed, account.changes)?;
         writeln!(
             f,
-            "lost {}, admitted twice {}, above quota {}, misplaced {}, running unadmitted {}, freed too early {}, left behind {}",
+            "lost {}, admitted twice {}, above quota {}, misplaced {}, running unadmitted {}, freed too early {}, going on {}, left behind {}",
             self.broken(Rule::Lost),
             self.broken(Rule::AdmittedTwice),
             self.broken(Rule::AboveQuota),
             self.broken(Rule::Misplaced),
             self.broken(Rule::RunsUnadmitted),
             self.broken(Rule::FreedTooEarly),
+            self.broken(Rule::GoesOn),
             self.broken(Rule::LeftBehind),
         )?;
         let unseen = account.freed_unseen;
@@ -250,11 +255,13 @@ async fn wait_for_the_end(recorder: &Recorder) -> Result<usize> {
     }
 }
 
-/// Quota is given back a moment after the job has ended. What is still held then is judged by the checker.
+/// Quota is given back a moment after the job has ended, and so are the nodes of a JobSet that failed. What is still held then is judged by the
+/// checker.
 async fn wait_for_rest(recorder: &Recorder) -> Result<()> {
-    let waited = eventually("no quota to be in use", REST, || async {
-        let used = recorder.checker(|checker| checker.in_use());
-        Ok(if used.is_empty() { Progress::Done(()) } else { Progress::NotYet(used.join(", ")) })
+    let waited = eventually("no quota to be in use, and no pod to run", REST, || async {
+        let (used, runs) = recorder.checker(|checker| (checker.in_use(), checker.some_pod_goes_on()));
+        let rests = used.is_empty() && !runs;
+        Ok(if rests { Progress::Done(()) } else { Progress::NotYet(used.join(", ")) })
     });
     // The checker names what is in use.
     let _ = waited.await;
@@ -296,7 +303,7 @@ fn keep_logs(plane: &ControlPlane, fleet: &Fleet, folder: &Path) -> Result<()> {
     let mut note = String::new();
     writeln!(
         note,
-        "recording.jsonl has every change that etcd stored; revisions are those of the findings."
+        "recording.jsonl has every change that etcd stored, and what users were about to delete; revisions are those of the findings."
     )?;
     std::fs::write(folder.join("README"), note).context("writing a note")
 }

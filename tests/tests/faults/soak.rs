@@ -1,13 +1,14 @@
 //! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
 //! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
-//! make jobs side by side, `SOAK_PAUSES` how many times as long the pauses between faults are.
+//! make jobs side by side, `SOAK_PAUSES` how many times as long the pauses between faults are. `SOAK_RECORDING=<file>` plays nothing, and judges
+//! the recording of a day that was played.
 
 #![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_tests::soak::{Size, run};
+use sluice_tests::soak::{Size, judge, run};
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| {
@@ -17,6 +18,13 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
+    if let Ok(recording) = std::env::var("SOAK_RECORDING") {
+        let judged = judge(Path::new(&recording)).unwrap();
+        let broken: Vec<_> = judged.violations().iter().map(ToString::to_string).collect();
+        println!("{:?}; open at the end: {:?}", judged.account(), judged.open());
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+        return;
+    }
     let jobs = number("SOAK_JOBS", 70);
     let scale = number("SOAK_SCALE", if jobs > 500 { 4 } else { 1 });
     let size = Size {

@@ -1,4 +1,5 @@
-//! The webhook port is flooded from outside: connections that are only held open, large bodies, and small requests with large answers; then
+//! The webhook port is flooded from outside: connections that are only held open, large bodies, small requests with large answers, and reviews of
+//! objects of each kind that are as large as may be; then
 //! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
 //! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and
 //! honest reviews are answered. Then it starts in a cluster that is full of large Jobs which are none of its business.
@@ -26,6 +27,8 @@ use sluice_tests::place::{DEADLINE, Place, job};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
+use crate::reviews::{Hook, flood_of_reviews, hooks};
+
 /// How much memory the manager may use above what it uses at rest.
 const MEMORY: u64 = 128 << 20;
 /// How long a look at its health may take: the kubelet's own patience is a second.
@@ -33,7 +36,7 @@ const HEALTH: Duration = Duration::from_secs(1);
 /// How long an honest request may take under the flood: the API server's patience with a webhook.
 const HONEST: Duration = Duration::from_secs(10);
 /// How long each kind of flood lasts.
-const PERIOD: Duration = Duration::from_secs(3);
+pub const PERIOD: Duration = Duration::from_secs(3);
 
 /// How much a start may take above that, with [`STRANGE_JOBS`] of a megabyte.
 const START: u64 = 64 << 20;
@@ -69,14 +72,14 @@ fn dense() -> Vec<u8> {
 }
 
 /// Anyone who reaches the port.
-fn stranger(port: u16) -> Client {
+pub fn stranger(port: u16) -> Client {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;
     config.accept_invalid_certs = true;
     Client::try_from(config).unwrap()
 }
 
-async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
+pub async fn post(client: &Client, path: &str, body: Vec<u8>) -> Option<u16> {
     let request =
         Request::post(path).header("content-type", "application/json").body(Body::from(body)).unwrap();
     let answer = client.send(request).await.ok()?;
@@ -180,6 +183,8 @@ enum Flood {
     Bombs,
     /// Many small values.
     Dense,
+    /// Reviews of objects of each kind, as large as they may be.
+    Reviews,
     /// Questions, each with another made-up token.
     Tokens,
     /// Heads of requests that have no end, and bodies that come by the byte.
@@ -204,7 +209,7 @@ fn flood_of_heads(port: u16, count: &AtomicUsize) {
 }
 
 /// Floods the port for a while. How many requests or connections there were.
-async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
+async fn flood(kind: Flood, (port, path): (u16, &'static str), hooks: &Arc<Vec<Hook>>) -> usize {
     let count = Arc::new(AtomicUsize::default());
     let mut held = Vec::new();
     match kind {
@@ -246,6 +251,7 @@ async fn flood(kind: Flood, (port, path): (u16, &'static str)) -> usize {
             let count = Arc::clone(&count);
             tokio::task::spawn_blocking(move || flood_of_heads(port, &count)).await.unwrap();
         }
+        Flood::Reviews => return flood_of_reviews(port, hooks).await,
         Flood::Large | Flood::Bombs | Flood::Dense => {
             let bodies: Vec<Vec<u8>> = match kind {
                 Flood::Large => vec![large(12 << 20), large(3 << 20), large(6 << 20)],
@@ -298,6 +304,8 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     let idle = manager.anonymous_memory().unwrap();
     let (leader, _) = lease(&client).await;
     let setup = manager.setup();
+    let hooks = Arc::new(hooks(&client).await);
+    assert!(hooks.len() > 20, "{hooks:?}");
     let webhooks = (setup.webhook, "/convert");
     let metrics = (setup.metrics, "/metrics");
     let queues =
@@ -308,6 +316,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         ("large", Flood::Large, webhooks),
         ("bombs", Flood::Bombs, webhooks),
         ("dense", Flood::Dense, webhooks),
+        ("reviews", Flood::Reviews, webhooks),
         ("tokens", Flood::Tokens, metrics),
         ("queues-half-open", Flood::HalfOpen, queues),
         ("queues-heads", Flood::Heads, queues),
@@ -320,7 +329,7 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
         let over = AtomicBool::new(false);
         let (_, renewed) = lease(&client).await;
         let attack = async {
-            let count = flood(kind, target).await;
+            let count = flood(kind, target, &hooks).await;
             over.store(true, Ordering::Relaxed);
             count
         };

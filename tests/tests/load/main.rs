@@ -3,3 +3,4 @@
 mod flood;
 mod race;
 mod rate;
+mod reviews;

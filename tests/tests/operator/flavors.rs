@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_testkit::nodes;
+use sluice_testkit::{ControlPlane, nodes};
 use sluice_tests::place::{Place, create, patch};
 
 use crate::bed::bed;
@@ -47,7 +47,16 @@ pub fn flavor_of(spec: impl Serialize, place: &str) -> String {
 
 /// A place whose queue has this many processors of the first flavor and of the second, and enough memory. Each has a node of its own.
 pub async fn two_flavors(name: &'static str, quota: [u32; 2]) -> Place<'static> {
-    let place = Place::bare(bed().await.plane, name).await.unwrap();
+    two_flavors_on(bed().await.plane, name, quota).await
+}
+
+/// The same on another plane.
+pub async fn two_flavors_on(
+    plane: &'static ControlPlane,
+    name: &'static str,
+    quota: [u32; 2],
+) -> Place<'static> {
+    let place = Place::bare(plane, name).await.unwrap();
     for flavor in flavors(name) {
         let labels = selector_of(&flavor);
         let mut pool = nodes::pool(&flavor, 1);

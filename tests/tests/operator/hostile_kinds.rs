@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::future::join_all;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
@@ -13,8 +15,11 @@ use kube::api::{
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
-use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_testkit::{needs, workloads};
+use sluice_testkit::wait::{Progress, consistently, eventually, progress};
+use sluice_testkit::{
+    Complete, ControlPlane, Disruption, FaultProxy, Harm, Manager, Setup, chart, controllers, crds, needs,
+    nodes, workloads,
+};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 
 use crate::{appwrapper, flavors, kubeflow, leader_worker_sets, pods, ray, serving, serving_sets, trainjob};
@@ -60,6 +65,21 @@ impl Attack {
     /// Makes an object; a webhook may refuse it.
     async fn make(&self, object: Value) -> kube::Result<DynamicObject> {
         self.api().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await
+    }
+
+    /// The same, again and again while the manager does not answer.
+    async fn must_make(&self, object: Value) {
+        let what = format!("{} to be made in {}", object["metadata"]["name"], self.place.name);
+        eventually(&what, DEADLINE, || async {
+            match self.make(object.clone()).await {
+                Ok(_) => Ok(Progress::Done(())),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Progress::Done(())),
+                Err(kube::Error::Api(status)) if status.code >= 500 => Ok(Progress::NotYet(status.message)),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
+        .unwrap();
     }
 
     /// An object that would run at once, in a queue.
@@ -146,7 +166,7 @@ impl Attack {
 
     /// What has no quota never runs: as it was made, unsuspended by hand, with a forged owner, with the Workload of another.
     async fn nothing_runs_without_quota(&self) {
-        self.make(self.unsuspended("waits", FULL)).await.unwrap();
+        self.must_make(self.unsuspended("waits", FULL)).await;
         let owner = |api_version: &str, kind: &str, uid: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "waits", "uid": uid, "controller": true}]);
         let owners = [
             owner(self.kind.api_version(), self.kind.kind(), "00000000-0000-0000-0000-000000000000"),
@@ -169,10 +189,15 @@ impl Attack {
 
     /// What runs takes no more than it was admitted with, or than its queue has.
     async fn nothing_grows_beyond_quota(&self) {
-        self.make(self.unsuspended("runs", "lq")).await.unwrap();
+        self.must_make(self.unsuspended("runs", "lq")).await;
         self.runs().await;
-        let all = workloads::list(&self.place.client, &self.place.name).await.unwrap();
-        let admitted = all.iter().find(|workload| workloads::holds(workload, "Admitted")).unwrap();
+        let admitted = eventually("an admitted Workload", DEADLINE, || async {
+            let all = workloads::list(&self.place.client, &self.place.name).await?;
+            let found = all.into_iter().find(|workload| workloads::holds(workload, "Admitted"));
+            Ok(found.map_or_else(|| Progress::NotYet("none".to_owned()), Progress::Done))
+        })
+        .await
+        .unwrap();
         let mut named = self.unsuspended("named", FULL);
         let theirs = admitted["metadata"]["name"].clone();
         named["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = theirs.clone();
@@ -229,20 +254,20 @@ fn containers(name: &str, cpu: u32) -> Value {
 
 /// One of Kubeflow's kinds.
 async fn of_kubeflow(name: &'static str, kind: kubeflow::TestKind) {
+    attack_by_kubeflow(kubeflow::place(name, [QUOTA, 0]).await, kind).await.gains_nothing().await;
+}
+
+async fn attack_by_kubeflow(place: Place<'static>, kind: kubeflow::TestKind) -> Attack {
     let of = kind.kind;
     let (role, _) = *kind.replicas.last().unwrap();
     let (field, container) = (kind.field, kind.container);
     let made = move |name: &str| serde_json::to_value(kind.job(name)).unwrap();
     let spec = |change: Value| json!({"spec": {field: {role: change}}});
-    Attack::new(kubeflow::place(name, [QUOTA, 0]).await, of, made)
-        .await
-        .grown_by([
-            spec(json!({"replicas": 9})),
-            spec(json!({"template": {"spec": {"containers": containers(container, 9)}}})),
-            spec(json!({"replicas": -1})),
-        ])
-        .gains_nothing()
-        .await;
+    Attack::new(place, of, made).await.grown_by([
+        spec(json!({"replicas": 9})),
+        spec(json!({"template": {"spec": {"containers": containers(container, 9)}}})),
+        spec(json!({"replicas": -1})),
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,32 +360,34 @@ async fn leader_worker_sets_gain_nothing() {
         .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn deployments_gain_nothing() {
-    let place = flavors::two_flavors("hostile-deployment", [QUOTA, 0]).await;
+async fn attack_by_deployment(place: Place<'static>) -> Attack {
     let template = json!({"spec": {"containers": containers("main", 9)}});
     Attack::new(place, JobKind::DEPLOYMENT, |name| serving::deployment(name, "lq", 4))
         .await
         .grown_by([json!({"spec": {"replicas": 9}}), json!({"spec": {"template": template}})])
-        .gains_nothing()
-        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_gain_nothing() {
+    let place = flavors::two_flavors("hostile-deployment", [QUOTA, 0]).await;
+    attack_by_deployment(place).await.gains_nothing().await;
+}
+
+async fn attack_by_set(place: Place<'static>) -> Attack {
+    let template = json!({"spec": {"containers": containers("main", 9)}});
+    Attack::new(place, JobKind::STATEFUL_SET, |name| serving_sets::set(name, 4))
+        .await
+        .grown_by([json!({"spec": {"replicas": 9}}), json!({"spec": {"template": template}})])
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stateful_sets_gain_nothing() {
     let place = flavors::two_flavors("hostile-set", [QUOTA, 0]).await;
-    let template = json!({"spec": {"containers": containers("main", 9)}});
-    Attack::new(place, JobKind::STATEFUL_SET, |name| serving_sets::set(name, 4))
-        .await
-        .grown_by([json!({"spec": {"replicas": 9}}), json!({"spec": {"template": template}})])
-        .gains_nothing()
-        .await;
+    attack_by_set(place).await.gains_nothing().await;
 }
 
 /// Its user may take the gates of a pod off, and the marks by which it is known; then it is deleted, or stays where it is.
-#[tokio::test(flavor = "multi_thread")]
-async fn pods_gain_nothing() {
-    let place = flavors::two_flavors("hostile-pod", [QUOTA, 0]).await;
+async fn attack_by_pod(place: Place<'static>) -> Attack {
     let one = |name: &str| {
         let mut pod = pods::pod(name, 3_600);
         pod["spec"]["containers"] = containers("main", QUOTA);
@@ -376,6 +403,68 @@ async fn pods_gain_nothing() {
             metadata(json!({"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "deployment"}})),
             json!({"spec": {"schedulingGates": [], "containers": containers("main", 1)}}),
         ])
-        .gains_nothing()
-        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_gain_nothing() {
+    let place = flavors::two_flavors("hostile-pod", [QUOTA, 0]).await;
+    attack_by_pod(place).await.gains_nothing().await;
+}
+
+/// How long each fault lasts.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Until the attacks are over: the API server conflicts, fails, is slow and breaks off for the manager, which is killed then.
+async fn troubles(
+    plane: &ControlPlane,
+    proxy: &FaultProxy,
+    mut manager: Manager,
+    over: &AtomicBool,
+) -> Manager {
+    let harms =
+        [(Harm::Refuse(409), 2), (Harm::Refuse(500), 3), (Harm::Slow(PERIOD / 4), 1), (Harm::LoseAnswer, 3)];
+    while !over.load(Ordering::Relaxed) {
+        for (harm, one_in) in harms {
+            proxy.disrupt(Disruption { harm, one_in, period: PERIOD });
+            tokio::time::sleep(PERIOD).await;
+        }
+        proxy.heal();
+        manager = manager.restart(plane).await.unwrap();
+    }
+    manager
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_gained_while_the_leader_is_killed_and_the_api_server_fails() {
+    needs!(Tool::KubeflowControllers);
+    // Its own: the manager is killed. It lives as long as the test process; the watchdog stops it with that.
+    let plane: &'static Complete = Box::leak(Box::new(Complete::start().await.unwrap()));
+    let plane: &'static ControlPlane = plane;
+    let client = plane.client().await.unwrap();
+    nodes::pool("plain", 4).make(&client).await.unwrap();
+    controllers::install_crds(&client, Tool::KubeflowControllers).await.unwrap();
+    let kinds = [JobKind::POD, JobKind::DEPLOYMENT, JobKind::STATEFUL_SET, JobKind::PYTORCH_JOB];
+    let frameworks = json!({"integrations": {"frameworks": kinds.map(JobKind::framework)}});
+    let setup = Setup::new(plane).unwrap().brief_leases().with(&frameworks);
+    let setup = chart::install(plane, setup, &json!({})).await.unwrap();
+    let proxy = FaultProxy::start(plane).await.unwrap();
+    let account = (chart::NAMESPACE, chart::SERVICE_ACCOUNT);
+    let kubeconfig = plane.kubeconfig_through(&proxy.url(), account.0, account.1).await.unwrap();
+    let manager = Manager::start(plane, setup.acting_as(kubeconfig)).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    let _kubeflow = sluice_testkit::kubeflow::start(plane).await.unwrap();
+    let place = |name: &'static str| flavors::two_flavors_on(plane, name, [QUOTA, 0]);
+    let attacks = [
+        attack_by_pod(place("faulty-pod").await).await,
+        attack_by_deployment(place("faulty-deployment").await).await,
+        attack_by_set(place("faulty-set").await).await,
+        attack_by_kubeflow(place("faulty-pytorch").await, kubeflow::PYTORCH).await,
+    ];
+    let over = AtomicBool::new(false);
+    let attacked = async {
+        join_all(attacks.iter().map(Attack::gains_nothing)).await;
+        over.store(true, Ordering::Relaxed);
+    };
+    let (_manager, ()) = tokio::join!(troubles(plane, &proxy, manager, &over), attacked);
+    assert!(proxy.harmed() > 0, "no request was harmed");
 }

@@ -281,6 +281,61 @@ async fn killed_in_between(control: &ControlPlane, mut manager: Manager) -> Mana
     manager
 }
 
+/// All pods of these Jobs have ended well while the Job controller stands still, and the Jobs are stopped meanwhile, by hand and to make room: they
+/// complete once it goes on, whether the manager was killed in between or not.
+async fn over_while_their_controller_stands_still(
+    control: &ControlPlane,
+    mut manager: Manager,
+    killed: bool,
+) -> Manager {
+    let name = if killed { "still-killed" } else { "still" };
+    let place = Place::bare(control, name).await.unwrap();
+    place.flavor(name).await.unwrap();
+    let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
+    place.cluster_queue(name, 5, &preemption).await.unwrap();
+    place.local_queue("lq", name).await.unwrap();
+    let jobs = [("one", 1, "NonIndexed"), ("two", 2, "NonIndexed"), ("indexed", 2, "Indexed")];
+    for (job_name, pods, mode) in jobs {
+        let mut object = job(job_name, "lq", 1, pods, 3_600);
+        object["spec"]["completionMode"] = json!(mode);
+        place.make_job(&object).await.unwrap();
+    }
+    for (job, pods, _) in jobs {
+        wait_for(&place, job, "to run", |job| job["status"]["ready"] == pods).await;
+    }
+    control.pause_controllers().unwrap();
+    for (job, pods, _) in jobs {
+        for _ in 0..pods {
+            succeed_one(&place, job).await.unwrap();
+        }
+    }
+    set_active(&place, "one", false).await;
+    place.make_urgent(name, 5).await.unwrap();
+    for (job, ..) in jobs {
+        place.wait_for_condition(job, "Evicted", "True").await.unwrap();
+        wait_for(&place, job, "to be stopped", |job| job["spec"]["suspend"] == true).await;
+    }
+    if killed {
+        manager = manager.restart(control).await.unwrap();
+    }
+    control.resume_controllers().unwrap();
+    for (job, pods, _) in jobs {
+        wait_for(&place, job, "to complete", is_complete).await;
+        wait_for(&place, job, "to have nothing left of its stop", |job| {
+            job["metadata"]["annotations"]["kueue.x-k8s.io/stopping"].is_null()
+                && job["status"]["succeeded"] == pods
+                && job["status"]["startTime"].is_string()
+        })
+        .await;
+        place.wait_for_condition(job, "Finished", "True/Succeeded").await.unwrap();
+        assert_eq!(self::pods(&place, job).await.unwrap().len(), 0, "{job} runs on");
+    }
+    wait_for(&place, "urgent", "to run", |job| job["status"]["ready"] == 1).await;
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+    manager
+}
+
 #[tokio::test]
 async fn jobs_end_and_nothing_runs_unadmitted() {
     // Its own: the manager is killed.
@@ -304,5 +359,7 @@ async fn jobs_end_and_nothing_runs_unadmitted() {
     partly_done(&here, "indexed", "Indexed").await;
     lost_owner(&here, "orphan").await;
     tokio::join!(forged(&here), moved(&here, "moved"));
-    let _manager = killed_in_between(plane, manager).await;
+    let manager = killed_in_between(plane, manager).await;
+    let manager = over_while_their_controller_stands_still(plane, manager, false).await;
+    let _manager = over_while_their_controller_stands_still(plane, manager, true).await;
 }

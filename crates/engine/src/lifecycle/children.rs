@@ -149,6 +149,9 @@ impl Engine {
             let about: [(&'static str, &dyn ToString); 2] =
                 [("job", &child.object()), ("owner", &key.object())];
             if view.suspended {
+                if self.delete_unstoppable(&child, &part) {
+                    continue;
+                }
                 let then = vec![self.log(Level::Info, "job of a stopped one is stopped", &about)];
                 let write = Write::SuspendJob { view: part };
                 self.write_job(&child, Purpose::SuspendJob, write, then);

@@ -80,7 +80,9 @@ impl Engine {
         if waits.is_some() {
             return;
         }
-        if managed && view.end_blocked {
+        // One that completed before it was seen to be about to keeps nothing of its stop either.
+        let is_left = view.finished.is_some() && view.ending && view.stopping;
+        if managed && (view.end_blocked || is_left) {
             return self.let_end(key, &view);
         }
         if view.deleting {

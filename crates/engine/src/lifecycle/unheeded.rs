@@ -32,7 +32,7 @@ use crate::world::{JobEntry, JobKey, job_key};
 /// How long it has once more when the job was touched: a controller that works off a queue comes to an event well within that.
 const ONCE_MORE_SECONDS: i64 = 60;
 /// The reason of the events; Kueue has none.
-const REASON: &str = "StopEnforced";
+pub(super) const STOP_ENFORCED: &str = "StopEnforced";
 
 /// Whether all pods of a kind belong to its jobs themselves, or to jobs that are known: of what others wrap, or describe, that is not known.
 fn shows_all_pods(kind: JobKind) -> bool {
@@ -176,7 +176,7 @@ impl Engine {
                 child.name
             );
             let then = vec![
-                warning(self.about_job(key, view), REASON, note),
+                warning(self.about_job(key, view), STOP_ENFORCED, note),
                 self.log(
                     Level::Warn,
                     "job of a stopped one deleted",
@@ -260,7 +260,7 @@ impl Engine {
             "The job was stopped, and its controller has not removed its pods within {} s: {pods} were deleted",
             PATIENCE_SECONDS + ONCE_MORE_SECONDS
         );
-        self.outbox.push(warning(self.about_job(key, view), REASON, note));
+        self.outbox.push(warning(self.about_job(key, view), STOP_ENFORCED, note));
         let about: [(&'static str, &dyn ToString); 2] = [("job", &key.object()), ("pods", &pods)];
         self.outbox.push(self.log(Level::Warn, "pods of a stopped job deleted", &about));
     }

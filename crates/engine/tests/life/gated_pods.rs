@@ -15,7 +15,7 @@ use crate::plain_pods::bed;
 const GROUP: &str = "engine.gated.example.com";
 
 /// A kind with a coordinator and workers.
-fn kind() -> JobKind {
+pub fn kind() -> JobKind {
     let declaration = json!({
         "group": GROUP, "version": "v1", "kind": "Crew",
         "suspend": {"gatesPods": true},

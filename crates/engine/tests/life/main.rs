@@ -24,6 +24,7 @@ mod gather;
 mod gathered_pods;
 mod grouped_pods;
 mod journal;
+mod kinds;
 mod kueues;
 mod left_queue;
 mod memory;

@@ -1,7 +1,8 @@
 //! Jobs of which some pods ended before they were stopped.
 
 use serde_json::json;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_api::job::JobFinished;
+use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition, told};
@@ -103,4 +104,22 @@ fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     stop_queue(&mut c, "None");
     assert_eq!(condition(&c.workload("b"), "Admitted"), "True");
     assert!(c.api.job("b").view.suspended);
+}
+
+#[test]
+fn a_job_that_completed_while_it_was_being_stopped_keeps_no_mark_of_that() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 2, "1"));
+    c.settle();
+    let stops = |c: &Cluster| c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::StopJob).count();
+    assert_eq!(stops(&c), 0);
+    c.api.edit_job("a", |job| {
+        let view = &mut job.view;
+        (view.suspended, view.stopping, view.active, view.ending) = (false, true, false, true);
+        view.finished = Some(JobFinished { success: true, message: String::new() });
+    });
+    c.advance(60);
+    assert!(!c.api.job("a").view.stopping);
+    assert_eq!((stops(&c), condition(&c.workload("a"), "Finished")), (1, "True".to_owned()));
 }

@@ -1,5 +1,6 @@
 //! A job whose stop the API server refuses is suspended all the same.
 
+use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::{Purpose, WriteError};
 
 use crate::model::build::job;
@@ -55,12 +56,44 @@ fn a_victim_whose_stop_is_refused_gives_its_quota_back() {
 }
 
 #[test]
+fn a_job_that_another_one_made_and_that_cannot_be_suspended_is_deleted() {
+    // More than there is, and a user who lets run what takes the place of one of its Jobs.
+    for is_stopped in [false, true] {
+        let mut c = cluster();
+        let mut set = job("team-a", "set", "lq", 2, "1");
+        set.job.kind = JobKind::JOB_SET;
+        c.api.add_job(set);
+        c.settle();
+        if !is_stopped {
+            c.api.edit_job("set", |job| (job.view.suspended, job.started_by_user) = (false, true));
+        }
+        let uid = c.api.job("set").view.job.uid.to_string();
+        c.refuse = Some((Purpose::SuspendJob, refusal()));
+        let mut part = job("team-a", "set-main-0", "", 1, "1");
+        part.controller = Some(ControllerRef {
+            api_version: JobKind::JOB_SET.api_version().to_owned(),
+            kind: "JobSet".to_owned(),
+            name: "set".to_owned(),
+            uid,
+        });
+        running(&mut c, part);
+        c.advance(10);
+        assert!(c.api.jobs().all(|(job, _)| *job.name == *"set"), "{is_stopped}");
+        let told =
+            "Job/set-main-0: Job \"set-main-0\" may not run and cannot be suspended, so it was deleted";
+        assert_eq!(c.notes("StopEnforced"), [told]);
+    }
+}
+
+#[test]
 fn what_is_refused_whole_and_in_part_is_tried_again_later_and_later() {
     let mut c = cluster();
     c.fail.extend((0..100).flat_map(|_| [Purpose::StopJob, Purpose::SuspendJob]).map(|p| (p, refusal())));
     running(&mut c, job("team-a", "a", "lq", 2, "1"));
     c.advance(3_600);
     assert!((5..30).contains(&halts(&c, "a")), "{}", halts(&c, "a"));
+    let told = c.notes("FailedUpdate");
+    assert!(told.len() == 1 && told[0].contains("may not be more than 262144 bytes"), "{told:?}");
     c.fail.clear();
     c.advance(300);
     assert!(c.api.job("a").view.suspended);

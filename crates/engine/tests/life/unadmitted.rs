@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
+use crate::kinds::{restart_with, suspended_by_field};
 use crate::model::build::{job, template, wrapped};
 use crate::model::{Cluster, condition};
 
@@ -30,7 +31,7 @@ pub fn running(c: &mut Cluster, mut view: JobView) {
 }
 
 /// A Workload of one pod, with this owner.
-fn workload(c: &mut Cluster, name: &str, queue: &str, owner: &Value) -> ObjectRef {
+pub fn workload(c: &mut Cluster, name: &str, queue: &str, owner: &Value) -> ObjectRef {
     let template = serde_json::to_value(template("1")).unwrap();
     let owners: Vec<_> = Some(owner).into_iter().filter(|owner| !owner.is_null()).collect();
     c.api.put(
@@ -48,7 +49,7 @@ fn owner(kind: JobKind, name: &str, uid: &str) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name, "uid": uid, "controller": true})
 }
 
-fn set(c: &mut Cluster, workload: &ObjectRef, types: &[&str]) {
+pub fn set(c: &mut Cluster, workload: &ObjectRef, types: &[&str]) {
     let conditions: Vec<_> = types
         .iter()
         .map(|kind| {
@@ -67,7 +68,7 @@ fn set(c: &mut Cluster, workload: &ObjectRef, types: &[&str]) {
     });
 }
 
-const ADMITTED: [&str; 2] = ["QuotaReserved", "Admitted"];
+pub const ADMITTED: [&str; 2] = ["QuotaReserved", "Admitted"];
 
 /// The writes that stopped a job.
 pub fn halts(c: &Cluster, name: &str) -> usize {
@@ -117,6 +118,8 @@ const OWNERS: [Owner; 10] = [
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 struct State {
     owner: Owner,
+    /// What it is, unless its owner could have made it.
+    alone: JobKind,
     /// Whether AppWrappers stand where JobSets do.
     wrapped: bool,
     /// Whether the name is one that the owner would give.
@@ -138,6 +141,7 @@ struct State {
 prop_compose! {
     fn states()(
         owner in prop::sample::select(OWNERS.to_vec()),
+        alone in prop::sample::select(suspended_by_field()),
         named_as_made: bool,
         queue in prop::option::of(prop::sample::select(vec!["lq", "missing"])),
         unnamed_managed: bool,
@@ -149,13 +153,18 @@ prop_compose! {
         flags in any::<[bool; 8]>(),
     ) -> State {
         let [invalid, deleting, finished, stopping, class, too_many, old, wrapped] = flags;
-        State { owner, wrapped, named_as_made, queue, unnamed_managed, namespace, prebuilt, own, invalid, deleting, finished, stopping, class, too_many, old }
+        State { owner, alone, wrapped, named_as_made, queue, unnamed_managed, namespace, prebuilt, own, invalid, deleting, finished, stopping, class, too_many, old }
     }
 }
 
 impl State {
     fn managed_itself(&self) -> bool {
         self.queue.is_some() || (self.unnamed_managed && self.namespace == "team-a")
+    }
+
+    fn kind(&self) -> JobKind {
+        let is_alone = matches!(self.owner, Owner::None | Owner::MadeUp | Owner::WrongUid);
+        if is_alone { self.alone } else { JobKind::JOB }
     }
 
     /// The kind of the job above.
@@ -255,6 +264,7 @@ impl State {
             name: owner_name.to_owned(),
             uid: owner_uid,
         });
+        view.job.kind = self.kind();
         view.prebuilt_workload = self.prebuilt.map(str::to_owned);
         view.invalid = self.invalid.then(|| "it cannot be read".to_owned());
         view.deleting = self.deleting;
@@ -275,12 +285,11 @@ impl State {
             job.view.created = if old { jiff::Timestamp::UNIX_EPOCH } else { now };
         });
         if let Some(types) = &self.own {
-            let of =
-                workload(&mut c, "own", self.queue.unwrap_or("lq"), &owner(JobKind::JOB, name, &own_uid));
+            let of = workload(&mut c, "own", self.queue.unwrap_or("lq"), &owner(self.kind(), name, &own_uid));
             set(&mut c, &of, types);
         }
         // A manager that starts now sees all of it at once: so it is, too, if the webhook was down when the job was made.
-        c.restart();
+        restart_with(&mut c, self.kind());
         c
     }
 }
@@ -324,7 +333,7 @@ proptest! {
             c.writes_left = killed_after;
             c.settle();
             c.writes_left = None;
-            c.restart();
+            restart_with(&mut c, state.kind());
         }
         c.advance(60);
         // It may have been deleted, so that it is made anew as it was declared.
@@ -473,13 +482,12 @@ fn children_of_a_job_set_run_on_its_quota_as_soon_as_it_is_seen() {
 
 #[test]
 fn a_job_of_any_kind_that_runs_without_an_admission_is_stopped() {
-    // Pods are stopped in a way of their own, see `plain_pods` and `gathered_pods`.
-    let own = |kind: &JobKind| !kind.integration().of_pods && !kind.gathers_pods();
-    for kind in JobKind::jobs().filter(own) {
+    for kind in suspended_by_field() {
         let mut c = cluster();
         let mut view = job("team-a", "a", "lq", 2, "1");
         view.job.kind = kind;
         running(&mut c, view);
+        restart_with(&mut c, kind);
         c.settle();
         assert!(c.api.job("a").view.suspended, "{kind:?}");
         assert_eq!(c.api.workloads().len(), 1, "{kind:?} waits for quota that there is not");

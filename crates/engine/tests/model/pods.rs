@@ -14,7 +14,7 @@ const GATE: &str = "kueue.x-k8s.io/admission";
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// On a pod that its user lets run.
-const FREED: &str = "test/freed";
+pub const FREED: &str = "test/freed";
 
 /// On the pods of a LeaderWorkerSet, its name; on its Workloads, the number of the group.
 const SET: &str = "leaderworkerset.sigs.k8s.io/name";

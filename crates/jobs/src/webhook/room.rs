@@ -1,5 +1,6 @@
 //! Room in a job for what the manager writes into it: the API server refuses a write that makes the annotations of an object or a
-//! pod template too large, so that a job with as many as there may be could be neither started nor stopped as it should.
+//! pod template too large, and etcd one that makes the object too large, so that a job as large as there may be could be neither started nor
+//! stopped as it should.
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -12,6 +13,11 @@ use crate::review::Violations;
 const ALL: usize = 256 << 10;
 /// How many of those are the manager's.
 const OURS: usize = 4 << 10;
+/// How many bytes a job has at most that is not suspended, with what the manager writes to start it. Etcd stores 1.5 MiB; built-in kinds are
+/// stored in a form that is up to a third longer than JSON where many of their fields are empty, and a stop adds its mark and who wrote it.
+const WHOLE: usize = 1 << 20;
+/// How many of those are the manager's: node selectors, tolerations and affinity for each pod set.
+const OURS_OF_WHOLE: usize = 64 << 10;
 
 /// Refuses annotations that leave the manager no room. A queued job that has them already may have them, and may not get more.
 pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
@@ -26,6 +32,49 @@ pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violatio
             );
         }
     }
+}
+
+/// Refuses a queued job that could not be stopped. Kinds that no field suspends are not: their pods have gates, and are deleted.
+pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let known = kind.integration();
+    if known.of_pods || known.suspends_pods {
+        return;
+    }
+    let runs = |object: &Value| !registry::of(kind).is_suspended(object);
+    let queued_before = old.filter(|old| is_queued(old));
+    let most = match queued_before {
+        None => WHOLE - OURS_OF_WHOLE,
+        // It may be stopped, and what is done to it then does no harm.
+        Some(_) if !runs(object) => return,
+        Some(_) => WHOLE,
+    };
+    let bytes = length(object);
+    // What runs already may be written by its controller.
+    let grows = queued_before.filter(|old| runs(old)).is_none_or(|old| bytes > length(old));
+    if bytes > most && grows {
+        let why = format!(
+            "a queued job may not have more than {most} bytes, so that it can be started and stopped: it has {bytes}"
+        );
+        violations.add("metadata", format!("Too long: {why}"));
+    }
+}
+
+/// How long the object is as JSON.
+fn length(object: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A value is always written, and counting never fails.
+    serde_json::to_writer(&mut count, object).map_or(usize::MAX, |()| count.0)
 }
 
 fn is_queued(object: &Value) -> bool {
@@ -89,5 +138,58 @@ mod tests {
         assert_eq!(told(&long, Some(&longer)), Vec::<String>::new());
         let unqueued = job(ALL - 10, 100, false);
         assert_eq!(told(&long, Some(&unqueued)).len(), 1, "it was not queued before");
+    }
+
+    /// A job of so many bytes.
+    fn whole(bytes: usize, suspended: bool, queued: bool) -> Value {
+        let mut job = job(100, 100, queued);
+        job["spec"]["suspend"] = json!(suspended);
+        job["spec"]["template"]["spec"]["containers"] = json!([{"name": "c", "args": [""]}]);
+        let rest = bytes - length(&job);
+        job["spec"]["template"]["spec"]["containers"][0]["args"][0] = json!("x".repeat(rest));
+        job
+    }
+
+    fn told_of_whole(object: &Value, old: Option<&Value>) -> usize {
+        let mut violations = Violations::default();
+        check_whole(JobKind::JOB, object, old, &mut violations);
+        violations.0.len()
+    }
+
+    #[test]
+    fn a_job_that_could_not_be_stopped_is_not_let_in_and_not_let_run() {
+        let most = WHOLE - OURS_OF_WHOLE;
+        assert_eq!(told_of_whole(&whole(most, true, true), None), 0);
+        assert_eq!(told_of_whole(&whole(most + 1, true, true), None), 1);
+        let stranger = whole(most + 1, true, false);
+        assert_eq!(
+            told_of_whole(&whole(most + 1, true, true), Some(&stranger)),
+            1,
+            "it was not queued before"
+        );
+        // The manager starts one, and it is stopped.
+        let (waits, runs) = (whole(most, true, true), whole(WHOLE, false, true));
+        assert_eq!(told_of_whole(&runs, Some(&waits)), 0);
+        let stopped = whole(WHOLE + 300, true, true);
+        assert_eq!(told_of_whole(&stopped, Some(&runs)), 0);
+        // It grew while it waited, is not let run by hand then, and is as it was again.
+        assert_eq!(told_of_whole(&whole(WHOLE + 9_000, true, true), Some(&stopped)), 0);
+        assert_eq!(told_of_whole(&whole(WHOLE + 300, false, true), Some(&stopped)), 1);
+        assert_eq!(told_of_whole(&whole(WHOLE, false, true), Some(&stopped)), 0);
+        // One that runs does not grow, and its status may be written.
+        let large = whole(WHOLE + 10, false, true);
+        assert_eq!(told_of_whole(&large, Some(&runs)), 1);
+        assert_eq!(told_of_whole(&large, Some(&large)), 0);
+    }
+
+    #[test]
+    fn kinds_that_no_field_suspends_have_no_such_bound() {
+        let object = whole(WHOLE + 10, true, true);
+        for kind in JobKind::ALL {
+            let mut violations = Violations::default();
+            check_whole(kind, &object, None, &mut violations);
+            let gates = kind.integration().of_pods || kind.integration().suspends_pods;
+            assert_eq!(violations.0.is_empty(), gates, "{kind:?}");
+        }
     }
 }

@@ -34,6 +34,7 @@ pub fn validate(
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
     room::check(kind, object, old, &mut violations);
+    room::check_whole(kind, object, old, &mut violations);
     let slices = super::is_elastic(kind, &meta, context);
     topology::check((kind, slices), object, old, &mut violations, context);
     if let Some(before) = &before {

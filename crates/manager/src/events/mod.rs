@@ -114,11 +114,10 @@ async fn send_all(
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut dedup = Dedup::new(REMEMBERED);
-    let (failed, mut failures) = mpsc::unbounded_channel::<Key>();
+    // Each request that is under way sends one at most. They are taken before each further request, so that there is room: those of all that were
+    // under way then, and of that one.
+    let (failed, mut failures) = mpsc::channel::<Key>(2 * IN_FLIGHT);
     loop {
-        while let Ok(key) = failures.try_recv() {
-            dedup.forget(&key);
-        }
         let due = dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
         let event = tokio::select! {
             event = waiting.next() => match event {
@@ -127,6 +126,7 @@ async fn send_all(
             },
             () = tokio::time::sleep(due.unwrap_or(IDLE)), if due.is_some() => None,
         };
+        forget_failed(&mut dedup, &mut failures);
         let mut calls = Vec::new();
         let now = started.elapsed();
         for (key, pending) in dedup.due(now) {
@@ -145,6 +145,7 @@ async fn send_all(
             }
         }
         for (call, key) in calls {
+            forget_failed(&mut dedup, &mut failures);
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             // They share the limit of writes, and come last.
             traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
@@ -153,7 +154,7 @@ async fn send_all(
                 if let Err(error) = send(&client, &call).await {
                     debug!(error = %Chain(&error), "an event was not recorded");
                     // The receiver lives as long as this loop does.
-                    let _ = failed.send(key);
+                    let _ = failed.try_send(key);
                 }
                 drop(slot);
             });
@@ -161,6 +162,13 @@ async fn send_all(
     }
     // Wait for those that are being sent.
     drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
+}
+
+/// What was not recorded is made anew when it happens again.
+fn forget_failed(dedup: &mut Dedup<Key>, failures: &mut mpsc::Receiver<Key>) {
+    while let Ok(key) = failures.try_recv() {
+        dedup.forget(&key);
+    }
 }
 
 async fn send(client: &Client, call: &Call) -> Result<(), CallError> {
@@ -296,6 +304,8 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::fake_api;
+    use crate::supervise::tests::supervisor;
     use sluice_engine::input::Kind;
 
     fn event(object: ObjectRef, note: &str) -> Event {
@@ -426,6 +436,36 @@ mod tests {
             change(&mut other);
             assert_ne!(key(&other), first, "{at}");
         }
+    }
+
+    #[tokio::test]
+    async fn every_event_that_was_not_recorded_is_made_anew_when_it_happens_again() {
+        const EVENTS: usize = 100;
+        let made = Arc::new(tokio::sync::watch::Sender::new(0_usize));
+        let answer = {
+            let made = Arc::clone(&made);
+            move |method: Method, _, _| {
+                assert_eq!(method, Method::POST, "there is nothing to change");
+                made.send_modify(|made| *made += 1);
+                std::future::ready(fake_api::failed(403, "Forbidden"))
+            }
+        };
+        let (supervisor, _fatals, _stopper) = supervisor();
+        let client = fake_api::client(answer);
+        let (sink, task) = start(&supervisor, client, ("sluice-0", None), Traffic::default());
+        let record = |number: usize| {
+            let object = ObjectRef::namespaced(Kind::Workload, "ns", format!("w-{number}"));
+            sink.record(event(object, "note"));
+        };
+        let mut counted = made.subscribe();
+        for round in 1..=3 {
+            (0..EVENTS).for_each(record);
+            // When the last of these is sent, there is no place for one before them.
+            (round * EVENTS..round * EVENTS + IN_FLIGHT).for_each(record);
+            counted.wait_for(|made| *made == round * (EVENTS + IN_FLIGHT)).await.unwrap();
+        }
+        drop(sink);
+        task.await.unwrap();
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Election {
 
     /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` receives that, and the election goes on from
     /// the beginning once that was answered.
-    pub async fn run(mut self, mut stop: Stop, losses: mpsc::UnboundedSender<Loss>) {
+    pub async fn run(mut self, mut stop: Stop, losses: mpsc::Sender<Loss>) {
         loop {
             if let Some(why) = self.step().await {
                 self.until.send_replace(Until::Past);
@@ -114,7 +114,7 @@ impl Election {
                 self.say(None, format!("leadership was lost: {why}"));
                 let (answer, answered) = oneshot::channel();
                 // The receiver lives as long as the process.
-                let _ = losses.send((why, answer));
+                let _ = losses.send((why, answer)).await;
                 let _ = answered.await;
             }
             if !stop.sleep(self.settings.retry_period).await {

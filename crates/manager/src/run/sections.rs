@@ -11,7 +11,7 @@ impl Parts {
         supervisor: &Supervisor,
         client: Client,
         stop: Stop,
-        losses: mpsc::UnboundedSender<Loss>,
+        losses: mpsc::Sender<Loss>,
         until: watch::Sender<Until>,
     ) -> (JoinHandle<()>, watch::Receiver<Standing>) {
         let section = &self.configuration.leader_election;

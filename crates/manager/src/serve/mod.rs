@@ -165,6 +165,10 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, boun
         let (id, news) = connections.lock().unwrap_or_else(PoisonError::into_inner).add(Instant::now());
         let entry = Arc::new(ConnectionHandle { id, connections: Arc::clone(&connections), news });
         let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it is joined above: the panic of one connection ends no other"
+        )]
         running.spawn(connection(stream, from, tls, router, entry, slot, stop));
     }
     drop(listener);

@@ -87,7 +87,8 @@ enum Order {
 /// Takes writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// As long as the number of objects at most: the engine has one write per object open, and the next when that is answered.
+    /// Bounded by the engine, which has one write per object open, may withdraw that once, and sends the next when it was answered
+    /// (`crates/engine/tests/life/memory.rs` counts them while none is answered). A bound of its own would have to stop the engine, or lose a write.
     queue: mpsc::UnboundedSender<Order>,
     /// How many writes were taken; what became of how many is in `finished`.
     idle: watch::Receiver<bool>,
@@ -213,6 +214,10 @@ async fn pool(
             let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "it is joined below, and a panic of it goes on there"
+            )]
             running.spawn(async move {
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;

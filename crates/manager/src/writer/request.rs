@@ -198,6 +198,10 @@ pub fn failure(error: &CallError) -> WriteError {
         409 if reason == "AlreadyExists" => WriteError::AlreadyExists(text),
         409 => WriteError::Conflict(text),
         404 => WriteError::NotFound(text),
+        // The API server passes etcd's answer, and that of its client of etcd, on as a failure of its own.
+        500 if text.contains("request is too large") || text.contains("larger than max") => {
+            WriteError::Refused(text)
+        }
         429 | 500.. => WriteError::Transient(text),
         _ => WriteError::Refused(text),
     }
@@ -232,6 +236,14 @@ mod tests {
         let entity =
             Call::get("/x").refused(StatusCode::PAYLOAD_TOO_LARGE, None, b"request entity too large");
         assert!(matches!(failure(&entity), WriteError::Refused(_)), "{entity}");
+        for why in [
+            "etcdserver: request is too large",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100128 vs. 2097152)",
+        ] {
+            let body = json!({"kind": "Status", "reason": "", "message": why}).to_string();
+            let answer = Call::get("/x").refused(StatusCode::INTERNAL_SERVER_ERROR, None, body.as_bytes());
+            assert!(matches!(failure(&answer), WriteError::Refused(_)), "{answer}");
+        }
         let timeout = CallError::Timeout {
             method: Method::GET,
             uri: "/x".to_owned(),

@@ -136,6 +136,8 @@ pub(super) struct Workload {
     pub inactive: bool,
     pub finished: bool,
     pub admission: Option<Admission>,
+    /// How many pods it is admitted with.
+    pub pods: usize,
     /// Some of its pods have completed.
     pub partly_completed: bool,
     /// What it uses now, without the pods that need nothing any more.
@@ -161,6 +163,8 @@ impl Workload {
         let admission = &object["status"]["admission"];
         if admission.is_object() {
             let assigned = admission["podSetAssignments"].clone();
+            let counts = assigned.as_array().into_iter().flatten().filter_map(|set| set["count"].as_u64());
+            read.pods = usize::try_from(counts.sum::<u64>())?;
             read.admission = Some(Admission { queue: text(admission, "/clusterQueue"), assigned });
         }
         ensure!(read.admission.is_some() || !read.reserved, "quota is reserved without an admission");

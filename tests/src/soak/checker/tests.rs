@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod strays;
+
 /// A history that is written as the API server would.
 #[derive(Default)]
 struct History(Vec<Change>);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::DEADLINE;
+use sluice_tests::place::{DEADLINE, QUEUE_NAME};
 
 use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 
@@ -36,7 +36,7 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     assert!(why.contains("status code 413"), "{why}");
     container(&mut variables)["env"] = json!(many[..3_000]);
     let mut wide = attack("wide", SHARED);
-    container(&mut wide)["args"] = json!(["x".repeat(1_000_000)]);
+    container(&mut wide)["args"] = json!(["x".repeat(950_000)]);
     let mut labelled = attack("labelled", SHARED);
     for n in 0..1_000 {
         let (key, value) = (format!("{}.example.com/{n:063}", "d".repeat(60)), "v".repeat(63));
@@ -69,6 +69,23 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     let filled =
         json!({"metadata": {"annotations": {"a": "x".repeat((256 << 10) - 1)}}, "spec": {"suspend": false}});
     assert!(tenant.patch("full", filled).await.is_err());
+    // What could be let run by hand, and then not be stopped: etcd would not store the stop.
+    let mut whole = attack("whole", SHARED);
+    container(&mut whole)["args"] = json!(["x".repeat(1_400_000)]);
+    let why = tenant.make(&whole).await.unwrap_err().to_string();
+    assert!(why.contains("so that it can be started and stopped"), "{why}");
+    // The same in two steps: it waits, grows, and is let run.
+    let filled = json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}});
+    drop(tenant.patch("wide", filled).await.unwrap());
+    let why = tenant.patch("wide", json!({"spec": {"suspend": false}})).await.unwrap_err().to_string();
+    assert!(why.contains("may not have more than 1048576 bytes"), "{why}");
+    // The same without a queue at first.
+    whole["metadata"]["labels"] = json!({});
+    whole["spec"]["suspend"] = json!(true);
+    tenant.make(&whole).await.unwrap();
+    let queue = json!({"metadata": {"labels": {QUEUE_NAME: SHARED}}});
+    let why = tenant.patch("whole", queue).await.unwrap_err().to_string();
+    assert!(why.contains("so that it can be started and stopped"), "{why}");
     // As many variables as are let in, and then more beside them, in one write that lets the job run.
     let most = most_variables(&tenant).await;
     let grown = json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}, "spec": {"suspend": false}});

@@ -1,0 +1,104 @@
+//! Pods that go on when their job may not run any more, or where it has no place any more: after an eviction, a stop, or the loss of a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::objects::Job;
+use super::{Checker, Rule};
+
+/// How long a pod may go on so. Kubernetes itself takes more than a minute to remove the pods of a node that was deleted.
+pub(super) const GRACE: Duration = Duration::from_mins(3);
+/// How often pods are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Pods that should end, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    /// How much of the day is over.
+    pub now: Duration,
+    looked: Option<Duration>,
+    since: BTreeMap<String, Duration>,
+    told: BTreeSet<String>,
+}
+
+impl Checker {
+    /// Looks for pods that should have ended long ago.
+    pub(super) fn judge_strays(&mut self) {
+        let now = self.strays.now;
+        if self.strays.looked.is_some_and(|looked| now < looked + EVERY) {
+            return;
+        }
+        self.strays.looked = Some(now);
+        let strays: Vec<_> =
+            self.pods.keys().filter_map(|key| Some((key.clone(), self.stray(key)?))).collect();
+        self.strays.since.retain(|key, _| strays.iter().any(|(stray, _)| stray == key));
+        for (key, why) in strays {
+            let since = *self.strays.since.entry(key.clone()).or_insert(now);
+            if now >= since + GRACE && self.strays.told.insert(key.clone()) {
+                self.note(
+                    Rule::GoesOn,
+                    &key,
+                    format!("it goes on for {} s, and {why}", (now - since).as_secs()),
+                );
+            }
+        }
+    }
+
+    /// Why a pod should not go on.
+    fn stray(&self, key: &str) -> Option<String> {
+        let pod = self.pods.get(key).filter(|pod| pod.live)?;
+        let top = self.top_of(pod.owner.clone()?);
+        let Some(job) = self.keys.get(&top) else { return Some("its job is gone".to_owned()) };
+        if !self.jobs.get(job).is_some_and(|job| job.queued) {
+            return None;
+        }
+        let Some((_, covering)) = self.workloads_of(&top).find(|(_, workload)| workload.covers()) else {
+            return Some(format!("{job} is not admitted"));
+        };
+        let (node, places) = (pod.node.as_ref()?, covering.nodes.as_ref()?);
+        places.get(node).is_none_or(|place| place.pods == 0).then(|| format!("{job} has no place on {node}"))
+    }
+
+    /// A job begins to run again. Its own controller has seen it run and has said that it stopped: none of its pods is left.
+    pub(super) fn nothing_of_a_former_run(&mut self, key: &str, before: Option<&Job>) {
+        let Some(before) = before.filter(|job| job.seen_suspended && self.seen_running.contains(key)) else {
+            return;
+        };
+        let left = self.live_pods(&before.uid);
+        if !left.is_empty() {
+            self.note(
+                Rule::GoesOn,
+                key,
+                format!("it begins to run again, and {left:?} of its last run go on"),
+            );
+        }
+    }
+
+    /// A pod of this job has come to a node: not more go on now than the job is admitted with.
+    pub(super) fn not_beside_others(&mut self, key: &str, job: &str) {
+        let Some((_, covering)) = self.workloads_of(job).find(|(_, workload)| workload.covers()) else {
+            return;
+        };
+        let most = covering.pods;
+        let mut live = self.live_pods(job);
+        live.retain(|key| self.pods[key].node.is_some());
+        if live.len() > most {
+            let text = format!("{live:?} of its job are on nodes, and {most} pods are admitted");
+            self.note(Rule::GoesOn, key, text);
+        }
+    }
+
+    /// The pods that run or will.
+    pub(super) fn live(&self) -> Vec<String> {
+        self.pods
+            .iter()
+            .filter(|(_, pod)| pod.live && pod.owner.is_some())
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Whether a pod runs or will.
+    pub fn some_pod_goes_on(&self) -> bool {
+        !self.live().is_empty()
+    }
+}

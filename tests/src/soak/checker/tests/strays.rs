@@ -1,0 +1,83 @@
+//! Pods that go on when they should not, and those that may.
+
+use super::super::strays::GRACE;
+use super::*;
+
+#[test]
+fn pods_beside_those_of_a_later_place_are_noticed() {
+    // A place on a lost node is given up, and a pod comes to the new one.
+    let moved = || {
+        let begun = History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, 1).job(false, &[]);
+        let lost = begun.pod_on("p", "n-1").pod_on("q", "n-2").delete("/registry/minions/n-2");
+        lost.placed(WORKLOAD, ADMITTED, 2)
+    };
+    let stays = moved().pod_on("r", "n-1");
+    assert_broken(stays, Rule::GoesOn, "are on nodes, and 2 pods are admitted");
+    let gone = moved().delete("/registry/pods/ns/q").pod_on("r", "n-1");
+    assert_eq!(gone.broken(), []);
+}
+
+/// A job that has run and is stopped; its controller says so, and its pod goes on, or not.
+fn stopped_and_seen(goes_on: bool) -> History {
+    let mut runs =
+        History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]).job(false, &[]);
+    let object = runs.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+    object["status"]["active"] = json!(1);
+    let stopped = runs.pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &["Suspended"]);
+    if goes_on { stopped } else { stopped.pod("Failed") }
+}
+
+#[test]
+fn pods_of_a_former_run_beside_the_next_one_are_noticed() {
+    let again = |history: History| history.workload(WORKLOAD, ADMITTED, 1).job(false, &["Suspended"]);
+    assert_broken(again(stopped_and_seen(true)), Rule::GoesOn, "it begins to run again");
+    assert_eq!(again(stopped_and_seen(false)).broken(), []);
+}
+
+#[test]
+fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
+    let seconds = Duration::from_secs;
+    let told = |history: History, times: &[Duration]| {
+        let mut checker = history.checked();
+        let before = checker.violations().len();
+        times.iter().for_each(|now| checker.clock(*now));
+        let new = checker.violations()[before..].iter().map(|one| (one.rule, one.text.clone()));
+        new.collect::<Vec<_>>()
+    };
+    let long = GRACE + seconds(1);
+    let late = [seconds(1), long, long + seconds(1)];
+    let freed = || stopped_and_seen(true).workload(WORKLOAD, &["Evicted"], 1);
+    let text = "it goes on for 180 s, and /registry/jobs/ns/j is not admitted".to_owned();
+    assert_eq!(told(freed(), &late), [(Rule::GoesOn, text)], "once");
+    assert_eq!(told(freed(), &[seconds(1), long - seconds(2)]), [], "its time is not over");
+    assert_eq!(told(freed().pod("Failed"), &late), []);
+    assert_eq!(told(freed().workload(WORKLOAD, ADMITTED, 1), &late), [], "it may run");
+    let gone = "it goes on for 180 s, and its job is gone".to_owned();
+    assert_eq!(told(freed().delete(JOB), &late), [(Rule::GoesOn, gone)]);
+    let begun = || History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, 1).job(false, &[]);
+    let lost = || begun().pod_on("q", "n-2").delete("/registry/minions/n-2").placed(WORKLOAD, ADMITTED, 2);
+    let place = "it goes on for 180 s, and /registry/jobs/ns/j has no place on n-2".to_owned();
+    assert_eq!(told(lost(), &late), [(Rule::GoesOn, place)]);
+    assert_eq!(told(lost().delete("/registry/pods/ns/q"), &late), []);
+    assert_eq!(told(begun().pod_on("q", "n-2"), &late), []);
+    // One that may go on in between begins anew.
+    let mut checker = freed().checked();
+    let before = checker.violations().len();
+    checker.clock(seconds(1));
+    History::new().workload(WORKLOAD, ADMITTED, 1).play(&mut checker);
+    checker.clock(seconds(100));
+    History::new().workload(WORKLOAD, &["Evicted"], 1).play(&mut checker);
+    let judged = checker.violations().len();
+    checker.clock(long);
+    assert_eq!(checker.violations().len(), judged, "{:?}", &checker.violations()[before..]);
+}
+
+#[test]
+fn a_pod_that_goes_on_when_all_has_ended_is_noticed() {
+    let mut checker = quiet_life().put(POD, json!({
+        "metadata": {"uid": "p", "ownerReferences": [{"uid": "j", "controller": true}]}, "status": {"phase": "Running"},
+    })).checked();
+    checker.rest();
+    let broken: Vec<_> = checker.violations().iter().map(|one| (one.rule, one.key.as_str())).collect();
+    assert_eq!(broken, [(Rule::GoesOn, POD)]);
+}
