@@ -52,6 +52,17 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $journal := $config.journal | default dict -}}
 {{- $_ := set $journal "directory" (include "sluice.journalFolder" .) -}}
 {{- $_ := set $journal "maxTotalSize" (.Values.journal.maxTotalSize | toString) -}}
+{{- with .Values.journal.store }}{{- if .url -}}
+{{- $store := $journal.store | default dict -}}
+{{- $_ := set $store "url" .url -}}
+{{- $_ := set $store "every" .every -}}
+{{- with .endpoint }}{{- $_ := set $store "endpoint" . -}}{{- end -}}
+{{- with .region }}{{- $_ := set $store "region" . -}}{{- end -}}
+{{- if .caSecret.name -}}
+{{- $_ := set $store "caFile" (printf "%s/%s" (include "sluice.journalCaFolder" $) .caSecret.key) -}}
+{{- end -}}
+{{- $_ := set $journal "store" $store -}}
+{{- end }}{{- end -}}
 {{- $_ := set $config "journal" $journal -}}
 {{- end -}}
 {{- with .Values.tracing.endpoint -}}
@@ -104,6 +115,16 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{/* Where the journal's volume is mounted. */}}
 {{- define "sluice.journalFolder" -}}
 /var/lib/sluice/journal
+{{- end }}
+
+{{/* Where the CA of the journal's object store is mounted. */}}
+{{- define "sluice.journalCaFolder" -}}
+/var/run/sluice/journal-store
+{{- end }}
+
+{{/* The Secret with that CA, if there is one. */}}
+{{- define "sluice.journalCaSecret" -}}
+{{- if and .Values.journal.enabled .Values.journal.store.url -}}{{ .Values.journal.store.caSecret.name }}{{- end -}}
 {{- end }}
 
 {{/* Where the Secrets of traces are mounted. */}}

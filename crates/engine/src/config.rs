@@ -208,7 +208,7 @@ impl From<&file::Configuration> for EngineConfig {
             provisioning_requests: file::ProvisioningRequests { old_pod_annotations },
             hotswap,
             scheduler: file::Scheduler { gather_for },
-            journal: file::Journal { directory: journal, max_file_size: _, max_total_size: _ },
+            journal: file::Journal { directory: journal, max_file_size: _, max_total_size: _, store: _ },
             tracing:
                 file::Tracing {
                     endpoint: tracing,

@@ -37,6 +37,7 @@ mod probe;
 pub mod random;
 pub mod record;
 mod rights;
+mod roots;
 pub mod run;
 pub mod serve;
 pub mod shutdown;

@@ -119,8 +119,8 @@ struct Running {
     engine_thread: std::thread::JoinHandle<()>,
     writer: Writer,
     events: JoinHandle<()>,
-    /// What sends traces, if there are any.
-    traces: Option<JoinHandle<()>>,
+    /// What sends traces and files of the journal, until the engine gives no more.
+    last: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     losses: mpsc::Receiver<Loss>,
     release: Stopper,
@@ -154,6 +154,7 @@ impl Parts {
         let supervisor = &Supervisor::new(fatal.clone(), self.stop.clone());
         let traffic = Traffic::default();
         let (traces, exporting) = self.traces(supervisor, Arc::clone(&registry))?;
+        let (journal, sending) = self.journal(supervisor, &registry)?;
         let (sink, events) = events::start(
             supervisor,
             self.client.clone(),
@@ -190,7 +191,7 @@ impl Parts {
             epoch,
             fatal,
             moved: Arc::clone(&moved),
-            journal: self.journal(supervisor, Arc::clone(&registry))?,
+            journal,
             traces,
         };
         let config = self.engine_config();
@@ -259,7 +260,7 @@ impl Parts {
             engine_thread,
             writer,
             events,
-            traces: exporting,
+            last: exporting.into_iter().chain(sending).collect(),
             election,
             losses,
             release,

@@ -36,6 +36,8 @@ const SPARK_OPERATOR: &str = "github.com/kubeflow/spark-operator/v2";
 const LWS: &str = "sigs.k8s.io/lws";
 /// The Go module with OpenTelemetry's collector.
 const COLLECTOR: &str = "go.opentelemetry.io/collector/otelcol";
+/// The Go module with a server that speaks S3's protocol.
+const S3: &str = "github.com/versity/versitygw";
 /// The Go module with Kueue's own command line.
 const KUEUE: &str = "sigs.k8s.io/kueue";
 /// The Go module with the trainer, which looks after TrainJobs.
@@ -76,6 +78,8 @@ pub enum Tool {
     OtelCollector,
     /// Kueue's own command line.
     Kueuectl,
+    /// A server that speaks S3's protocol.
+    S3Gateway,
 }
 
 /// Where a program comes from.
@@ -92,7 +96,7 @@ struct Source {
 
 impl Tool {
     /// All programs, in the order in which they are built.
-    pub const ALL: [Tool; 16] = [
+    pub const ALL: [Tool; 17] = [
         Tool::Etcd,
         Tool::KubeApiserver,
         Tool::Kubectl,
@@ -109,6 +113,7 @@ impl Tool {
         Tool::LwsControllers,
         Tool::OtelCollector,
         Tool::Kueuectl,
+        Tool::S3Gateway,
     ];
 
     /// The name of the program's file, as in `KUBEBUILDER_ASSETS`.
@@ -130,6 +135,7 @@ impl Tool {
             Tool::LwsControllers => "lws-controllers",
             Tool::OtelCollector => "otel-collector",
             Tool::Kueuectl => "kueuectl",
+            Tool::S3Gateway => "s3-gateway",
         }
     }
 
@@ -171,6 +177,7 @@ impl Tool {
                 let package = "sluice.test/control-plane/opentelemetry";
                 Source { own: &["main.go"], ..of("opentelemetry", COLLECTOR, package) }
             }
+            Tool::S3Gateway => Source { own: &["main.go"], ..of("s3", S3, "sluice.test/control-plane/s3") },
             _ => of("kubernetes", "k8s.io/kubernetes", &format!("k8s.io/kubernetes/cmd/{}", self.name())),
         }
     }
@@ -185,7 +192,8 @@ impl Tool {
             | Tool::SparkOperator
             | Tool::TrainerControllers
             | Tool::LwsControllers
-            | Tool::OtelCollector => String::new(),
+            | Tool::OtelCollector
+            | Tool::S3Gateway => String::new(),
             Tool::Kwok => format!("-X sigs.k8s.io/kwok/pkg/consts.Version={version}"),
             Tool::Helm => format!("-X helm.sh/helm/v4/internal/version.version={version}"),
             Tool::Kueuectl => format!("-X sigs.k8s.io/kueue/pkg/version.GitVersion={version}"),
@@ -389,11 +397,13 @@ mod tests {
 
     /// Folders whose programs are made of the same libraries: a library is compiled once for all that have the same version of it and of what
     /// it needs.
-    const ALIKE: [&[&str]; 3] = [
+    const ALIKE: [&[&str]; 4] = [
         &["kubernetes", "kwok", "helm", "etcd", "opentelemetry"],
         &["trainer", "jobset", "kubeflow", "ray", "appwrapper", "spark", "lws"],
         // Its libraries are newer than those of the controllers, and do not build with Kubernetes' own.
         &["kueuectl"],
+        // It has next to nothing in common with Kubernetes.
+        &["s3"],
     ];
     /// Controllers, and what they must have of one version.
     const THEIR_OWN: [&str; 5] = [

@@ -9,6 +9,7 @@
 //!   **stand-in** for the cluster autoscaler, and [`flux`] one for the Flux operator;
 //! * [`Manager`] runs the built `sluice` binary, [`chart`] installs the chart, [`FaultProxy`] makes the API server's days bad, [`Balancer`]
 //!   is a Service in front of several managers, [`prometheus`] scrapes them, [`etcd`] shows every change that was stored;
+//! * [`s3`] is an object store, [`otel`] a collector of traces;
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
 //! * [`race`] makes thousands of Workloads, lets them end, and counts what the manager writes;
 //! * [`browser`] looks at pages in a headless Chromium;
@@ -49,6 +50,7 @@ pub mod prometheus;
 mod proxy;
 pub mod race;
 pub mod ray;
+pub mod s3;
 mod setup;
 mod shared;
 pub mod spark;

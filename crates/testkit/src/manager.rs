@@ -71,7 +71,7 @@ impl Manager {
             .arg("--kubeconfig")
             .arg(&setup.kubeconfig)
             .args(&setup.args);
-        command.env_remove("KUBECONFIG").env("RUST_BACKTRACE", "1");
+        command.env_remove("KUBECONFIG").env("RUST_BACKTRACE", "1").envs(setup.environment.clone());
         let program = plane.spawn(&name, command)?;
         Ok(Self { program, setup, config, cgroup })
     }

@@ -18,6 +18,8 @@ pub struct Setup {
     pub kubeconfig: PathBuf,
     /// Flags after `sluice manager --config … --kubeconfig …`.
     pub args: Vec<String>,
+    /// Variables of its environment.
+    pub environment: Vec<(String, String)>,
     /// Port of /healthz and /readyz, plain HTTP.
     pub health: u16,
     /// Port of /metrics.
@@ -64,8 +66,18 @@ impl Setup {
             "integrations": { "frameworks": ["batch/job", "jobset.x-k8s.io/jobset"] },
         });
         let kubeconfig = plane.kubeconfig_path();
-        let args = Vec::new();
-        Ok(Self { configuration, kubeconfig, args, health, metrics, webhook, visibility, limits: None })
+        let (args, environment, limits) = (Vec::new(), Vec::new(), None);
+        Ok(Self {
+            configuration,
+            kubeconfig,
+            args,
+            environment,
+            health,
+            metrics,
+            webhook,
+            visibility,
+            limits,
+        })
     }
 
     /// The same setup for a second replica: other ports, everything else equal.
@@ -101,6 +113,13 @@ impl Setup {
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
+        self
+    }
+
+    /// One more variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 

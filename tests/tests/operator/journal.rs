@@ -7,11 +7,13 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use sluice_testkit::assets::Tool;
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{Progress, eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, plugin};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, needs, plugin};
 use sluice_tests::place::{DEADLINE, Place};
 
+use crate::bucket::{Bucket, WRONG, said, wait_for_count};
 use crate::collector::Collector;
 
 /// May do what researchers may; the journal names all namespaces.
@@ -158,14 +160,15 @@ async fn wait_for_trace(collector: &Collector, id: &str, outcome: &str) -> Vec<S
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
+    needs!(Tool::S3Gateway);
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let setup = Setup::new(&plane).unwrap().brief_leases();
     let values = json!({"visibility": {"apiServices": true}, "journal": {"enabled": true}});
     let setup = chart::install(&plane, setup, &values).await.unwrap();
     let folder = plane.folder().join("journal");
     let collector = Collector::start().await;
-    let setup =
-        setup.with(&json!({"journal": {"directory": folder}, "tracing": {"endpoint": collector.url}}));
+    let mut bucket = Bucket::start(&plane, folder.clone()).await;
+    let setup = bucket.for_manager(&plane, setup.with(&json!({"tracing": {"endpoint": collector.url}})));
     let follower = setup.replica().unwrap();
     let leader = Manager::start(&plane, setup).await.unwrap();
     let follower = Manager::start(&plane, follower).await.unwrap();
@@ -191,7 +194,9 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     })
     .await
     .unwrap();
-    // The leader is killed; what it wrote stays, the other one goes on, and it comes back.
+    bucket.wait_for_processes(2).await;
+    // The store stands still, and the leader is killed; what it wrote stays, the other one goes on, and it comes back.
+    bucket.gateway.pause().unwrap();
     let leader = leader.restart(&plane).await.unwrap();
     team.make_urgent("urgent", 2).await.unwrap();
     let evicted = |[hours, evicted, borrowed]: [f64; 3]| evicted > 0.0 && hours >= evicted && borrowed == 0.0;
@@ -200,6 +205,9 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     // The replica that leads now sends what the one before has begun, by the same id. Its cycle is known to that one alone.
     let names = wait_for_trace(&collector, &first, "Evicted").await;
     assert_eq!(names, ["admission", "queued", "reserved", "started"]);
+
+    assert_eq!(leader.health("/healthz").await.unwrap().0, 200);
+    bucket.gateway.resume().unwrap();
 
     team.wait_until("urgent", true).await.unwrap();
     let urgent = trace_of(&leader, &follower, "urgent").await;
@@ -226,10 +234,42 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     let alice = plane.kubeconfig_for_service_account("used", "alice").await.unwrap();
     let why = figures(&usage(&alice, &[])).unwrap_err();
     assert!(why.contains("clusterqueues/journal"), "{why}");
-    // A file for each process, and something in each.
-    let sizes = sizes(&folder);
-    assert!(sizes.len() == 3 && sizes.iter().all(|size| *size > 0), "{sizes:?}");
-    for manager in [leader, follower] {
+    // All files of the three processes are in the bucket; a copy of it has the hours that the API has.
+    bucket.wait_for_everything().await;
+    assert_eq!(bucket.processes(), 3);
+    let copy = plane.folder().join("copy");
+    bucket.copy(&copy);
+    let copied = figures(&usage(&admin, &["--journal", &copy.display().to_string()])).unwrap();
+    wait_for("a copy of the bucket and API to have the same", &admin, &[], |found| {
+        (0..3).all(|figure| (found[figure] - copied[figure]).abs() < 1e-9)
+    })
+    .await;
+    sending_ends_and_begins_again(&plane, &bucket, &team, [leader, follower]).await;
+}
+
+/// A manager that ends sends what it has; one with a wrong key is refused, and goes on; what it could not send is sent by the next one.
+async fn sending_ends_and_begins_again(
+    plane: &ControlPlane,
+    bucket: &Bucket,
+    team: &Place<'_>,
+    managers: [Manager; 2],
+) {
+    let right = managers[0].setup().clone();
+    for manager in managers {
         manager.stop().await.unwrap();
     }
+    assert_eq!(bucket.missing(), [""; 0], "a manager that ends sends what it has");
+    let wrong = Manager::start(plane, right.clone().env("AWS_SECRET_ACCESS_KEY", WRONG)).await.unwrap();
+    team.job("last", "lq", 1).await.unwrap();
+    team.wait_until("last", true).await.unwrap();
+    wait_for_count(plane, &wrong, "sluice_journal_store_failures_total{reason=\"refused\"} 1").await;
+    assert_eq!(wrong.health("/healthz").await.unwrap().0, 200);
+    assert_eq!(said(&wrong, "403 SignatureDoesNotMatch"), 1);
+    let (took, status) = wrong.stop().await.unwrap();
+    assert!(status.success(), "{status} after {took:?}");
+    assert!(!bucket.missing().is_empty());
+    let right = Manager::start(plane, right).await.unwrap();
+    bucket.wait_for_everything().await;
+    assert!(bucket.processes() >= 4);
+    right.stop().await.unwrap();
 }

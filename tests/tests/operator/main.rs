@@ -7,6 +7,7 @@ mod appwrapper;
 mod bad_days;
 mod bad_input;
 mod bed;
+mod bucket;
 mod collector;
 mod dashboard;
 mod declared;

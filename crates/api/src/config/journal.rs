@@ -3,6 +3,7 @@
 use serde::Serialize;
 use sluice_quantity::Quantity;
 
+use super::journal_store::{JournalStore, store};
 use super::reader::Reader;
 
 /// The smallest file that is begun anew, in bytes.
@@ -21,11 +22,19 @@ pub struct Journal {
     pub max_file_size: String,
     /// The size of all files together above which the oldest are deleted: a quantity, in bytes. 1Gi.
     pub max_total_size: String,
+    /// The object store that files are sent to. Absent: they stay in the folder.
+    #[serde(skip_serializing_if = "JournalStore::is_default")]
+    pub store: JournalStore,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { directory: String::new(), max_file_size: "64Mi".to_owned(), max_total_size: "1Gi".to_owned() }
+        Self {
+            directory: String::new(),
+            max_file_size: "64Mi".to_owned(),
+            max_total_size: "1Gi".to_owned(),
+            store: JournalStore::default(),
+        }
     }
 }
 
@@ -61,7 +70,14 @@ pub(super) fn journal(reader: Option<Reader<'_>>) -> Journal {
     }
     let max_file_size = size(&mut reader, "maxFileSize").unwrap_or(default.max_file_size);
     let max_total_size = size(&mut reader, "maxTotalSize").unwrap_or(default.max_total_size);
-    let journal = Journal { directory, max_file_size, max_total_size };
+    let store = store(reader.object("store"));
+    if directory.is_empty() && !store.url.is_empty() {
+        reader.error(
+            "directory",
+            "is required with store.url: lines are written to files there before they are sent",
+        );
+    }
+    let journal = Journal { directory, max_file_size, max_total_size, store };
     if journal.total_bytes() < journal.file_bytes().saturating_mul(2) {
         reader.error("maxTotalSize", "expected room for at least two files of maxFileSize");
     }

@@ -3,11 +3,10 @@
 use serde::Serialize;
 
 use super::reader::{Reader, at_least};
+use super::url::{absolute_path, wrong_url};
 
 /// Traces that may wait, at most: each has some kilobytes.
 const MOST_WAITING: i32 = 65_536;
-/// The longest endpoint, in bytes.
-const MOST_URL: usize = 2048;
 
 /// `tracing`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,14 +51,14 @@ pub(super) fn tracing(reader: Option<Reader<'_>>) -> Tracing {
     let default = Tracing::default();
     let Some(mut reader) = reader else { return default };
     let endpoint = reader.string("endpoint").unwrap_or_default();
-    if let Some(why) = wrong_url(&endpoint).filter(|_| !endpoint.is_empty()) {
+    if let Some(why) = wrong_url(&endpoint, "headersFile is for those").filter(|_| !endpoint.is_empty()) {
         reader.error("endpoint", why);
     }
-    let ca_file = path(&mut reader, "caFile");
+    let ca_file = absolute_path(&mut reader, "caFile");
     if !ca_file.is_empty() && endpoint.starts_with("http://") {
         reader.error("caFile", "cannot be used: endpoint begins with http://");
     }
-    let headers_file = path(&mut reader, "headersFile");
+    let headers_file = absolute_path(&mut reader, "headersFile");
     let sample_ratio = reader.f64("sampleRatio").unwrap_or(default.sample_ratio);
     if !(0.0..=1.0).contains(&sample_ratio) {
         reader.error("sampleRatio", format!("expected a number from 0 to 1, found {sample_ratio}"));
@@ -69,52 +68,6 @@ pub(super) fn tracing(reader: Option<Reader<'_>>) -> Tracing {
         reader.error("maxQueueSize", format!("must be less than or equal to {MOST_WAITING}"));
     }
     Tracing { endpoint, ca_file, headers_file, sample_ratio, max_queue_size }
-}
-
-fn path(reader: &mut Reader<'_>, key: &'static str) -> String {
-    let path = reader.string(key).unwrap_or_default();
-    if !path.is_empty() && !path.starts_with('/') {
-        reader.error(key, format!("expected an absolute path, found {path:?}"));
-    }
-    path
-}
-
-/// What is wrong with the URL of a collector.
-fn wrong_url(url: &str) -> Option<String> {
-    let wrong = |why: &str| Some(format!("invalid value {url:?}: {why}"));
-    if url.len() > MOST_URL {
-        return Some(format!("must have at most {MOST_URL} bytes"));
-    }
-    let Some(rest) = ["http://", "https://"].into_iter().find_map(|scheme| url.strip_prefix(scheme)) else {
-        return wrong("expected a URL that begins with http:// or https://");
-    };
-    if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return wrong("must consist of visible ASCII characters");
-    }
-    if url.contains(['?', '#']) {
-        return wrong("must have neither query nor fragment");
-    }
-    let authority = rest.split('/').next().unwrap_or_default();
-    if authority.contains('@') {
-        return wrong("must not have a user or password: headersFile is for those");
-    }
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (authority, None),
-    };
-    let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let is_ip6 = |host: &str| {
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        inner.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
-    };
-    if host.is_empty() || !(host.bytes().all(usual) || is_ip6(host)) {
-        return wrong("expected a host");
-    }
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0) && !port.starts_with('+');
-    if port.is_some_and(|port| !is_port(port)) {
-        return wrong("expected a port from 1 to 65535");
-    }
-    None
 }
 
 #[cfg(test)]

@@ -3,6 +3,11 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::metrics::JOURNAL_LINES_LOST;
+use crate::metrics::registry::{Registry, Sample};
 
 /// From so many bytes on they are written.
 const FULL: usize = 8 << 10;
@@ -38,6 +43,35 @@ impl Losses {
         let mut losses = Self::default();
         losses.add(worth);
         losses
+    }
+}
+
+/// Counts lines that are lost.
+#[derive(Clone)]
+pub(super) struct Lost {
+    /// Those that no line has told of yet.
+    unreported: Arc<AtomicU64>,
+    registry: Arc<Registry>,
+}
+
+impl Lost {
+    /// Counts in this registry.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { unreported: Arc::default(), registry }
+    }
+
+    /// Some are lost.
+    pub fn add(&self, losses: Losses) {
+        self.unreported.fetch_add(losses.lines + losses.unreported, Ordering::Relaxed);
+        if losses.lines > 0 {
+            let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
+            self.registry.record(&Sample { metric: JOURNAL_LINES_LOST, labels: Vec::new(), value });
+        }
+    }
+
+    /// Takes those that a line is to tell of.
+    pub fn take(&self) -> u64 {
+        self.unreported.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -7,6 +7,7 @@
 mod files;
 mod lines;
 mod page;
+pub mod store;
 mod writer;
 
 pub use page::{Asked, JournalError, MOST_LINES, Page, Reader};

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,12 +11,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use sluice_api::config;
 use sluice_api::journal::{Line, LostLine};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::files;
-use super::lines::{Lines, Losses, Worth};
-use crate::metrics::JOURNAL_LINES_LOST;
-use crate::metrics::registry::{Registry, Sample};
+use super::lines::{Lines, Losses, Lost, Worth};
+use super::store::Closed;
+use crate::metrics::registry::Registry;
 use crate::supervise::Supervisor;
 
 /// Lines in the buffer: some megabytes.
@@ -29,33 +28,6 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// The folder is looked at after this many bytes: others may write to it, too.
 const LOOK: u64 = 4 << 20;
 
-/// Counts lines that are lost.
-#[derive(Clone)]
-struct Lost {
-    /// Those that no line has told of yet.
-    unreported: Arc<AtomicU64>,
-    registry: Arc<Registry>,
-}
-
-impl Lost {
-    fn new(registry: Arc<Registry>) -> Self {
-        Self { unreported: Arc::default(), registry }
-    }
-
-    fn add(&self, losses: Losses) {
-        self.unreported.fetch_add(losses.lines + losses.unreported, Ordering::Relaxed);
-        if losses.lines > 0 {
-            let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
-            self.registry.record(&Sample { metric: JOURNAL_LINES_LOST, labels: Vec::new(), value });
-        }
-    }
-
-    /// Takes those that a line is to tell of.
-    fn take(&self) -> u64 {
-        self.unreported.swap(0, Ordering::Relaxed)
-    }
-}
-
 /// Takes lines.
 pub struct Journal {
     lines: Option<SyncSender<Line>>,
@@ -64,7 +36,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins a file in the folder of the configuration, which is made if it is not there.
+    /// Begins a file in the folder of the configuration, which is made if it is not there. With `closed` files go to an object store: they are
+    /// closed when they are old, too, and that is said.
     ///
     /// # Errors
     /// When the folder or the file cannot be made.
@@ -73,16 +46,17 @@ impl Journal {
         section: &config::Journal,
         process: &str,
         registry: Arc<Registry>,
+        closed: Option<Closed>,
     ) -> io::Result<Self> {
         let disk = Disk { make: files::create, pause: PAUSE };
-        Self::with(supervisor, section, process, (BUFFER, disk), Lost::new(registry))
+        Self::with(supervisor, section, process, (BUFFER, disk, closed), Lost::new(registry))
     }
 
     fn with(
         supervisor: &Supervisor,
         section: &config::Journal,
         process: &str,
-        (buffer, disk): (usize, Disk),
+        (buffer, disk, closed): (usize, Disk, Option<Closed>),
         lost: Lost,
     ) -> io::Result<Self> {
         let folder = PathBuf::from(&section.directory);
@@ -90,9 +64,10 @@ impl Journal {
         files::mark(&folder, process)?;
         let bounds = Bounds { file: section.file_bytes(), total: section.total_bytes() };
         let process = process.to_owned();
-        let mut target = Target { folder, process, bounds, disk, open: None, since_look: 0 };
+        let sent = closed.map(|closed| Sent { closed, every: section.store.every.as_std() });
+        let mut target = Target { folder, process, bounds, disk, open: None, since_look: 0, sent };
         // What cannot work is said at the start, not by missing lines.
-        target.begin()?;
+        target.begin(&lost)?;
         let (lines, received) = sync_channel(buffer);
         let counted = lost.clone();
         let thread = supervisor.thread_finite("journal", move || target.run(&received, &counted))?;
@@ -141,6 +116,15 @@ struct Disk {
 struct Open {
     name: String,
     lines: Lines,
+    /// When its first line came.
+    since: Option<Instant>,
+}
+
+/// What is different where files go to an object store.
+struct Sent {
+    closed: Closed,
+    /// A file is written to for so long.
+    every: Duration,
 }
 
 struct Target {
@@ -150,6 +134,7 @@ struct Target {
     disk: Disk,
     open: Option<Open>,
     since_look: u64,
+    sent: Option<Sent>,
 }
 
 impl Target {
@@ -170,6 +155,7 @@ impl Target {
             // After a failure it is seen at once whether the disk takes lines again.
             let due = line.is_none() || failed.is_some() || flushed.elapsed() >= FLUSH;
             let done = self.take(line, lost).and_then(|()| if due { self.flush() } else { Ok(()) });
+            let done = done.and_then(|()| self.close_if_old());
             if due {
                 flushed = Instant::now();
             }
@@ -191,6 +177,29 @@ impl Target {
         if let Err(error) = end {
             self.give_up(lost);
             error!(%error, "the end of the journal cannot be written");
+        }
+        self.close();
+    }
+
+    /// Ends a file that was written to for long enough to be sent.
+    fn close_if_old(&mut self) -> io::Result<()> {
+        let Some(sent) = &self.sent else { return Ok(()) };
+        let since = self.open.as_ref().and_then(|open| open.since);
+        if since.is_none_or(|since| since.elapsed() < sent.every) {
+            return Ok(());
+        }
+        self.flush()?;
+        self.close();
+        Ok(())
+    }
+
+    /// Leaves the file that is open, and says so.
+    fn close(&mut self) {
+        // Without it its lock is gone, too.
+        if self.open.take().is_some()
+            && let Some(sent) = &self.sent
+        {
+            sent.closed.send_replace(());
         }
     }
 
@@ -228,30 +237,48 @@ impl Target {
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let is_full = |open: &Open| open.lines.bytes().saturating_add(bytes) > self.bounds.file;
         if self.open.as_ref().is_none_or(is_full) {
-            self.begin().inspect_err(|_| lost.add(Losses::of(worth)))?;
+            self.begin(lost).inspect_err(|_| lost.add(Losses::of(worth)))?;
         }
         let Some(open) = &mut self.open else { return Ok(()) };
+        open.since.get_or_insert_with(Instant::now);
         open.lines.push(&text, worth)?;
         self.since_look += bytes;
         if self.since_look >= LOOK.min(self.bounds.file) {
-            self.look()?;
+            self.look(lost)?;
         }
         Ok(())
     }
 
     /// Closes the file, and begins the next.
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self, lost: &Lost) -> io::Result<()> {
         self.flush()?;
+        self.close();
         let (name, file) = (self.disk.make)(&self.folder, &self.process)?;
-        self.open = Some(Open { name, lines: Lines::new(file) });
-        self.look()
+        if self.sent.is_some() {
+            // It is not sent while it is written to. A file system without locks has its age instead.
+            let _ = file.try_lock();
+        }
+        self.open = Some(Open { name, lines: Lines::new(file), since: None });
+        self.look(lost)
     }
 
     /// Keeps the folder within its bounds.
-    fn look(&mut self) -> io::Result<()> {
+    fn look(&mut self, lost: &Lost) -> io::Result<()> {
         self.since_look = 0;
         let kept = self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default();
-        files::shrink(&self.folder, self.bounds.total, kept)
+        if self.sent.is_none() {
+            return files::shrink(&self.folder, self.bounds.total, kept);
+        }
+        let mut lines = 0;
+        let done = files::shrink_sent(&self.folder, self.bounds.total, kept, &mut lines);
+        if lines > 0 {
+            lost.add(Losses { lines, unreported: 0 });
+            warn!(
+                lines,
+                "files of the journal were deleted before the object store had them: their lines are lost"
+            );
+        }
+        done
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -283,12 +310,13 @@ mod tests {
 
     /// A journal with room for so many lines before it.
     fn with(supervisor: &Supervisor, section: &config::Journal, buffer: usize) -> Journal {
-        Journal::with(supervisor, section, "pod", (buffer, DISK), Lost::new(registry())).unwrap()
+        Journal::with(supervisor, section, "pod", (buffer, DISK, None), Lost::new(registry())).unwrap()
     }
 
     fn section(folder: &Path, file: &str, total: &str) -> config::Journal {
         let directory = folder.display().to_string();
-        config::Journal { directory, max_file_size: file.to_owned(), max_total_size: total.to_owned() }
+        let (max_file_size, max_total_size) = (file.to_owned(), total.to_owned());
+        config::Journal { directory, max_file_size, max_total_size, ..config::Journal::default() }
     }
 
     fn line(number: usize) -> Line {
@@ -310,7 +338,8 @@ mod tests {
     async fn every_line_is_in_a_file_when_the_journal_ends() {
         let folder = tempfile::tempdir().unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
-        let journal = Journal::start(&supervisor, &section(folder.path(), "1Mi", "8Mi"), "pod", registry());
+        let journal =
+            Journal::start(&supervisor, &section(folder.path(), "1Mi", "8Mi"), "pod", registry(), None);
         let journal = journal.unwrap();
         (0..100).for_each(|number| journal.put(line(number)));
         drop(journal);
@@ -365,7 +394,7 @@ mod tests {
         let registry = registry();
         let section = section(folder.path(), "1Mi", "64Mi");
         let lost = Lost::new(Arc::clone(&registry));
-        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk), lost).unwrap();
+        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, None), lost).unwrap();
         (0..5000).for_each(|number| journal.put(line(number)));
         drop(journal);
         let lines = read(folder.path());
@@ -389,11 +418,50 @@ mod tests {
         let section = section(folder.path(), "1Mi", "64Mi");
         let disk = Disk { make: full, pause: PAUSE };
         let lost = Lost::new(Arc::clone(&registry));
-        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk), lost).unwrap();
+        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, None), lost).unwrap();
         (0..5000).for_each(|number| journal.put(line(number)));
         drop(journal);
         assert!(registry.text().contains("sluice_journal_lines_lost_total 5000\n"), "{}", registry.text());
         assert!(fatal.try_recv().is_err(), "the manager goes on");
+    }
+
+    #[tokio::test]
+    async fn files_for_a_store_are_closed_when_they_are_old_and_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (supervisor, _fatal, _stopper) = supervisor();
+        let mut section = section(folder.path(), "1Mi", "8Mi");
+        section.store.every = sluice_api::config::Duration::from_secs(1);
+        let (closed, mut hears) = tokio::sync::watch::channel(());
+        let journal = Journal::start(&supervisor, &section, "pod", registry(), Some(closed)).unwrap();
+        let first = files::open(folder.path(), "pod.00000000.jsonl").unwrap();
+        assert!(!files::is_free(&first, Duration::ZERO), "it is written to");
+        journal.put(line(0));
+        hears.changed().await.unwrap();
+        assert!(files::is_free(&first, Duration::ZERO));
+        journal.put(line(1));
+        drop(journal);
+        assert!(hears.changed().await.is_ok() && hears.changed().await.is_err());
+        let sizes: Vec<_> = files::unsent(folder.path()).unwrap().into_iter().map(|file| file.size).collect();
+        assert_eq!((sizes.len(), read(folder.path()).len()), (2, 2), "{sizes:?}");
+    }
+
+    #[tokio::test]
+    async fn lines_that_made_room_before_they_were_sent_are_counted_and_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (supervisor, _fatal, _stopper) = supervisor();
+        let (closed, _hears) = tokio::sync::watch::channel(());
+        let (registry, section) = (registry(), section(folder.path(), "1Mi", "2Mi"));
+        let lost = Lost::new(Arc::clone(&registry));
+        let journal =
+            Journal::with(&supervisor, &section, "pod", (1 << 20, DISK, Some(closed)), lost).unwrap();
+        (0..8000).for_each(|number| journal.put(line(number)));
+        drop(journal);
+        let (written, lost) = counts(&read(folder.path()));
+        let text = registry.text();
+        let counted = text.lines().find_map(|line| line.strip_prefix("sluice_journal_lines_lost_total "));
+        let counted: u64 = counted.unwrap().parse().unwrap();
+        assert!(counted > 4000 && lost > 0 && lost <= counted, "{lost} of {counted}");
+        assert!(written + counted >= 8000, "{written} and {counted}");
     }
 
     #[tokio::test]
@@ -403,6 +471,6 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         let (supervisor, _fatal, _stopper) = supervisor();
         let section = section(&file.join("in"), "1Mi", "8Mi");
-        assert!(Journal::start(&supervisor, &section, "pod", registry()).is_err());
+        assert!(Journal::start(&supervisor, &section, "pod", registry(), None).is_err());
     }
 }

@@ -23,6 +23,10 @@ pub const WRITES_WAITING: &str = "sluice_writes_waiting";
 pub const WRITE_SECONDS: &str = "sluice_write_duration_seconds";
 /// Lines of the journal that were lost.
 pub const JOURNAL_LINES_LOST: &str = "sluice_journal_lines_lost_total";
+/// Files of the journal that were sent.
+pub const JOURNAL_FILES_STORED: &str = "sluice_journal_files_stored_total";
+/// Files of the journal that were not sent.
+pub const JOURNAL_STORE_FAILURES: &str = "sluice_journal_store_failures_total";
 /// Traces of admissions, by what became of them.
 pub const TRACES: &str = "sluice_traces_total";
 /// Whether this replica leads, by lease (controller-runtime's name).
@@ -81,9 +85,21 @@ fn own_definitions() -> Vec<Definition> {
         ),
         define(
             JOURNAL_LINES_LOST,
-            "Lines that the journal lacks: they came faster than they could be written, or the disk was full.",
+            "Lines that the journal lacks: they came faster than they could be written, the disk was full, or room was needed before they were sent.",
             Shape::Counter,
             &[],
+        ),
+        define(
+            JOURNAL_FILES_STORED,
+            "Files of the journal that are in the object store, since the process began.",
+            Shape::Counter,
+            &[],
+        ),
+        define(
+            JOURNAL_STORE_FAILURES,
+            "Failed tries to send a file of the journal to the object store, by reason: refused (a wrong key, no such bucket), unavailable.",
+            Shape::Counter,
+            &["reason"],
         ),
         define(
             TRACES,

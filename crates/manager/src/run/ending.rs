@@ -127,9 +127,7 @@ impl Running {
         let engine_thread = self.engine_thread;
         let joined = tokio::task::spawn_blocking(move || engine_thread.join());
         let _ = tokio::time::timeout(PATIENCE, joined).await;
-        if let Some(traces) = self.traces {
-            let _ = tokio::time::timeout(PATIENCE, traces).await;
-        }
+        let _ = tokio::time::timeout(PATIENCE, futures::future::join_all(self.last)).await;
         let _ = tokio::time::timeout(Duration::from_millis(500), self.events).await;
         for task in self.tasks {
             let _ = tokio::time::timeout(Duration::from_millis(500), task).await;

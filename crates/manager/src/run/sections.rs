@@ -1,5 +1,7 @@
 //! Settings of the election and of TLS, from their sections of the configuration.
 
+use crate::journal::store;
+
 use super::{
     Arc, Client, Context as _, Election, JoinHandle, Journal, Loss, Parts, Registry, Sampling, Standing,
     Stop, Supervisor, TlsOptions, Traces, Until, lease, mpsc, warn, watch,
@@ -36,21 +38,23 @@ impl Parts {
         (task, standing)
     }
 
-    /// Begins the journal, if the configuration has one.
+    /// Begins the journal, and sends its files, if the configuration says so.
     pub(super) fn journal(
         &self,
         supervisor: &Supervisor,
-        registry: Arc<Registry>,
-    ) -> anyhow::Result<Option<Journal>> {
+        registry: &Arc<Registry>,
+    ) -> anyhow::Result<(Option<Journal>, Option<JoinHandle<()>>)> {
         let section = &self.configuration.journal;
         if section.directory.is_empty() {
-            return Ok(None);
+            return Ok((None, None));
         }
         // Of its own in a folder that others write to, too.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
         let process: String = lease::identity().chars().map(plain).collect();
-        let journal = Journal::start(supervisor, section, &process, registry);
-        journal.map(Some).with_context(|| format!("journal.directory: {}", section.directory))
+        let (closed, sending) = store::start(supervisor, section, Arc::clone(registry))?.unzip();
+        let journal = Journal::start(supervisor, section, &process, Arc::clone(registry), closed);
+        let journal = journal.with_context(|| format!("journal.directory: {}", section.directory))?;
+        Ok((Some(journal), sending))
     }
 
     /// Which attempts have a trace, if there are traces.

@@ -14,13 +14,14 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use prost::Message as _;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use sluice_api::config;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::roots;
 
 /// Where spans go on a collector whose URL has no path.
 const PATH: &str = "/v1/traces";
@@ -30,8 +31,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MOST_ANSWER: usize = 64 << 10;
 /// The headers of an answer.
 const MOST_HEADERS: usize = 64;
-/// The largest file of headers or certificates, in bytes.
-const MOST_FILE: u64 = 1 << 20;
 /// The longest wait that a collector may ask for.
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
@@ -146,7 +145,8 @@ impl<T> Followed<T> {
         make: impl FnOnce(&Path, &[u8]) -> Result<T, SettingsError>,
     ) -> Result<Self, SettingsError> {
         let path = PathBuf::from(path);
-        let text = read(&path).map_err(|source| SettingsError::File { field, path: path.clone(), source })?;
+        let text =
+            roots::read(&path).map_err(|source| SettingsError::File { field, path: path.clone(), source })?;
         Ok(Self { field, made: make(&path, &text)?, path, text })
     }
 
@@ -156,7 +156,7 @@ impl<T> Followed<T> {
         make: impl FnOnce(&Path, &[u8]) -> Result<T, SettingsError>,
     ) -> Result<(), SettingsError> {
         let path = || self.path.clone();
-        let text = read(&self.path);
+        let text = roots::read(&self.path);
         let text = text.map_err(|source| SettingsError::File { field: self.field, path: path(), source })?;
         if text != self.text {
             self.made = make(&self.path, &text)?;
@@ -164,15 +164,6 @@ impl<T> Followed<T> {
         }
         Ok(())
     }
-}
-
-/// A small regular file.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() || metadata.len() > MOST_FILE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a file of at most 1 MiB"));
-    }
-    std::fs::read(path)
 }
 
 /// The TLS of a connection.
@@ -217,7 +208,7 @@ impl Collector {
             let name = ServerName::try_from(host.clone());
             let name = name.map_err(|source| SettingsError::Host { host: host.clone(), source })?;
             if section.ca_file.is_empty() {
-                Trust::System(tls(system())?, name)
+                Trust::System(roots::client(roots::system())?, name)
             } else {
                 Trust::File(Followed::open("tracing.caFile", &section.ca_file, certificates)?, name)
             }
@@ -335,28 +326,12 @@ fn rejected(answer: &[u8]) -> Rejected {
     Rejected { spans: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
 }
 
-fn tls(roots: RootCertStore) -> Result<Arc<ClientConfig>, SettingsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
-}
-
-/// The certificates of the system. With none, no collector is trusted, and the first request says so.
-fn system() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
-}
-
 fn certificates(path: &Path, text: &[u8]) -> Result<Arc<ClientConfig>, SettingsError> {
-    let mut roots = RootCertStore::empty();
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let found = found.map_err(|_| SettingsError::Certificates(path.to_owned()))?;
-    let (added, _) = roots.add_parsable_certificates(found);
-    if added == 0 {
+    let mut trusted = RootCertStore::empty();
+    if !roots::add(&mut trusted, text) {
         return Err(SettingsError::Certificates(path.to_owned()));
     }
-    tls(roots)
+    Ok(roots::client(trusted)?)
 }
 
 /// Headers by line. Empty lines and those that begin with `#` are left out.

@@ -32,6 +32,39 @@ fn the_journal_comes_with_its_volume_its_configuration_and_its_role() {
 }
 
 #[test]
+fn a_bucket_comes_with_its_keys_its_authority_and_an_identity() {
+    let objects = objects(&[
+        "journal.enabled=true",
+        "journal.store.url=s3://journal/prod",
+        "journal.store.endpoint=https://minio.storage:9000",
+        "journal.store.every=1m",
+        "journal.store.keysSecret=keys",
+        "journal.store.caSecret.name=authority",
+        "controllerManager.serviceAccountAnnotations.iam\\.gke\\.io/gcp-service-account=a@b",
+    ]);
+    let pod = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"];
+    let named = |list: &Value| {
+        list.as_array().unwrap().iter().find(|item| item["name"] == "journal-store").cloned().unwrap()
+    };
+    let container = &pod["containers"][0];
+    assert_eq!(container["envFrom"], json!([{"secretRef": {"name": "keys"}}]));
+    assert_eq!(named(&pod["volumes"])["secret"]["secretName"], "authority");
+    let folder = named(&container["volumeMounts"])["mountPath"].clone();
+    let text =
+        objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();
+    let store = Configuration::parse(text).unwrap().0.journal.store;
+    assert_eq!(json!(store.ca_file), format!("{}/ca.crt", folder.as_str().unwrap()));
+    assert_eq!((&*store.url, &*store.endpoint), ("s3://journal/prod", "https://minio.storage:9000"));
+    assert_eq!(store.every.as_secs(), 60);
+    let account = &objects["ServiceAccount/kueue-controller-manager"]["metadata"]["annotations"];
+    assert_eq!(account["iam.gke.io/gcp-service-account"], "a@b");
+    // Without a URL nothing of it is there.
+    let objects = super::objects(&["journal.enabled=true", "journal.store.keysSecret=keys"]);
+    let text = serde_json::to_string(&objects["Deployment/kueue-controller-manager"]).unwrap();
+    assert!(!text.contains("envFrom") && !text.contains("journal-store"), "{text}");
+}
+
+#[test]
 fn without_a_journal_nothing_of_it_is_there() {
     let objects = objects(&[]);
     assert!(!objects.contains_key("ClusterRole/kueue-journal-viewer-role"));

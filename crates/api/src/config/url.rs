@@ -1,0 +1,60 @@
+//! What is wrong with a URL or a path of a file. No message repeats a URL that may have a password in it.
+
+use super::reader::Reader;
+
+/// The longest URL, in bytes.
+const MOST_URL: usize = 2048;
+
+/// The absolute path of a file, or nothing.
+pub(super) fn absolute_path(reader: &mut Reader<'_>, key: &'static str) -> String {
+    let path = reader.string(key).unwrap_or_default();
+    if !path.is_empty() && !path.starts_with('/') {
+        reader.error(key, format!("expected an absolute path, found {path:?}"));
+    }
+    path
+}
+
+/// What is wrong with any URL: its length, its characters, a query, a password. `instead` says where passwords belong.
+pub(super) fn unusual(url: &str, instead: &str) -> Option<String> {
+    if url.len() > MOST_URL {
+        return Some(format!("must have at most {MOST_URL} bytes"));
+    }
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    if authority.contains('@') {
+        return Some(format!("must not have a user or password: {instead}"));
+    }
+    if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Some(format!("invalid value {url:?}: must consist of visible ASCII characters"));
+    }
+    // A signed URL has its signature in the query.
+    url.contains(['?', '#']).then(|| "must have neither query nor fragment".to_owned())
+}
+
+/// What is wrong with the URL of a server.
+pub(super) fn wrong_url(url: &str, instead: &str) -> Option<String> {
+    let wrong = |why: &str| Some(format!("invalid value {url:?}: {why}"));
+    if let Some(why) = unusual(url, instead) {
+        return Some(why);
+    }
+    let Some(rest) = ["http://", "https://"].into_iter().find_map(|scheme| url.strip_prefix(scheme)) else {
+        return wrong("expected a URL that begins with http:// or https://");
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let is_ip6 = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    if host.is_empty() || !(host.bytes().all(usual) || is_ip6(host)) {
+        return wrong("expected a host");
+    }
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0) && !port.starts_with('+');
+    if port.is_some_and(|port| !is_port(port)) {
+        return wrong("expected a port from 1 to 65535");
+    }
+    None
+}

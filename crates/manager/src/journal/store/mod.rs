@@ -1,0 +1,239 @@
+//! Sends files of the journal to an object store, whole, once they are closed.
+//!
+//! What is to be sent is what the folder has: files that no process holds a lock on, and that have no note that they were sent. So files of a
+//! process that was killed go, too, and a restart forgets nothing. Nothing waits for this: a store that refuses, or stands still, costs a message, a
+//! metric, and room in the folder.
+
+mod client;
+mod target;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sluice_api::config;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use self::client::Client;
+pub use self::target::SettingsError;
+use self::target::{SendError, Target, Variables};
+use super::files;
+use crate::metrics::registry::{Registry, Sample};
+use crate::metrics::{JOURNAL_FILES_STORED, JOURNAL_STORE_FAILURES};
+use crate::supervise::Supervisor;
+
+/// The folder is looked at so often: files of a process that ended come without a message.
+const LOOK: Duration = Duration::from_secs(30);
+/// The pause after the first failure; it doubles.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause, and the one after a refusal.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Says that a file was closed; dropped when the last one is.
+pub type Closed = watch::Sender<()>;
+
+/// Starts to send files, if the configuration says where to. The task ends when all that could be sent is, after the last file is closed.
+///
+/// # Errors
+/// When something of the settings is no good.
+pub fn start(
+    supervisor: &Supervisor,
+    section: &config::Journal,
+    registry: Arc<Registry>,
+) -> Result<Option<(Closed, JoinHandle<()>)>, SettingsError> {
+    if section.store.url.is_empty() {
+        return Ok(None);
+    }
+    let client = Client::new(&section.store.ca_file).map_err(SettingsError::Certificates)?;
+    let variables = std::env::vars_os();
+    let variables: Variables = variables
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let target = Target::new(&section.store, client, &variables)?;
+    // Where it cannot be made the journal says so.
+    let _ = std::fs::create_dir_all(&section.directory);
+    let (closed, hears) = watch::channel(());
+    let sender = Sender {
+        folder: PathBuf::from(&section.directory),
+        url: section.store.url.clone(),
+        target,
+        registry,
+        // Longer than a file is written to.
+        patience: section.store.every.as_std() * 2 + LOOK,
+        failing: None,
+        unnoted: BTreeMap::new(),
+    };
+    let task = supervisor.spawn_finite("store of the journal", sender.run(hears, PAUSE));
+    Ok(Some((closed, task)))
+}
+
+/// How sending fails, as the metric has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    Refused,
+    Unavailable,
+}
+
+impl Failure {
+    fn of(error: &SendError) -> Self {
+        match error {
+            SendError::Refused(_) | SendError::Taken(_) => Self::Refused,
+            SendError::Unavailable(_) | SendError::File(_) => Self::Unavailable,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+struct Sender {
+    folder: PathBuf,
+    url: String,
+    target: Target,
+    registry: Arc<Registry>,
+    /// A file without a lock may be written to for so long.
+    patience: Duration,
+    /// What was said last.
+    failing: Option<Failure>,
+    /// Files that were sent and could not be noted as such, as they were then.
+    unnoted: BTreeMap<String, SystemTime>,
+}
+
+impl Sender {
+    async fn run(mut self, mut closed: watch::Receiver<()>, first: Duration) {
+        let mut pause = first;
+        loop {
+            let (wait, is_failing) = match self.send_all().await {
+                Ok(()) => {
+                    pause = first;
+                    (LOOK, false)
+                }
+                Err(failure) => {
+                    let wait = if failure == Failure::Refused { MOST_PAUSE } else { pause };
+                    pause = (pause * 2).min(MOST_PAUSE);
+                    (wait, true)
+                }
+            };
+            if !wait_for_more(&mut closed, wait, is_failing).await {
+                // Once more, without patience: the process ends.
+                let _ = self.send_all().await;
+                return;
+            }
+        }
+    }
+
+    /// Sends what can be sent, until the store takes nothing. A file that cannot be read is not in the way of others.
+    async fn send_all(&mut self) -> Result<(), Failure> {
+        let folder = self.folder.clone();
+        let found = blocking(move || files::unsent(&folder)).await;
+        let found = found.map_err(|error| self.failed(&error.into()))?;
+        self.unnoted
+            .retain(|name, changed| found.iter().any(|file| file.name == *name && file.changed == *changed));
+        let mut result = Ok(());
+        for file in found {
+            if self.unnoted.contains_key(&file.name) {
+                continue;
+            }
+            if let Err(error) = self.send(&file.name).await {
+                result = Err(self.failed(&error));
+                if matches!(error, SendError::Refused(_) | SendError::Unavailable(_)) {
+                    break;
+                }
+            }
+        }
+        result
+    }
+
+    async fn send(&mut self, name: &str) -> Result<(), SendError> {
+        let (folder, patience) = (self.folder.clone(), self.patience);
+        let of = name.to_owned();
+        let Some((file, changed)) = blocking(move || take(&folder, &of, patience)).await? else {
+            return Ok(());
+        };
+        // The lock stays until the note is made.
+        self.target.send(name, file.try_clone()?).await?;
+        let (folder, of) = (self.folder.clone(), name.to_owned());
+        let noted = blocking(move || {
+            let noted = files::mark_sent(&folder, &of, changed);
+            drop(file);
+            noted
+        });
+        if let Err(error) = noted.await {
+            // A disk that is full has no room for a note. The next process finds that it is there.
+            self.unnoted.insert(name.to_owned(), changed);
+            warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
+        }
+        self.count(JOURNAL_FILES_STORED, Vec::new());
+        if self.failing.take().is_some() {
+            info!(url = %self.url, "files of the journal are sent to the object store again");
+        }
+        Ok(())
+    }
+
+    /// Says why nothing is sent, if that is new.
+    fn failed(&mut self, error: &SendError) -> Failure {
+        let failure = Failure::of(error);
+        self.count(JOURNAL_STORE_FAILURES, vec![failure.name().to_owned()]);
+        if self.failing.replace(failure) != Some(failure) {
+            match failure {
+                Failure::Refused => {
+                    warn!(url = %self.url, %error, "the object store refuses files of the journal; they stay in the folder and are tried again");
+                }
+                Failure::Unavailable => {
+                    warn!(url = %self.url, %error, "files of the journal cannot be sent to the object store; they stay in the folder and are tried again");
+                }
+            }
+        }
+        failure
+    }
+
+    fn count(&self, metric: &'static str, labels: Vec<String>) {
+        self.registry.record(&Sample { metric, labels, value: 1.0 });
+    }
+}
+
+/// Waits for a file that was closed, or for that long; false at the end. A pause after a failure is not cut short by more files.
+async fn wait_for_more(closed: &mut watch::Receiver<()>, wait: Duration, is_failing: bool) -> bool {
+    let until = Instant::now() + wait;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => return true,
+            more = closed.changed() => match more {
+                Err(_) => return false,
+                Ok(()) if is_failing => {}
+                Ok(()) => return true,
+            },
+        }
+    }
+}
+
+/// Opens a file to send it, unless it is gone, is written to, or another replica sends it or has sent it.
+fn take(folder: &Path, name: &str, patience: Duration) -> io::Result<Option<(File, SystemTime)>> {
+    let file = match files::open(folder, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if !files::is_free(&file, patience) {
+        return Ok(None);
+    }
+    let metadata = file.metadata()?;
+    let found = files::Found { name: name.to_owned(), size: metadata.len(), changed: metadata.modified()? };
+    Ok((!files::is_sent(folder, &found)).then_some((file, found.changed)))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests;
