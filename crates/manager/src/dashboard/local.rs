@@ -1,5 +1,6 @@
 //! `sluice dashboard`: the same pages on a laptop, from what the kubeconfig's user may read.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use super::in_manager::{LEAST_MEMORY, MOST_MEMORY, are_names, begin, bounds, events, workload};
+use super::lately::Lately;
 use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
@@ -29,7 +31,7 @@ use super::snapshot::Snapshot;
 use super::source::{Begin, Callers, Found, Source, View};
 use super::store::Store;
 use super::viewer::Viewer;
-use super::views::items::Order;
+use super::views::items::{Order, Places};
 use super::views::topology::Fits;
 use crate::access::bearer;
 use crate::api_call::{Call, CallError};
@@ -49,6 +51,9 @@ const AT_ONCE: usize = 8;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
 const EXPLAINING: Duration = Duration::from_mins(1);
+/// The order of a queue is asked for at most once in this time, and for one list of Workloads of so many queues.
+const MOMENT: Duration = Duration::from_secs(2);
+const MOST_ORDERS: usize = 16;
 /// After a round that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -70,14 +75,19 @@ struct Owner {
 }
 
 impl Callers for Owner {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer> {
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, _named: Option<&'a str>) -> Found<'a, Viewer> {
         let known = bearer(headers).is_some_and(|given| is_key(given, &self.key));
         Box::pin(async move { if known { Ok(self.polled.viewer()) } else { Err(Refusal::Unauthorized) } })
     }
 
     /// The manager decides, which is asked with the owner's rights.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
-        Box::pin(async move { Ok(self.viewer(headers).await?.all) })
+        Box::pin(async move { Ok(self.viewer(headers, None).await?.all) })
+    }
+
+    /// They are read with the owner's rights.
+    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move { self.viewer(headers, None).await.map(|_| true) })
     }
 }
 
@@ -86,6 +96,7 @@ struct Laptop {
     client: Client,
     polled: Arc<Polled>,
     memory: Memory,
+    orders: Lately<String, Order>,
 }
 
 /// What waits in a queue of the visibility API, with the places in its ClusterQueue.
@@ -100,6 +111,10 @@ async fn waiting(client: &Client, queue: &str) -> Result<Vec<(usize, WorkloadKey
 }
 
 impl Laptop {
+    fn new(client: Client, polled: Arc<Polled>) -> Self {
+        Self { client, polled, memory: Memory::default(), orders: Lately::new(MOMENT, 2 * MOST_ORDERS) }
+    }
+
     /// The part of a ClusterQueue's order that is told by those of its LocalQueues which the user may ask about; nothing if that is none of them.
     async fn order_of_local_queues(&self, queue: &str) -> Order {
         let own = self.polled.local_queues_of(queue).into_iter().take(MOST_LOCAL_QUEUES);
@@ -113,7 +128,7 @@ impl Laptop {
         }
         let mut all: Vec<_> = answers.into_iter().flatten().collect();
         all.sort();
-        Some(all)
+        Some(Arc::new(all))
     }
 }
 
@@ -129,12 +144,28 @@ impl Source for Laptop {
             if dns1123_subdomain_error(queue).is_some() {
                 return None;
             }
-            match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
-                Ok(order) => Some(order),
-                Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
-                Err(_) => None,
-            }
+            let ask = async {
+                match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
+                    Ok(order) => Some(Arc::new(order)),
+                    Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
+                    Err(_) => None,
+                }
+            };
+            self.orders.get(queue.to_owned(), ask).await
         })
+    }
+
+    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
+        Box::pin(async move {
+            let order = self.order(queue).await;
+            let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
+            let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
+            own.map(|(at, key)| (key.clone(), *at)).collect()
+        })
+    }
+
+    fn most_orders(&self) -> usize {
+        MOST_ORDERS
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
@@ -195,8 +226,7 @@ pub async fn run(
     let polled = Arc::new(Polled::new(client.clone(), namespace, Arc::clone(&store)));
     let pause = polled.round().await.context("reading the cluster")?;
     let callers = Arc::new(Owner { key: key.clone(), polled: Arc::clone(&polled) });
-    let memory = Memory::default();
-    let source = Arc::new(Laptop { client, polled: Arc::clone(&polled), memory });
+    let source = Arc::new(Laptop::new(client, Arc::clone(&polled)));
     let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());
     let url = format!("http://127.0.0.1:{port}/#key={key}");
@@ -230,6 +260,7 @@ async fn follow(polled: &Polled, mut pause: Duration) {
             Ok(pause) => pause,
             Err(error) => {
                 warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
+                polled.failed();
                 AGAIN
             }
         };
@@ -295,11 +326,11 @@ mod tests {
             store.note(&Input::Applied(local_queue(namespace, name, target)));
         }
         store.fresh();
-        Laptop { client, polled, memory: Memory::default() }
+        Laptop::new(client, polled)
     }
 
     fn known(order: Order) -> Option<Vec<(usize, String)>> {
-        Some(order?.into_iter().map(|(at, key)| (at, format!("{}/{}", key.namespace, key.name))).collect())
+        Some(order?.iter().map(|(at, key)| (*at, format!("{}/{}", key.namespace, key.name))).collect())
     }
 
     #[tokio::test]

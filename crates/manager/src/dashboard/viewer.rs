@@ -15,6 +15,8 @@ pub struct Viewer {
     pub namespaces: BTreeSet<Name>,
     /// The viewer may list nodes.
     pub nodes: bool,
+    /// Namespaces of which it is not known yet.
+    pub unasked: usize,
 }
 
 impl Viewer {

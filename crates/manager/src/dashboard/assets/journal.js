@@ -48,21 +48,28 @@ function linesOf(content) {
 
 /** Events of the timeline of one Workload, as they come. */
 class Story {
-  constructor(job) { Object.assign(this, { job, usage: "", holds: false, over: false }); }
+  /** `holds` is "reserved" or "admitted" while it has quota. */
+  constructor(job) { Object.assign(this, { job, usage: "", holds: null, over: false }); }
 
   begin(line, when) {
     return { at: when, job: this.job, event: "submitted", priority: Number(line.priority) || 0, clusterQueue: text(line.clusterQueue) || null };
   }
 
-  admitted(line, when) {
+  reserved(line, when) {
     if (this.holds || this.over) return [];
-    this.holds = true;
+    this.holds = "reserved";
+    return [{ at: when, job: this.job, event: "reserved", queue: text(line.clusterQueue) || null, flavors: this.usage }];
+  }
+
+  admitted(line, when) {
+    if (this.holds === "admitted" || this.over) return [];
+    this.holds = "admitted";
     return [{ at: when, job: this.job, event: "admitted", queue: text(line.clusterQueue) || null, flavors: this.usage }];
   }
 
   stopped(line, when, jobs) {
     if (!this.holds) return [];
-    this.holds = false;
+    this.holds = null;
     const [reason, message] = [text(line.reason), text(line.message)];
     const [first, finer] = reason.split("/", 2);
     if (first !== "Preempted") return [{ at: when, job: this.job, event: "evicted", reason, message }];
@@ -72,7 +79,7 @@ class Story {
 
   end(when, event, more) {
     if (this.over) return [];
-    Object.assign(this, { over: true, holds: false });
+    Object.assign(this, { over: true, holds: null });
     return [{ at: when, job: this.job, event, ...more }];
   }
 
@@ -81,6 +88,7 @@ class Story {
     if (usage) this.usage = usage;
     switch (line.what) {
       case "Pending": return this.over ? [] : [{ at: when, job: this.job, event: "waiting", reason: text(line.reason), message: text(line.message) }];
+      case "QuotaReserved": return this.reserved(line, when);
       case "Admitted": return this.admitted(line, when);
       case "Holding": case "Resized": return this.admitted(line, [line.admitted, line.since].map(time).find(Number.isFinite) ?? when);
       case "Evicted": return this.stopped(line, when, jobs);

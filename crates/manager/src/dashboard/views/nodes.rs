@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_engine::Name;
 
 use crate::dashboard::amounts::{Amounts, add, all_shown};
+use crate::dashboard::placed::HOSTNAME;
 use crate::dashboard::query::Page;
 use crate::dashboard::rows::NodeRow;
 use crate::dashboard::snapshot::Snapshot;
@@ -19,7 +20,8 @@ pub fn nodes(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
     }
     let used = used(snapshot);
     let shown = snapshot.nodes.iter().skip(page.offset).take(page.limit);
-    let nodes: Vec<Value> = shown.map(|(name, row)| node(snapshot, name, row, used.get(name))).collect();
+    let of = |name: &Name, row: &NodeRow| used.get(row.labels.get(HOSTNAME).map_or(&**name, String::as_str));
+    let nodes: Vec<Value> = shown.map(|(name, row)| node(snapshot, name, row, of(name, row))).collect();
     json!({"flavors": flavors, "nodes": nodes, "total": snapshot.nodes.len()})
 }
 
@@ -35,7 +37,7 @@ fn flavor(snapshot: &Snapshot, name: &Name) -> Value {
     })
 }
 
-/// What the Workloads that have places in a topology use of each node; nothing where none has.
+/// What the Workloads that have places in a topology use of each host, by its label; nothing where none has.
 fn used(snapshot: &Snapshot) -> BTreeMap<Name, Amounts> {
     let mut all = BTreeMap::<Name, Amounts>::new();
     for row in snapshot.workloads.values().filter(|row| row.state.holds()) {

@@ -80,6 +80,7 @@ fn a_day_is_told_from_queued_to_the_end_with_reasons() {
     let expected = [
         "10 low submitted",
         "10 low waiting Pending: 3 more needed",
+        "20 low reserved by cq: cpu=spot (2)",
         "25 low admitted by cq: cpu=spot (2)",
         "30 high submitted",
         "30 high waiting Pending:",

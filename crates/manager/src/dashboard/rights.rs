@@ -1,0 +1,175 @@
+//! What the API server said of one user's rights, namespace by namespace, and what is to be asked next.
+//!
+//! A right that was granted counts for [`REMEMBER`] and is asked about again before; one that was refused is asked about seldom: most users may
+//! see few of many namespaces. Pure: the caller gives the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use sluice_engine::Name;
+
+use super::viewer::Viewer;
+
+/// A right that was granted counts so long.
+pub const REMEMBER: Duration = Duration::from_secs(30);
+/// It is asked about again from this age on, a few namespaces at a time.
+const SOON: Duration = Duration::from_secs(15);
+/// A right that was refused is asked about again after this time; sooner if the namespace is named.
+const SELDOM: Duration = Duration::from_mins(5);
+/// Questions that need not be answered at once, for one request.
+const SPREAD: usize = 100;
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// Workloads of all namespaces.
+    All,
+    /// The list of nodes.
+    Nodes,
+    /// Workloads of one namespace.
+    In(Name),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    may: bool,
+    at: Instant,
+}
+
+impl Known {
+    fn age(self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
+    }
+
+    fn counts(self, now: Instant) -> bool {
+        self.age(now) < REMEMBER
+    }
+}
+
+/// What is to be asked.
+#[derive(Debug, Default)]
+pub struct Questions {
+    /// Before there is an answer, the most urgent first.
+    pub due: Vec<Right>,
+    /// If there is time.
+    pub soon: Vec<Right>,
+}
+
+/// What is known of one user.
+#[derive(Debug, Default)]
+pub struct Rights(BTreeMap<Right, Known>);
+
+impl Rights {
+    /// An answer of the API server.
+    pub fn put(&mut self, right: Right, may: bool, now: Instant) {
+        self.0.insert(right, Known { may, at: now });
+    }
+
+    /// Whether a right is granted.
+    pub fn may(&self, right: &Right, now: Instant) -> bool {
+        self.0.get(right).is_some_and(|known| known.may && known.counts(now))
+    }
+
+    /// What to ask, of these namespaces and of those that are named; first those.
+    pub fn questions(&mut self, all: &BTreeSet<Name>, named: &[Name], now: Instant) -> Questions {
+        // What is not there any more is forgotten.
+        self.0.retain(|right, _| match right {
+            Right::All | Right::Nodes => true,
+            Right::In(namespace) => all.contains(namespace) || named.contains(namespace),
+        });
+        let mut questions = Questions::default();
+        let wide = [Right::All, Right::Nodes];
+        questions
+            .due
+            .extend(wide.into_iter().filter(|right| !self.0.get(right).is_some_and(|k| k.counts(now))));
+        if self.may(&Right::All, now) {
+            return questions;
+        }
+        let old = |right: &Right| !self.0.get(right).is_some_and(|known| known.counts(now));
+        questions.due.extend(named.iter().cloned().map(Right::In).filter(old));
+        let (mut lost, mut new, mut soon) = (Vec::new(), Vec::new(), Vec::new());
+        for namespace in all.iter().filter(|namespace| !named.contains(namespace)) {
+            let right = Right::In(Name::clone(namespace));
+            match self.0.get(&right) {
+                None => new.push(right),
+                Some(known) if known.may && !known.counts(now) => lost.push(right),
+                Some(known) if known.age(now) >= if known.may { SOON } else { SELDOM } => {
+                    soon.push((!known.may, known.at, right));
+                }
+                Some(_) => {}
+            }
+        }
+        questions.due.extend(lost);
+        questions.due.extend(new);
+        soon.sort();
+        questions.soon.extend(soon.into_iter().take(SPREAD).map(|(.., right)| right));
+        questions
+    }
+
+    /// What the user may see.
+    pub fn viewer(&self, user: &str, all: &BTreeSet<Name>, now: Instant) -> Viewer {
+        let everything = self.may(&Right::All, now);
+        let of = |(right, known): (&Right, &Known)| match right {
+            Right::In(namespace) if known.may && known.counts(now) => Some(Name::clone(namespace)),
+            _ => None,
+        };
+        let is_new = |namespace: &&Name| !self.0.contains_key(&Right::In(Name::clone(namespace)));
+        Viewer {
+            user: user.to_owned(),
+            all: everything,
+            namespaces: if everything { BTreeSet::new() } else { self.0.iter().filter_map(of).collect() },
+            nodes: self.may(&Right::Nodes, now),
+            unasked: if everything { 0 } else { all.iter().filter(is_new).count() },
+        }
+    }
+
+    /// Whether a namespace is known to be the user's.
+    pub fn sees_any(&self, now: Instant) -> bool {
+        self.0.iter().any(|(right, known)| *right != Right::Nodes && known.may && known.counts(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Name> {
+        names.iter().map(|name| (*name).into()).collect()
+    }
+
+    #[test]
+    fn what_is_granted_counts_for_a_while_and_what_is_refused_is_asked_about_seldom() {
+        let all: BTreeSet<Name> = names(&["a", "b", "c"]).into_iter().collect();
+        let (mut rights, now) = (Rights::default(), Instant::now());
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let of = |name: &str| Right::In(name.into());
+        let asked = rights.questions(&all, &names(&["c"]), now);
+        assert_eq!(
+            asked.due,
+            [Right::All, Right::Nodes, of("c"), of("a"), of("b")],
+            "what is named comes first"
+        );
+        for (right, may) in [(Right::All, false), (Right::Nodes, false), (of("a"), true), (of("b"), false)] {
+            rights.put(right, may, now);
+        }
+        let viewer = rights.viewer("eve", &all, now);
+        assert_eq!((viewer.namespaces.len(), viewer.unasked, viewer.sees("a")), (1, 1, true));
+        rights.put(of("c"), false, now);
+        let later = rights.questions(&all, &[], at(20));
+        assert_eq!((later.due, later.soon), (vec![], vec![of("a")]));
+        assert_eq!(
+            rights.questions(&all, &names(&["b"]), at(31)).due,
+            [Right::All, Right::Nodes, of("b"), of("a")]
+        );
+        assert!(
+            !rights.viewer("eve", &all, at(30)).sees_any(),
+            "a right that was withdrawn counts no longer"
+        );
+        rights.put(Right::All, false, at(299));
+        rights.put(Right::Nodes, false, at(299));
+        assert_eq!(rights.questions(&all, &[], at(301)).soon, [of("b"), of("c")]);
+        // A namespace that is gone is forgotten.
+        rights.questions(&BTreeSet::new(), &[], at(301));
+        assert_eq!(rights.0.len(), 2);
+    }
+}
