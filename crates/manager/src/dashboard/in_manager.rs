@@ -1,7 +1,7 @@
 //! The dashboard that the manager serves: on every replica, from what its watches deliver.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::future::BoxFuture;
@@ -18,6 +18,7 @@ use sluice_sim::explain::MOST_EVENTS;
 use sluice_sim::live::{self, Extent, Keep};
 use tracing::warn;
 
+use super::fits::LatelyFit;
 use super::lately::Lately;
 use super::snapshot::Snapshot;
 use super::source::{Begin, Found, Source, View};
@@ -39,8 +40,6 @@ use crate::visibility::status::Refusal;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reading the whole world.
 const READING: Duration = Duration::from_secs(30);
-/// The engine is asked what fits into topologies at most once in this time.
-const SELDOM: Duration = Duration::from_secs(10);
 /// The order of a queue is copied at most once in this time, and so many copies are kept.
 const MOMENT: Duration = Duration::from_millis(250);
 const MOST_ORDERS: usize = 16;
@@ -86,47 +85,6 @@ pub struct Orders(Lately<String, Order>);
 impl Default for Orders {
     fn default() -> Self {
         Self(Lately::new(MOMENT, MOST_ORDERS))
-    }
-}
-
-/// What the engine said last, and when; nothing if it did not answer.
-type Said = Option<(Instant, Option<Fits>)>;
-
-/// What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
-#[derive(Debug, Default)]
-pub struct LatelyFit {
-    said: Mutex<Said>,
-    asking: tokio::sync::Mutex<()>,
-}
-
-impl LatelyFit {
-    /// What fits, one flavor at a time on the engine's thread. Nothing if the engine does not answer in time.
-    async fn of(&self, engine: &Handle<Engine>, flavors: Vec<Name>) -> Option<Fits> {
-        // While it is asked, others have what it said before. Only who has nothing waits.
-        let _asking = match (self.asking.try_lock(), self.said()) {
-            (Ok(asking), _) => asking,
-            (Err(_), Some((_, before))) => return before,
-            (Err(_), None) => self.asking.lock().await,
-        };
-        if let Some((at, fits)) = self.said()
-            && at.elapsed() < SELDOM
-        {
-            return fits;
-        }
-        let open = (flavors.into_iter(), Fits::new());
-        let asking = engine.pages(open, |(left, found), engine: &mut Engine| {
-            let next = left.next();
-            found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
-            next.is_none()
-        });
-        let answer = tokio::time::timeout(TIMEOUT, asking).await.ok().flatten();
-        let fits = answer.map(|(_, fits)| fits);
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), fits.clone()));
-        fits
-    }
-
-    fn said(&self) -> Said {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -196,8 +154,17 @@ impl Source for InManager {
 
     fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
         let flavors = snapshot.flavors.iter().filter(|(_, flavor)| flavor.topology.is_some());
-        let flavors: Vec<_> = flavors.map(|(name, _)| name.clone()).collect();
-        Box::pin(self.fits.of(&self.engine, flavors))
+        let flavors: Vec<Name> = flavors.map(|(name, _)| name.clone()).collect();
+        Box::pin(self.fits.get(async move {
+            // One flavor at a time on the engine's thread.
+            let open = (flavors.into_iter(), Fits::new());
+            let asking = self.engine.pages(open, |(left, found), engine: &mut Engine| {
+                let next = left.next();
+                found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
+                next.is_none()
+            });
+            asking.await.map(|(_, fits)| fits)
+        }))
     }
 
     fn reserve(&self) -> Option<Reservation> {

@@ -256,19 +256,26 @@ fn open(url: &str, say: &impl Fn(&str) -> io::Result<()>) -> io::Result<Option<W
 async fn follow(polled: &Polled, mut pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
-        pause = match polled.round().await {
-            Ok(pause) => pause,
-            Err(error) => {
-                warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
-                polled.failed();
-                AGAIN
-            }
-        };
+        pause = again(polled).await;
+    }
+}
+
+/// Reads once; how long to wait before the next time.
+async fn again(polled: &Polled) -> Duration {
+    match polled.round().await {
+        Ok(pause) => pause,
+        Err(error) => {
+            warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
+            polled.failed();
+            AGAIN
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use axum::body::Bytes;
     use axum::http::{Method, Uri};
     use serde_json::json;
@@ -331,6 +338,37 @@ mod tests {
 
     fn known(order: Order) -> Option<Vec<(usize, String)>> {
         Some(order?.iter().map(|(at, key)| (*at, format!("{}/{}", key.namespace, key.name))).collect())
+    }
+
+    #[tokio::test]
+    async fn when_the_network_drops_what_was_read_is_of_the_time_when_it_was_read() {
+        let up = Arc::new(AtomicBool::new(true));
+        let is_up = Arc::clone(&up);
+        let client = client(move |_: Method, uri: Uri, _: Bytes| {
+            let up = is_up.load(Ordering::Relaxed);
+            async move {
+                match uri.path() {
+                    _ if !up => failed(503, "gone"),
+                    path if path.ends_with("/selfsubjectreviews") => failed(404, "NotFound"),
+                    _ => found(&json!({"items": []})),
+                }
+            }
+        });
+        let store = Arc::<Store>::default();
+        let polled = Polled::new(client, "a".to_owned(), Arc::clone(&store));
+        let before = jiff::Timestamp::now();
+        assert_ne!(again(&polled).await, AGAIN);
+        let read = jiff::Timestamp::now();
+        assert_eq!(store.old(), None);
+        up.store(false, Ordering::Relaxed);
+        assert_eq!(again(&polled).await, AGAIN);
+        let old = store.old().unwrap();
+        assert!(before <= old && old <= read, "{old}");
+        again(&polled).await;
+        assert_eq!(store.old(), Some(old), "it grows older");
+        up.store(true, Ordering::Relaxed);
+        again(&polled).await;
+        assert_eq!(store.old(), None);
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ pub mod answers;
 pub mod assets;
 pub mod callers;
 pub mod changes;
+pub mod fits;
 pub mod happening;
 pub mod in_manager;
 pub mod lately;

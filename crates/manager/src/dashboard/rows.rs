@@ -427,3 +427,6 @@ fn not_healthy(node: &slim::Node) -> Option<String> {
         node.taints.iter().find(trouble).map(|taint| format!("it has the taint {}", taint.key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::access::front_proxy::FrontProxy;
 use crate::dashboard::callers::Tokens;
-use crate::dashboard::in_manager::{self, InManager, LatelyFit, Orders};
+use crate::dashboard::fits::LatelyFit;
+use crate::dashboard::in_manager::{self, InManager, Orders};
 use crate::dashboard::server::Dashboard;
 use crate::dashboard::store::Store;
 use crate::journal::Reader;

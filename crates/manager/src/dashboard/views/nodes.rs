@@ -72,3 +72,35 @@ fn node(snapshot: &Snapshot, name: &Name, row: &NodeRow, used: Option<&Amounts>)
         "capacity": all_shown(&row.capacity),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+    use sluice_engine::input::{Input, Object};
+
+    use super::*;
+    use crate::dashboard::store::tests::world;
+
+    #[test]
+    fn use_is_that_of_the_host_whose_label_a_node_has() {
+        let store = world();
+        // The Workloads of the world are on the host n1.
+        for (name, host) in [("vm-1", "n1"), ("n1", "other")] {
+            let labels = json!({"kubernetes.io/hostname": host, "pool": "spot", "rack": "r1"});
+            let node = json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": "8"}}});
+            store.note(&Input::Applied(Object::Node(from_value(node).unwrap())));
+        }
+        let viewer = Viewer { all: true, nodes: true, ..Viewer::default() };
+        let seen = nodes(&store.fresh(), &viewer, Page { offset: 0, limit: 10 });
+        let used: Vec<_> =
+            seen["nodes"].as_array().unwrap().iter().map(|node| (&node["name"], &node["used"])).collect();
+        assert_eq!(
+            used,
+            [
+                (&json!("n1"), &json!(null)),
+                (&json!("n2"), &json!(null)),
+                (&json!("vm-1"), &json!({"cpu": "6"}))
+            ]
+        );
+    }
+}

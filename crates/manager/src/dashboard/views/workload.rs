@@ -140,3 +140,37 @@ fn checks(workload: &slim::Workload) -> Vec<Value> {
     let shown = |check: &sluice_api::v1beta2::AdmissionCheckState| json!({"name": check.name, "state": check.state, "message": check.message});
     workload.status.admission_checks.iter().map(shown).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_engine::input::{Input, Object};
+
+    use super::*;
+    use crate::dashboard::store::Store;
+    use crate::dashboard::store::tests::{condition, workload as a_workload};
+
+    #[test]
+    fn a_life_is_not_that_of_a_namesake_before() {
+        let store = Store::default();
+        store.synced();
+        let of = |uid: &str, conditions: &[Value]| {
+            let Object::Workload(mut workload) = a_workload("a", "w", conditions) else { unreachable!() };
+            workload.metadata.uid = Some(uid.to_owned());
+            *workload
+        };
+        let note = |workload: &slim::Workload| {
+            store.note(&Input::Applied(Object::Workload(Box::new(workload.clone()))));
+        };
+        note(&of("first", &[condition("Evicted", "True", "Preempted", 3)]));
+        let second = of("second", &[condition("QuotaReserved", "True", "QuotaReserved", 5)]);
+        note(&second);
+        let viewer = Viewer { all: true, ..Viewer::default() };
+        let whats = |of: &slim::Workload| {
+            let shown = workload(&store.fresh(), &viewer, of, None, None);
+            let life = shown["life"].as_array().unwrap().iter();
+            life.map(|entry| entry["what"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(whats(&second), [json!("queued"), json!("reserved")]);
+    }
+}
