@@ -8,6 +8,7 @@ mod data;
 mod guarded;
 mod live;
 mod mock;
+mod reserved;
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,12 +38,6 @@ const VIEWS: [(&str, &str); 6] = [
     ("nodes", "3000 nodes"),
     ("report", "side by side"),
 ];
-
-/// Of each reservation that is drawn, the class of what comes after it in its row.
-const RESERVED: &str = "(async () => {
-    for (let picture = 0; picture < 600 && !document.querySelector('.row .reserved'); picture += 1) await new Promise(requestAnimationFrame);
-    return [...document.querySelectorAll('.row .reserved')].map((one) => one.nextElementSibling?.getAttribute('class') ?? null);
-})()";
 
 /// Waits until the page has that text.
 async fn shows(page: &mut Page, text: &str) {
@@ -356,31 +351,6 @@ async fn a_report_has_marks_of_stops_quota_capacity_and_evictions() {
     shows(&mut page, "6 changes of nodes, queues and quota").await;
     let drawn = page.run(DRAWN).await.unwrap();
     all_is_marked(&drawn, "\"nominalQuota\":8");
-    assert!(page.troubles().is_empty(), "{:?}", page.troubles());
-}
-
-/// A job that has quota and waits for its checks is drawn so, as on the simulator's own page.
-#[tokio::test]
-async fn a_report_shows_who_has_quota_and_waits_for_checks() {
-    let world = assets::workspace().join("examples/simulate/dws.yaml");
-    let report: Value = serde_json::from_str(&simulate(&world, "json")).unwrap();
-    let lines = report["timeline"].as_array().unwrap();
-    assert!(lines.iter().any(|line| line["event"] == "reserved"), "{report}");
-    let mut page = opened(&serve(Fault::None).await, 1280, Scheme::Light).await;
-    go(&mut page, "report", "side by side").await;
-    page.run(&open_file(&report)).await.unwrap();
-    shows(&mut page, "jobs").await;
-    // A reservation is drawn before each bar that waited for it, and its tip says when it began.
-    let drawn = page.run(RESERVED).await.unwrap();
-    let drawn = drawn.as_array().unwrap();
-    assert!(!drawn.is_empty(), "no reservation is drawn");
-    for end in drawn {
-        assert_ne!(
-            *end,
-            Value::Null,
-            "after a reservation comes a bar, or a sign that it was lost: {drawn:?}"
-        );
-    }
     assert!(page.troubles().is_empty(), "{:?}", page.troubles());
 }
 

@@ -144,7 +144,7 @@ impl Tokens {
             let wanted = if waits { questions.due } else { questions.soon };
             let mut wanted = wanted.into_iter().peekable();
             let mut asked = false;
-            // Whoever may see everything need not be asked about namespaces.
+            // A user who may see everything is not asked about namespace by namespace.
             while wanted.peek().is_some() && !(asked && rights.may(&Right::All, (self.clock.now)())) {
                 let mut some = Vec::new();
                 while some.len() < AT_ONCE

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn streams_are_bounded_for_each_user_and_for_all() {
-        let streams = Streams::new(10);
+        let streams = Streams::new(EACH + 2);
         let bobs: Vec<_> = (0..EACH).map(|_| streams.open("bob").unwrap()).collect();
         assert!(matches!(streams.open("bob"), Err(Refusal::TooMany(_))));
         let alices: Vec<_> = (0..2).map(|_| streams.open("alice").unwrap()).collect();
