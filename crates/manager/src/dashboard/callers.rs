@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::rights::{REMEMBER, Right, Rights};
 use super::source::{Callers, Found};
 use super::store::Store;
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
 use crate::visibility::route::{EXPLAIN_GROUP, EXPLAIN_VERSION};
 use crate::visibility::server::{MASTERS, refused};
@@ -98,10 +98,11 @@ impl Tokens {
     }
 
     /// What a user may see; surely asked about is the namespace that is named.
-    async fn of_user(&self, user: &User, named: Option<&str>) -> Result<Viewer, Refusal> {
+    async fn of_user(&self, user: &User, named: Option<&str>) -> Result<Caller, Refusal> {
         if user.groups.iter().any(|group| group == MASTERS) {
             let user = user.username.clone();
-            return Ok(Viewer { user, all: true, nodes: true, ..Viewer::default() });
+            let viewer = Viewer { user, all: true, nodes: true, ..Viewer::default() };
+            return Ok(Caller { viewer, unasked: 0 });
         }
         let snapshot = self.store.snapshot();
         let none = BTreeSet::new();
@@ -114,14 +115,15 @@ impl Tokens {
         let first: Vec<Name> = named.into_iter().chain(own(user)).map(Name::from).collect();
         let failed = self.ask(user, &mut rights, (all, &first)).await.err();
         let now = (self.clock.now)();
-        let viewer = rights.viewer(&user.username, all, now);
+        let caller = rights.caller(&user.username, all, now);
+        let viewer = &caller.viewer;
         let answered = named.is_none_or(|named| viewer.sees(named));
         match failed {
             Some(error) if !viewer.sees_any() || !answered => Err(refused(error)),
             _ if snapshot.is_none() && !viewer.all => {
                 Err(Refusal::Unavailable("not everything has been listed yet".to_owned()))
             }
-            _ => Ok(viewer),
+            _ => Ok(caller),
         }
     }
 
@@ -252,7 +254,7 @@ fn explanations(namespace: &str) -> Attributes {
 }
 
 impl Callers for Tokens {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Viewer> {
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller> {
         Box::pin(async move {
             let user = self.user(headers).await?;
             self.of_user(&user, named).await

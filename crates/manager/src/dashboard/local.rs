@@ -1,6 +1,5 @@
 //! `sluice dashboard`: the same pages on a laptop, from what the kubeconfig's user may read.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +27,10 @@ use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
 use super::snapshot::Snapshot;
-use super::source::{Begin, Callers, Found, Source, View};
+use super::source::{Begin, Callers, Found, MOST_ORDERS, Source, View};
 use super::store::Store;
-use super::viewer::Viewer;
-use super::views::items::{Order, Places};
+use super::viewer::{Caller, Viewer};
+use super::views::items::Order;
 use super::views::topology::Fits;
 use crate::access::bearer;
 use crate::api_call::{Call, CallError};
@@ -51,9 +50,8 @@ const AT_ONCE: usize = 8;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
 const EXPLAINING: Duration = Duration::from_mins(1);
-/// The order of a queue is asked for at most once in this time, and for one list of Workloads of so many queues.
+/// The order of a queue is asked for at most once in this time.
 const MOMENT: Duration = Duration::from_secs(2);
-const MOST_ORDERS: usize = 16;
 /// After a round that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -75,14 +73,17 @@ struct Owner {
 }
 
 impl Callers for Owner {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, _named: Option<&'a str>) -> Found<'a, Viewer> {
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, _named: Option<&'a str>) -> Found<'a, Caller> {
         let known = bearer(headers).is_some_and(|given| is_key(given, &self.key));
-        Box::pin(async move { if known { Ok(self.polled.viewer()) } else { Err(Refusal::Unauthorized) } })
+        Box::pin(async move {
+            let caller = || Caller { viewer: self.polled.viewer(), unasked: 0 };
+            if known { Ok(caller()) } else { Err(Refusal::Unauthorized) }
+        })
     }
 
     /// The manager decides, which is asked with the owner's rights.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
-        Box::pin(async move { Ok(self.viewer(headers, None).await?.all) })
+        Box::pin(async move { Ok(self.viewer(headers, None).await?.viewer.all) })
     }
 
     /// They are read with the owner's rights.
@@ -153,19 +154,6 @@ impl Source for Laptop {
             };
             self.orders.get(queue.to_owned(), ask).await
         })
-    }
-
-    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
-        Box::pin(async move {
-            let order = self.order(queue).await;
-            let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
-            let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
-            own.map(|(at, key)| (key.clone(), *at)).collect()
-        })
-    }
-
-    fn most_orders(&self) -> usize {
-        MOST_ORDERS
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {

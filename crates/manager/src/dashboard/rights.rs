@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::Name;
 
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 
 /// A right that was granted counts so long.
 pub const REMEMBER: Duration = Duration::from_secs(30);
@@ -107,20 +107,20 @@ impl Rights {
     }
 
     /// What the user may see.
-    pub fn viewer(&self, user: &str, all: &BTreeSet<Name>, now: Instant) -> Viewer {
+    pub fn caller(&self, user: &str, all: &BTreeSet<Name>, now: Instant) -> Caller {
         let everything = self.may(&Right::All, now);
         let of = |(right, known): (&Right, &Known)| match right {
             Right::In(namespace) if known.may && known.counts(now) => Some(Name::clone(namespace)),
             _ => None,
         };
         let is_new = |namespace: &&Name| !self.0.contains_key(&Right::In(Name::clone(namespace)));
-        Viewer {
+        let viewer = Viewer {
             user: user.to_owned(),
             all: everything,
             namespaces: if everything { BTreeSet::new() } else { self.0.iter().filter_map(of).collect() },
             nodes: self.may(&Right::Nodes, now),
-            unasked: if everything { 0 } else { all.iter().filter(is_new).count() },
-        }
+        };
+        Caller { viewer, unasked: if everything { 0 } else { all.iter().filter(is_new).count() } }
     }
 
     /// Whether a namespace is known to be the user's.
@@ -152,8 +152,8 @@ mod tests {
         for (right, may) in [(Right::All, false), (Right::Nodes, false), (of("a"), true), (of("b"), false)] {
             rights.put(right, may, now);
         }
-        let viewer = rights.viewer("eve", &all, now);
-        assert_eq!((viewer.namespaces.len(), viewer.unasked, viewer.sees("a")), (1, 1, true));
+        let Caller { viewer, unasked } = rights.caller("eve", &all, now);
+        assert_eq!((viewer.namespaces.len(), unasked, viewer.sees("a")), (1, 1, true));
         rights.put(of("c"), false, now);
         let later = rights.questions(&all, &[], at(20));
         assert_eq!((later.due, later.soon), (vec![], vec![of("a")]));
@@ -162,7 +162,7 @@ mod tests {
             [Right::All, Right::Nodes, of("b"), of("a")]
         );
         assert!(
-            !rights.viewer("eve", &all, at(30)).sees_any(),
+            !rights.caller("eve", &all, at(30)).viewer.sees_any(),
             "a right that was withdrawn counts no longer"
         );
         rights.put(Right::All, false, at(299));

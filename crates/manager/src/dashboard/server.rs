@@ -25,7 +25,7 @@ use super::snapshot::Snapshot;
 use super::source::{Callers, Source, View};
 use super::store::Store;
 use super::tomorrow::Tomorrow;
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 use super::views::{displaced, items, nodes, now, topology, workload};
 use crate::access::Rate;
 use crate::percent::decoded;
@@ -198,25 +198,25 @@ impl Dashboard {
         }
         let (route, query) = (Route::of(uri.path()), uri.query().unwrap_or_default());
         let named = route.as_ref().and_then(|route| route.namespace(query));
-        let viewer = self.callers.viewer(headers, named.as_deref()).await?;
+        let caller = self.callers.viewer(headers, named.as_deref()).await?;
         let route = route.ok_or(Refusal::NoPath)?;
         let wanted = if route == Route::Tomorrow { *method == Method::POST } else { reads };
         if !wanted {
             return Err(Refusal::Method);
         }
-        if route != Route::Who && !viewer.sees_any() {
-            return Err(sees_none(&viewer));
+        if route != Route::Who && !caller.viewer.sees_any() {
+            return Err(sees_none(&caller.viewer.user, caller.unasked));
         }
         if let Some(why) = route.view().and_then(|view| self.source.missing(view)) {
             return Err(Refusal::Other(StatusCode::NOT_FOUND, why));
         }
-        self.route(route, viewer, query, headers, body).await
+        self.route(route, caller, query, headers, body).await
     }
 
     async fn route(
         self: &Arc<Self>,
         route: Route,
-        viewer: Viewer,
+        Caller { viewer, unasked }: Caller,
         query: &str,
         headers: &HeaderMap,
         body: Body,
@@ -224,7 +224,7 @@ impl Dashboard {
         let names_nodes = viewer.nodes;
         let value = match route {
             Route::Who => {
-                let Viewer { user, all, namespaces, unasked, .. } = &viewer;
+                let Viewer { user, all, namespaces, .. } = &viewer;
                 json!({"user": user, "all": all, "namespaces": namespaces, "unasked": unasked})
             }
             Route::Now => {
@@ -415,9 +415,8 @@ fn not_made(panic: &JoinError) -> Refusal {
 }
 
 /// Refuses a viewer who may not read Workloads, as far as that is known.
-fn sees_none(viewer: &Viewer) -> Refusal {
-    let Viewer { user, unasked, .. } = viewer;
-    if *unasked > 0 {
+fn sees_none(user: &str, unasked: usize) -> Refusal {
+    if unasked > 0 {
         let why = format!(
             "it is not known yet whether the user {user:?} may get Workloads in {unasked} of the namespaces: try again, or name yours"
         );

@@ -1,5 +1,7 @@
 //! Where the answers come from that the columns do not have. It differs between the manager and a laptop.
 
+use std::collections::BTreeSet;
+
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -9,11 +11,14 @@ use sluice_engine::WorkloadKey;
 use sluice_sim::live::{Extent, Live};
 
 use super::snapshot::Snapshot;
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 use super::views::items::{Order, Places};
 use super::views::topology::Fits;
 use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
+
+/// The orders of queues that are asked for to find the places of a list.
+pub const MOST_ORDERS: usize = 16;
 
 /// What is offered only if its objects may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +46,7 @@ pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 /// Who asks.
 pub trait Callers: Send + Sync + 'static {
     /// The caller, by the headers of the request, which may name a namespace.
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Viewer>;
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller>;
     /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused to callers who may have none of this namespace.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
     /// Whether the caller may read the events of a namespace.
@@ -55,9 +60,18 @@ pub trait Source: Send + Sync + 'static {
     /// The Workloads that wait in a ClusterQueue, in its order, if that is known; a laptop may know only those of its user.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
     /// The places of some of them, each of another Workload, as far as they are known.
-    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places>;
+    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
+        Box::pin(async move {
+            let order = self.order(queue).await;
+            let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
+            let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
+            own.map(|(at, key)| (key.clone(), *at)).collect()
+        })
+    }
     /// Of so many ClusterQueues places are looked up for one answer.
-    fn most_orders(&self) -> usize;
+    fn most_orders(&self) -> usize {
+        MOST_ORDERS
+    }
     /// A Workload: namespace and name.
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
     /// The events about an object: its namespace and UID. Nothing if they cannot be read.

@@ -15,7 +15,14 @@ pub struct Viewer {
     pub namespaces: BTreeSet<Name>,
     /// The viewer may list nodes.
     pub nodes: bool,
-    /// Namespaces of which it is not known yet.
+}
+
+/// A viewer, as far as it is known what they may see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The viewer.
+    pub viewer: Viewer,
+    /// Of so many namespaces it is not known yet whether the viewer may see them.
     pub unasked: usize,
 }
 

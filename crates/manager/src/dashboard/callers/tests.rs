@@ -69,11 +69,11 @@ async fn many_users_of_many_namespaces_are_answered_for_as_long_as_they_look() {
     for second in 0..120 {
         passed.fetch_max(second * 1000, Ordering::Relaxed);
         let answers = users.iter().map(|user| tokens.of_user(user, None));
-        for viewer in futures::future::join_all(answers).await {
-            let viewer = viewer.unwrap();
+        for caller in futures::future::join_all(answers).await {
+            let Caller { viewer, unasked } = caller.unwrap();
             assert!(viewer.sees_any(), "after {second} s: {viewer:?}");
             // In the first minute there are more questions than turns.
-            let whole = viewer.namespaces.len() == 2 && viewer.unasked == 0;
+            let whole = viewer.namespaces.len() == 2 && unasked == 0;
             assert!(whole || second < 60, "after {second} s: {viewer:?}");
         }
     }
@@ -89,7 +89,7 @@ async fn a_user_who_may_see_each_of_many_namespaces_is_asked_about_them_bit_by_b
     let mut before = 0;
     for second in 0..120 {
         passed.fetch_max(second * 1000, Ordering::Relaxed);
-        let viewer = tokens.of_user(&user("eve"), None).await.unwrap();
+        let viewer = tokens.of_user(&user("eve"), None).await.unwrap().viewer;
         assert_eq!(viewer.namespaces.len(), NAMESPACES, "after {second} s");
         let asked = asked.load(Ordering::Relaxed);
         assert!(second == 0 || asked - before <= 102, "{} questions in second {second}", asked - before);
@@ -104,11 +104,11 @@ async fn a_right_that_is_withdrawn_ends_within_half_a_minute() {
     let still = Arc::clone(&granted);
     let (tokens, _, passed) =
         tokens(&store, move |_, namespace| namespace == "ns-0001" && still.load(Ordering::Relaxed));
-    assert!(tokens.of_user(&user("eve"), None).await.unwrap().sees("ns-0001"));
+    assert!(tokens.of_user(&user("eve"), None).await.unwrap().viewer.sees("ns-0001"));
     granted.store(false, Ordering::Relaxed);
     // The answer was there a moment after the beginning.
     passed.fetch_add(30_000, Ordering::Relaxed);
-    assert!(!tokens.of_user(&user("eve"), None).await.unwrap().sees_any());
+    assert!(!tokens.of_user(&user("eve"), None).await.unwrap().viewer.sees_any());
 }
 
 #[tokio::test]
@@ -122,10 +122,13 @@ async fn namespaces_beyond_the_first_thousand_and_those_without_a_queue_are_aske
         "empty" => namespace == "not-seen-yet",
         _ => false,
     });
-    assert!(tokens.of_user(&user("z"), None).await.unwrap().sees("ns-1199"));
-    assert!(tokens.of_user(&user("lost"), None).await.unwrap().sees("zz-lost"));
+    assert!(tokens.of_user(&user("z"), None).await.unwrap().viewer.sees("ns-1199"));
+    assert!(tokens.of_user(&user("lost"), None).await.unwrap().viewer.sees("zz-lost"));
     // Of a namespace in which nothing is known it is asked when it is named.
-    assert!(!tokens.of_user(&user("empty"), None).await.unwrap().sees_any());
-    assert!(tokens.of_user(&user("empty"), Some("not-seen-yet")).await.unwrap().sees("not-seen-yet"));
-    assert!(!tokens.of_user(&user("empty"), Some("")).await.unwrap().all, "no name is not all of them");
+    assert!(!tokens.of_user(&user("empty"), None).await.unwrap().viewer.sees_any());
+    assert!(tokens.of_user(&user("empty"), Some("not-seen-yet")).await.unwrap().viewer.sees("not-seen-yet"));
+    assert!(
+        !tokens.of_user(&user("empty"), Some("")).await.unwrap().viewer.all,
+        "no name is not all of them"
+    );
 }
