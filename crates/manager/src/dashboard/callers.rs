@@ -145,40 +145,39 @@ impl Tokens {
             }
             let wanted = if waits { questions.due } else { questions.soon };
             let mut wanted = wanted.into_iter().peekable();
-            let mut asked = false;
-            // A user who may see everything is not asked about namespace by namespace.
-            while wanted.peek().is_some() && !(asked && rights.may(&Right::All, (self.clock.now)())) {
+            while wanted.peek().is_some() {
                 let mut some = Vec::new();
-                while some.len() < AT_ONCE
-                    && wanted.peek().is_some()
-                    && self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(&user.username, now)
-                {
+                while some.len() < AT_ONCE && wanted.peek().is_some() && self.has_turn(user) {
                     some.extend(wanted.next());
                 }
                 if some.is_empty() {
                     break;
                 }
-                asked = true;
                 self.put(user, rights, some).await?;
             }
             if !waits {
                 return Ok(());
             }
-            if wanted.peek().is_some() && !rights.may(&Right::All, (self.clock.now)()) {
+            if wanted.peek().is_some() {
                 (self.clock.rest)().await;
             }
         }
     }
 
+    fn has_turn(&self, user: &User) -> bool {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.take(&user.username, (self.clock.now)())
+    }
+
     /// Asks these questions, all at once.
     async fn put(&self, user: &User, rights: &mut Rights, some: Vec<Right>) -> Result<(), AccessError> {
+        let now = (self.clock.now)();
         let answers = futures::stream::iter(some).map(|right| async move {
             let _turn = self.asking.acquire().await;
             let may = self.access.review(user, &attributes(&right)).await;
             (right, may)
         });
         let answers: Vec<_> = answers.buffer_unordered(AT_ONCE).collect().await;
-        let now = (self.clock.now)();
         let mut outcome = Ok(());
         for (right, may) in answers {
             match may {

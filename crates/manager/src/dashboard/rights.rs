@@ -78,14 +78,12 @@ impl Rights {
             Right::In(namespace) => all.contains(namespace) || named.contains(namespace),
         });
         let mut questions = Questions::default();
-        let wide = [Right::All, Right::Nodes];
-        questions
-            .due
-            .extend(wide.into_iter().filter(|right| !self.0.get(right).is_some_and(|k| k.counts(now))));
-        if self.may(&Right::All, now) {
+        let old = |right: &Right| !self.0.get(right).is_some_and(|known| known.counts(now));
+        questions.due.extend([Right::All, Right::Nodes].into_iter().filter(old));
+        // A user who may see everything is not asked about namespace by namespace.
+        if !questions.due.is_empty() || self.may(&Right::All, now) {
             return questions;
         }
-        let old = |right: &Right| !self.0.get(right).is_some_and(|known| known.counts(now));
         questions.due.extend(named.iter().cloned().map(Right::In).filter(old));
         let (mut lost, mut new, mut soon) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in all.iter().filter(|namespace| !named.contains(namespace)) {
@@ -120,7 +118,8 @@ impl Rights {
             namespaces: if everything { BTreeSet::new() } else { self.0.iter().filter_map(of).collect() },
             nodes: self.may(&Right::Nodes, now),
         };
-        Caller { viewer, unasked: if everything { 0 } else { all.iter().filter(is_new).count() } }
+        let wide = usize::from(!self.0.get(&Right::All).is_some_and(|known| known.counts(now)));
+        Caller { viewer, unasked: if everything { 0 } else { wide + all.iter().filter(is_new).count() } }
     }
 
     /// Whether a namespace is known to be the user's.
@@ -143,30 +142,32 @@ mod tests {
         let (mut rights, now) = (Rights::default(), Instant::now());
         let at = |seconds: u64| now + Duration::from_secs(seconds);
         let of = |name: &str| Right::In(name.into());
-        let asked = rights.questions(&all, &names(&["c"]), now);
-        assert_eq!(
-            asked.due,
-            [Right::All, Right::Nodes, of("c"), of("a"), of("b")],
-            "what is named comes first"
-        );
-        for (right, may) in [(Right::All, false), (Right::Nodes, false), (of("a"), true), (of("b"), false)] {
-            rights.put(right, may, now);
+        let wide = [Right::All, Right::Nodes];
+        assert_eq!(rights.questions(&all, &names(&["c"]), now).due, wide);
+        for right in wide.clone() {
+            rights.put(right, false, now);
         }
+        let asked = rights.questions(&all, &names(&["c"]), now);
+        assert_eq!(asked.due, [of("c"), of("a"), of("b")], "what is named comes first");
+        rights.put(of("a"), true, now);
+        rights.put(of("b"), false, now);
         let Caller { viewer, unasked } = rights.caller("eve", &all, now);
         assert_eq!((viewer.namespaces.len(), unasked, viewer.sees("a")), (1, 1, true));
         rights.put(of("c"), false, now);
         let later = rights.questions(&all, &[], at(20));
         assert_eq!((later.due, later.soon), (vec![], vec![of("a")]));
-        assert_eq!(
-            rights.questions(&all, &names(&["b"]), at(31)).due,
-            [Right::All, Right::Nodes, of("b"), of("a")]
-        );
+        assert_eq!(rights.questions(&all, &names(&["b"]), at(31)).due, wide);
+        for right in wide.clone() {
+            rights.put(right, false, at(31));
+        }
+        assert_eq!(rights.questions(&all, &names(&["b"]), at(31)).due, [of("b"), of("a")]);
         assert!(
             !rights.caller("eve", &all, at(30)).viewer.sees_any(),
             "a right that was withdrawn counts no longer"
         );
-        rights.put(Right::All, false, at(299));
-        rights.put(Right::Nodes, false, at(299));
+        for right in wide {
+            rights.put(right, false, at(299));
+        }
         assert_eq!(rights.questions(&all, &[], at(301)).soon, [of("b"), of("c")]);
         // A namespace that is gone is forgotten.
         rights.questions(&BTreeSet::new(), &[], at(301));
