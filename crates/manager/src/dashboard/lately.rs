@@ -32,7 +32,9 @@ impl<K: Ord + Clone, V: Clone> Lately<K, V> {
         slots.retain(|_, slot| now.saturating_duration_since(slot.since) < keep);
         if slots.len() >= self.most && !slots.contains_key(key) {
             let oldest = slots.iter().min_by_key(|(_, slot)| slot.since).map(|(key, _)| key.clone());
-            oldest.map(|oldest| slots.remove(&oldest));
+            if let Some(oldest) = oldest {
+                slots.remove(&oldest);
+            }
         }
         let new = || Slot { since: now, answer: Arc::default() };
         Arc::clone(&slots.entry(key.clone()).or_insert_with(new).answer)

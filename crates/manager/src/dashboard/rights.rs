@@ -41,6 +41,10 @@ impl Known {
         now.saturating_duration_since(self.at)
     }
 
+    fn is_worth_asking(self, now: Instant) -> bool {
+        self.age(now) >= if self.may { SOON } else { SELDOM }
+    }
+
     fn counts(self, now: Instant) -> bool {
         self.age(now) < REMEMBER
     }
@@ -91,7 +95,7 @@ impl Rights {
             match self.0.get(&right) {
                 None => new.push(right),
                 Some(known) if known.may && !known.counts(now) => lost.push(right),
-                Some(known) if known.age(now) >= if known.may { SOON } else { SELDOM } => {
+                Some(known) if known.is_worth_asking(now) => {
                     soon.push((!known.may, known.at, right));
                 }
                 Some(_) => {}
