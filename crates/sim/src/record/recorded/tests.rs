@@ -176,7 +176,9 @@ fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
         assert_eq!((told(&all), all.record.jobs[0].lost), (told(&day), 300_000), "{at}");
     }
     let reserved = recorded(vec![holding(500)]);
-    assert_eq!(told(&reserved), ["20 low submitted", "25 low admitted by cq: cpu=spot (2)"]);
+    let told_of =
+        ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "25 low admitted by cq: cpu=spot (2)"];
+    assert_eq!(told(&reserved), told_of);
 }
 
 #[test]
