@@ -244,7 +244,8 @@ impl Parts {
         let published = self.positions(supervisor, (engine.clone(), moved), &mut tasks);
         let visibility =
             self.visibility(supervisor, Arc::clone(&published), Arc::clone(&explainer), &mut tasks)?;
-        let dashboard = self.dashboard(supervisor, (published, store), Arc::clone(&explainer), &mut tasks)?;
+        let dashboard =
+            self.dashboard(supervisor, (published, store, &sync), Arc::clone(&explainer), &mut tasks)?;
         let servers = webhooks.into_iter().chain(visibility).chain(dashboard).collect();
         let certs = self.certificates(supervisor, servers, &mut tasks);
         let (release, released) = pair();

@@ -320,6 +320,9 @@ impl Record {
             && let Some(admission) = &status.admission
         {
             self.open_hold(index, at, admission);
+            if !admitted {
+                self.reserve(now, index);
+            }
         }
         if reserved {
             self.place(at, index, workload, &mut seen.placed);
@@ -380,13 +383,25 @@ impl Record {
         job.holds.push(Hold { from: at, admitted, evicted, to, end: HoldEnd::Open, queue, holdings });
     }
 
+    /// It has quota and is not admitted yet.
+    fn reserve(&mut self, now: Timestamp, index: usize) {
+        let Some(hold) = self.jobs[index].holds.last() else { return };
+        let (queue, flavors) = self.got(&hold.clone());
+        self.push(now, Some(index), TimelineEvent::Reserved { queue, flavors });
+    }
+
+    /// Where a hold is, and what of.
+    fn got(&mut self, hold: &Hold) -> (Arc<str>, Arc<str>) {
+        let flavors = self.text(&show_holdings(&hold.holdings));
+        (Arc::clone(&hold.queue), flavors)
+    }
+
     fn admit(&mut self, now: Timestamp, index: usize) {
         let at = self.millis(now);
         let Some(hold) = self.open(index) else { return };
         hold.admitted = Some(at);
-        let queue = Arc::clone(&hold.queue);
-        let shown = show_holdings(&hold.holdings);
-        let flavors = self.text(&shown);
+        let hold = hold.clone();
+        let (queue, flavors) = self.got(&hold);
         let job = &mut self.jobs[index];
         job.admitted.get_or_insert(at);
         job.waits_for = None;

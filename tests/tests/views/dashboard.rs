@@ -6,7 +6,9 @@
 
 mod data;
 mod guarded;
+mod live;
 mod mock;
+mod reserved;
 
 use std::fs;
 use std::path::PathBuf;

@@ -187,6 +187,51 @@ fn a_cohort_fires_only_when_more_is_shared_than_there_is_to_share() {
     );
 }
 
+#[test]
+fn what_a_series_begins_with_counts_as_of_the_last_hour() {
+    let evicted = |queue: &str, values: &str| {
+        series(
+            "kueue_evicted_workloads_total",
+            &format!("cluster_queue=\"{queue}\",reason=\"Preempted\""),
+            values,
+        )
+    };
+    let waited = |le: &str| {
+        let labels = format!("cluster_queue=\"new\",le=\"{le}\"");
+        series("kueue_admission_wait_time_seconds_bucket", &labels, "_x90 1x60")
+    };
+    let count = |minute: u32, samples: &[(&str, u32)]| {
+        let sample = |(queue, value): &(&str, u32)| json!({"labels": format!("{{cluster_queue=\"{queue}\",reason=\"Preempted\"}}"), "value": value});
+        json!({
+            "expr": "round(cluster_queue_reason:kueue_evicted_workloads:increase_1h)",
+            "eval_time": format!("{minute}m"),
+            "exp_samples": samples.iter().map(sample).collect::<Vec<_>>(),
+        })
+    };
+    let half = json!({
+        "expr": "cluster_queue:kueue_admission_wait_time_seconds:p50_1h", "eval_time": "100m",
+        "exp_samples": [{"labels": "cluster_queue:kueue_admission_wait_time_seconds:p50_1h{cluster_queue=\"new\"}", "value": 30}],
+    });
+    // A first eviction in minute 90; one more of a queue that has had some; two of which one is the series' first.
+    plays_out(
+        &[
+            evicted("new", "_x90 1x80"),
+            evicted("old", "5x129 6x40"),
+            evicted("twice", "_x100 1x9 2x60"),
+            waited("60"),
+            waited("+Inf"),
+        ],
+        &[
+            count(80, &[("old", 0)]),
+            count(105, &[("new", 1), ("old", 0), ("twice", 1)]),
+            count(115, &[("new", 1), ("old", 0), ("twice", 2)]),
+            count(140, &[("new", 1), ("old", 1), ("twice", 2)]),
+            count(155, &[("new", 0), ("old", 1), ("twice", 2)]),
+            half,
+        ],
+    );
+}
+
 /// The alert about webhooks names each one that must answer.
 fn every_webhook_is_watched(objects: &BTreeMap<String, Vec<Value>>) {
     let configurations = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];

@@ -145,18 +145,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Access {
     /// Nothing is known yet. Answers are remembered for `remember`.
     pub fn new(client: Client, remember: Duration) -> Self {
-        Self::with_rates(client, remember, USER, USERS)
-    }
-
-    /// The same, with so many questions about the rights of one user, and of all users together.
-    pub fn with_rates(client: Client, remember: Duration, user: Rate, users: Rate) -> Self {
         let now = Instant::now();
         Self {
             client,
             users: Mutex::new(Known::new(remember)),
             rights: Mutex::new(Known::new(remember)),
             strangers: Mutex::new(Turns::new(STRANGERS, now)),
-            askers: Mutex::new(TurnsByUser::new(user, users, now)),
+            askers: Mutex::new(TurnsByUser::new(USER, USERS, now)),
         }
     }
 
@@ -190,14 +185,23 @@ impl Access {
         if !lock(&self.askers).take(&user.username, Instant::now()) {
             return Err(AccessError::TooMany);
         }
+        let may = self.reviewed(spec).await?;
+        lock(&self.rights).put(&key, may, 0, may, Instant::now());
+        Ok(may)
+    }
+
+    /// The same, asked anew: the caller counts, and remembers.
+    pub async fn review(&self, user: &User, what: &Attributes) -> Result<bool, AccessError> {
+        self.reviewed(spec(user, what)).await
+    }
+
+    async fn reviewed(&self, spec: Value) -> Result<bool, AccessError> {
         let review =
             json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
         let uri = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let call = Call::with_body(Method::POST, uri, Content::Json, &review);
         let review: AccessReview = call.send_as(&self.client, TIMEOUT).await?;
-        let may = review.status.allowed;
-        lock(&self.rights).put(&key, may, 0, may, Instant::now());
-        Ok(may)
+        Ok(review.status.allowed)
     }
 }
 

@@ -6,37 +6,56 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::json;
+use sluice_api::names::dns1123_label_error;
 use sluice_engine::Name;
 use tokio::sync::Semaphore;
 
+use super::rights::{REMEMBER, Right, Rights};
 use super::source::{Callers, Found};
 use super::store::Store;
-use super::viewer::Viewer;
-use crate::access::{Access, Attributes, Rate, User, bearer};
+use super::viewer::{Caller, Viewer};
+use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
 use crate::visibility::route::{EXPLAIN_GROUP, EXPLAIN_VERSION};
 use crate::visibility::server::{MASTERS, refused};
 use crate::visibility::status::Refusal;
 
-/// What a user may see is asked again after this time.
-const REMEMBER: Duration = Duration::from_secs(30);
-/// Users who are remembered at most.
+/// Users who are remembered at most and at least, and the namespaces of all of them.
 const MOST_USERS: usize = 256;
-/// Namespaces of which it is asked whether a user may see them.
-const MOST_NAMESPACES: usize = 1000;
-/// Questions to the API server at once, for one user.
+const LEAST_USERS: usize = 16;
+const MOST_ANSWERS: usize = 400_000;
+/// Questions to the API server at once, for one user and for all.
 const AT_ONCE: usize = 16;
-/// Users of whom it is asked at once, and how long the others wait.
-const USERS_AT_ONCE: usize = 4;
-const TURN: Duration = Duration::from_secs(10);
+const ALL_AT_ONCE: usize = 64;
+/// A request waits so long for the answers about all namespaces: until a first one is granted, and then.
+const PATIENCE: Duration = Duration::from_secs(45);
+const SHORT: Duration = Duration::from_secs(10);
+/// Between two looks whether there are turns.
+const REST: Duration = Duration::from_millis(50);
 /// Questions about one user, and about all.
-const EACH: Rate = Rate { burst: 1100, per_second: 50 };
+const EACH: Rate = Rate { burst: 1100, per_second: 100 };
 const ALL: Rate = Rate { burst: 5000, per_second: 500 };
 
+/// What time it is, and how to wait.
+#[derive(Clone)]
+struct Clock {
+    now: Arc<dyn Fn() -> Instant + Send + Sync>,
+    rest: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { now: Arc::new(Instant::now), rest: Arc::new(|| Box::pin(tokio::time::sleep(REST))) }
+    }
+}
+
+/// A user of whom something is known. One request at a time asks.
+#[derive(Debug)]
 struct Known {
-    since: Instant,
-    viewer: Viewer,
+    used: Instant,
+    rights: Arc<tokio::sync::Mutex<Rights>>,
 }
 
 /// Owners of tokens.
@@ -45,74 +64,134 @@ pub struct Tokens {
     store: Arc<Store>,
     /// By what the API server says of a user.
     known: Mutex<BTreeMap<String, Known>>,
+    turns: Mutex<TurnsByUser>,
     asking: Semaphore,
+    clock: Clock,
 }
 
 impl Tokens {
     /// Callers whom the API server of the client knows; their namespaces are those of the store.
     pub fn new(client: Client, store: Arc<Store>) -> Self {
-        let access = Access::with_rates(client, REMEMBER, EACH, ALL);
-        Self { access, store, known: Mutex::default(), asking: Semaphore::new(USERS_AT_ONCE) }
+        Self {
+            access: Access::new(client, REMEMBER),
+            store,
+            known: Mutex::default(),
+            turns: Mutex::new(TurnsByUser::new(EACH, ALL, Instant::now())),
+            asking: Semaphore::new(ALL_AT_ONCE),
+            clock: Clock::default(),
+        }
     }
 
-    fn known(&self, key: &str) -> Option<Viewer> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|known| known.since.elapsed() < REMEMBER).map(|known| known.viewer.clone())
-    }
-
-    fn remember(&self, key: String, viewer: &Viewer) {
+    /// What is known of a user; of others, too many are forgotten.
+    fn rights(&self, key: String, namespaces: usize) -> Arc<tokio::sync::Mutex<Rights>> {
+        let used = (self.clock.now)();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST_USERS {
-            known.retain(|_, known| known.since.elapsed() < REMEMBER);
+        let most = (MOST_ANSWERS / namespaces.max(1)).clamp(LEAST_USERS, MOST_USERS);
+        while known.len() >= most && !known.contains_key(&key) {
+            let oldest = known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
+            known.remove(&oldest);
         }
-        if known.len() >= MOST_USERS {
-            known.clear();
-        }
-        known.insert(key, Known { since: Instant::now(), viewer: viewer.clone() });
+        let own = known.entry(key).or_insert_with(|| Known { used, rights: Arc::default() });
+        own.used = used;
+        Arc::clone(&own.rights)
     }
 
-    async fn of_user(&self, user: &User) -> Result<Viewer, Refusal> {
-        let key = json!(user).to_string();
-        if let Some(viewer) = self.known(&key) {
-            return Ok(viewer);
+    /// What a user may see; surely asked about is the namespace that is named.
+    async fn of_user(&self, user: &User, named: Option<&str>) -> Result<Caller, Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            let user = user.username.clone();
+            let viewer = Viewer { user, all: true, nodes: true, ..Viewer::default() };
+            return Ok(Caller { viewer, unasked: 0 });
         }
-        let Ok(Ok(_turn)) = tokio::time::timeout(TURN, self.asking.acquire()).await else {
-            return Err(Refusal::TooMany("too many callers are being checked: try again".to_owned()));
+        let snapshot = self.store.snapshot();
+        let none = BTreeSet::new();
+        let all = snapshot.as_ref().map_or(&none, |snapshot| snapshot.namespaces());
+        let rights = self.rights(json!(user).to_string(), all.len());
+        let Ok(mut rights) = tokio::time::timeout(PATIENCE, rights.lock_owned()).await else {
+            return Err(Refusal::TooMany("your rights are still being asked about: try again".to_owned()));
         };
-        // The one before may have asked the same.
-        if let Some(viewer) = self.known(&key) {
-            return Ok(viewer);
+        let named = named.filter(|name| dns1123_label_error(name).is_none());
+        let first: Vec<Name> = named.into_iter().chain(own(user)).map(Name::from).collect();
+        let failed = self.ask(user, &mut rights, (all, &first)).await.err();
+        let now = (self.clock.now)();
+        let caller = rights.caller(&user.username, all, now);
+        let viewer = &caller.viewer;
+        let answered = named.is_none_or(|named| viewer.sees(named));
+        match failed {
+            Some(error) if !viewer.sees_any() || !answered => Err(refused(error)),
+            _ if snapshot.is_none() && !viewer.all => {
+                Err(Refusal::Unavailable("not everything has been listed yet".to_owned()))
+            }
+            _ => Ok(caller),
         }
-        let viewer = self.ask(user).await?;
-        self.remember(key, &viewer);
-        Ok(viewer)
     }
 
-    /// What a user may see.
-    async fn ask(&self, user: &User) -> Result<Viewer, Refusal> {
-        let mut viewer = Viewer { user: user.username.clone(), ..Viewer::default() };
-        let master = user.groups.iter().any(|group| group == MASTERS);
-        viewer.all = master || self.may(user, &workloads("")).await?;
-        viewer.nodes = master || self.may(user, &Attributes::list_nodes()).await?;
-        if viewer.all {
-            return Ok(viewer);
+    /// Asks what is not known yet or not any more, for as long as a request may wait.
+    async fn ask(
+        &self,
+        user: &User,
+        rights: &mut Rights,
+        (all, named): (&BTreeSet<Name>, &[Name]),
+    ) -> Result<(), AccessError> {
+        let began = (self.clock.now)();
+        loop {
+            let now = (self.clock.now)();
+            let questions = rights.questions(all, named, now);
+            let waits = !questions.due.is_empty();
+            let patience = if rights.sees_any(now) { SHORT } else { PATIENCE };
+            if waits && now.saturating_duration_since(began) >= patience {
+                return Ok(());
+            }
+            let wanted = if waits { questions.due } else { questions.soon };
+            let mut wanted = wanted.into_iter().peekable();
+            while wanted.peek().is_some() {
+                let mut some = Vec::new();
+                while some.len() < AT_ONCE && wanted.peek().is_some() && self.has_turn(user) {
+                    some.extend(wanted.next());
+                }
+                if some.is_empty() {
+                    break;
+                }
+                self.put(user, rights, some).await?;
+            }
+            if !waits {
+                return Ok(());
+            }
+            if wanted.peek().is_some() {
+                (self.clock.rest)().await;
+            }
         }
-        let not_yet = || Refusal::Unavailable("not everything has been listed yet".to_owned());
-        let snapshot = self.store.snapshot().ok_or_else(not_yet)?;
-        let all: BTreeSet<&Name> = snapshot.local_queues.keys().map(|(namespace, _)| namespace).collect();
-        let namespaces: Vec<Name> = all.into_iter().take(MOST_NAMESPACES).cloned().collect();
-        let asked = futures::stream::iter(namespaces).map(|namespace| async move {
-            let may = self.may(user, &workloads(&namespace)).await?;
-            Ok::<_, Refusal>(may.then_some(namespace))
+    }
+
+    fn has_turn(&self, user: &User) -> bool {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.take(&user.username, (self.clock.now)())
+    }
+
+    /// Asks these questions, all at once.
+    async fn put(&self, user: &User, rights: &mut Rights, some: Vec<Right>) -> Result<(), AccessError> {
+        let now = (self.clock.now)();
+        let answers = futures::stream::iter(some).map(|right| async move {
+            let _turn = self.asking.acquire().await;
+            let may = self.access.review(user, &attributes(&right)).await;
+            (right, may)
         });
-        let mut asked = asked.buffer_unordered(AT_ONCE);
-        while let Some(answer) = asked.next().await {
-            viewer.namespaces.extend(answer?);
+        let answers: Vec<_> = answers.buffer_unordered(AT_ONCE).collect().await;
+        let mut outcome = Ok(());
+        for (right, may) in answers {
+            match may {
+                Ok(may) => rights.put(right, may, now),
+                Err(error) => outcome = Err(error),
+            }
         }
-        Ok(viewer)
+        outcome
     }
 
     async fn may(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(true);
+        }
         self.access.may(user, what).await.map_err(refused)
     }
 
@@ -122,12 +201,38 @@ impl Tokens {
     }
 }
 
+/// The namespace of a ServiceAccount.
+fn own(user: &User) -> Option<&str> {
+    user.username.strip_prefix("system:serviceaccount:")?.split(':').next().filter(|name| !name.is_empty())
+}
+
+fn attributes(right: &Right) -> Attributes {
+    match right {
+        Right::All => workloads(""),
+        Right::Nodes => Attributes::list_nodes(),
+        Right::In(namespace) => workloads(namespace),
+    }
+}
+
 fn workloads(namespace: &str) -> Attributes {
     Attributes::Object {
         verb: "get",
         group: "kueue.x-k8s.io",
         version: "v1beta2",
         resource: "workloads",
+        subresource: "",
+        namespace: namespace.to_owned(),
+        name: String::new(),
+    }
+}
+
+/// To read what happened to the objects of a namespace.
+fn events(namespace: &str) -> Attributes {
+    Attributes::Object {
+        verb: "list",
+        group: "",
+        version: "v1",
+        resource: "events",
         subresource: "",
         namespace: namespace.to_owned(),
         name: String::new(),
@@ -148,17 +253,17 @@ fn explanations(namespace: &str) -> Attributes {
 }
 
 impl Callers for Tokens {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer> {
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller> {
         Box::pin(async move {
             let user = self.user(headers).await?;
-            self.of_user(&user).await
+            self.of_user(&user, named).await
         })
     }
 
     fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool> {
         Box::pin(async move {
             let user = self.user(headers).await?;
-            if user.groups.iter().any(|group| group == MASTERS) || self.may(&user, &explanations("")).await? {
+            if self.may(&user, &explanations("")).await? {
                 return Ok(true);
             }
             if self.may(&user, &explanations(namespace)).await? {
@@ -168,4 +273,14 @@ impl Callers for Tokens {
             Err(Refusal::Forbidden(format!("User {:?} cannot get {what}", user.username)))
         })
     }
+
+    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move {
+            let user = self.user(headers).await?;
+            self.may(&user, &events(namespace)).await
+        })
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::store::Revisions;
 use crate::visibility::status::Refusal;
 
-/// Streams of one user at once: the tabs of a browser.
-const EACH: usize = 8;
+/// Streams of one user at once: the windows that are seen. A browser has six connections to a server without HTTP/2, and answers need one.
+const EACH: usize = 5;
 /// Between two events of a stream.
 const APART: Duration = Duration::from_secs(1);
 /// An event waits so long for the answers to be as new as it says.
@@ -126,7 +126,8 @@ fn event(told: Option<&Revisions>, now: Revisions) -> String {
     if told.is_none_or(|told| told.nodes != now.nodes) {
         views.push("nodes");
     }
-    let data = json!({"revision": now.all, "views": views});
+    let old = now.old.map(|old| old.to_string());
+    let data = json!({"revision": now.all, "views": views, "old": old});
     format!("event: changed\ndata: {data}\n\n")
 }
 
@@ -136,18 +137,23 @@ mod tests {
 
     #[test]
     fn an_event_names_the_views_that_changed() {
-        let (old, new) =
-            (Revisions { all: 4, queues: 4, nodes: 2 }, Revisions { all: 5, queues: 4, nodes: 5 });
+        let (old, new) = (
+            Revisions { all: 4, queues: 4, nodes: 2, old: None },
+            Revisions { all: 5, queues: 4, nodes: 5, old: None },
+        );
         assert_eq!(
             event(Some(&old), new),
-            "event: changed\ndata: {\"revision\":5,\"views\":[\"nodes\"]}\n\n"
+            "event: changed\ndata: {\"old\":null,\"revision\":5,\"views\":[\"nodes\"]}\n\n"
         );
         assert!(event(None, old).contains(r#"["now","queues","workloads","nodes"]"#));
+        let cut_off = Revisions { old: Some(jiff::Timestamp::UNIX_EPOCH), ..old };
+        let told = event(Some(&old), cut_off);
+        assert!(told.contains(r#"{"old":"1970-01-01T00:00:00Z","revision":4,"views":[]}"#), "{told}");
     }
 
     #[test]
     fn streams_are_bounded_for_each_user_and_for_all() {
-        let streams = Streams::new(10);
+        let streams = Streams::new(EACH + 2);
         let bobs: Vec<_> = (0..EACH).map(|_| streams.open("bob").unwrap()).collect();
         assert!(matches!(streams.open("bob"), Err(Refusal::TooMany(_))));
         let alices: Vec<_> = (0..2).map(|_| streams.open("alice").unwrap()).collect();
@@ -160,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_tells_the_state_at_once_and_then_what_changes() {
-        let revisions = watch::Sender::new(Revisions { all: 1, queues: 1, nodes: 0 });
+        let revisions = watch::Sender::new(Revisions { all: 1, queues: 1, ..Revisions::default() });
         let now = Instant::now();
         let open = Streams::new(1).open("bob").unwrap();
         let mut progress = Progress {
@@ -172,7 +178,7 @@ mod tests {
         };
         assert!(progress.next().await.unwrap().contains("\"revision\":1"));
         for all in 2..5 {
-            revisions.send_replace(Revisions { all, queues: all, nodes: 0 });
+            revisions.send_replace(Revisions { all, queues: all, ..Revisions::default() });
         }
         let text = progress.next().await.unwrap();
         assert!(text.contains("\"revision\":4") && !text.contains("nodes"), "{text}");

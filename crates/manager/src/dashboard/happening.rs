@@ -20,6 +20,8 @@ pub struct Happening {
     pub what: &'static str,
     /// Which Workload.
     pub key: WorkloadKey,
+    /// Its UID: another one may have had that name.
+    pub uid: Name,
     /// The ClusterQueue, if it is known.
     pub cluster_queue: Option<Name>,
     /// The reason of the condition.
@@ -74,8 +76,8 @@ impl Latest {
         (reason, message): (Name, Name),
     ) {
         self.next += 1;
-        let (key, cluster_queue) = (row.key.clone(), cluster_queue.cloned());
-        let happening = Happening { at, what, key, cluster_queue, reason, message };
+        let (key, uid, cluster_queue) = (row.key.clone(), Name::clone(&row.uid), cluster_queue.cloned());
+        let happening = Happening { at, what, key, uid, cluster_queue, reason, message };
         self.by_time.insert((at, self.next), happening);
         if self.by_time.len() > MOST {
             self.make_room();

@@ -1,7 +1,7 @@
 //! The dashboard that the manager serves: on every replica, from what its watches deliver.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::future::BoxFuture;
@@ -13,15 +13,17 @@ use sluice_api::slim;
 use sluice_client::bounded::{self, Budget, Unread};
 use sluice_client::error_chain::Chain;
 use sluice_engine::input::Kind;
-use sluice_engine::{Engine, Name};
+use sluice_engine::{Engine, Name, WorkloadKey};
 use sluice_sim::explain::MOST_EVENTS;
 use sluice_sim::live::{self, Extent, Keep};
 use tracing::warn;
 
+use super::fits::LatelyFit;
+use super::lately::Lately;
 use super::snapshot::Snapshot;
 use super::source::{Begin, Found, Source, View};
 use super::viewer::Viewer;
-use super::views::items::Order;
+use super::views::items::{Order, Places};
 use super::views::topology::Fits;
 use crate::api_call::Call;
 use crate::engine_thread::Handle;
@@ -38,8 +40,9 @@ use crate::visibility::status::Refusal;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reading the whole world.
 const READING: Duration = Duration::from_secs(30);
-/// The engine is asked what fits into topologies at most once in this time.
-const SELDOM: Duration = Duration::from_secs(10);
+/// The order of a queue is copied at most once in this time, and so many copies are kept.
+const MOMENT: Duration = Duration::from_millis(250);
+const MOST_ORDERS: usize = 16;
 /// What waits in one ClusterQueue, at most.
 const MOST_WAITING: usize = 100_000;
 /// What a simulation takes of the memory, in bytes: 50,000 Workloads and their jobs take some two gigabytes, and less than this is enough for a
@@ -59,6 +62,8 @@ pub fn bounds(connections: usize) -> Bounds {
 pub struct InManager {
     /// The order of queues.
     pub published: Arc<Published>,
+    /// Copies of it.
+    pub orders: Orders,
     /// The API server.
     pub client: Client,
     /// What makes explanations.
@@ -73,28 +78,13 @@ pub struct InManager {
     pub memory: Memory,
 }
 
-/// What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
-#[derive(Debug, Default)]
-pub struct LatelyFit(tokio::sync::Mutex<Option<(Instant, Fits)>>);
+/// The orders of a few queues, each as it was a moment ago.
+#[derive(Debug)]
+pub struct Orders(Lately<String, Order>);
 
-impl LatelyFit {
-    /// What fits, one flavor at a time on the engine's thread. Nothing if the engine does not answer in time.
-    async fn of(&self, engine: &Handle<Engine>, flavors: Vec<Name>) -> Option<Fits> {
-        let mut last = self.0.lock().await;
-        if let Some((at, fits)) = &*last
-            && at.elapsed() < SELDOM
-        {
-            return Some(fits.clone());
-        }
-        let open = (flavors.into_iter(), Fits::new());
-        let asking = engine.pages(open, |(left, found), engine: &mut Engine| {
-            let next = left.next();
-            found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
-            next.is_none()
-        });
-        let (_, fits) = tokio::time::timeout(TIMEOUT, asking).await.ok()??;
-        *last = Some((Instant::now(), fits.clone()));
-        Some(fits)
+impl Default for Orders {
+    fn default() -> Self {
+        Self(Lately::new(MOMENT, MOST_ORDERS))
     }
 }
 
@@ -105,15 +95,27 @@ impl Source for InManager {
 
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
         Box::pin(async move {
-            match self.published.cluster_queue(queue) {
-                Known::Found(order) => {
-                    let all = order.page(Page { offset: 0, limit: MOST_WAITING });
-                    let keys = all.map(|place| place.waiting.standing.key().clone());
-                    Some(keys.enumerate().collect())
-                }
-                Known::Nothing | Known::NotYet => None,
-            }
+            let copy = async {
+                let Known::Found(order) = self.published.cluster_queue(queue) else { return None };
+                let all = order.page(Page { offset: 0, limit: MOST_WAITING });
+                let keys = all.map(|place| place.waiting.standing.key().clone());
+                Some(Arc::new(keys.enumerate().collect()))
+            };
+            self.orders.0.get(queue.to_owned(), copy).await
         })
+    }
+
+    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
+        let Known::Found(order) = self.published.cluster_queue(queue) else {
+            return Box::pin(async { Places::new() });
+        };
+        let place = |key: &WorkloadKey| Some((key.clone(), usize::try_from(order.place_of(key)?).ok()?));
+        let places = keys.iter().filter_map(place).collect();
+        Box::pin(async { places })
+    }
+
+    fn most_orders(&self) -> usize {
+        usize::MAX
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
@@ -152,8 +154,17 @@ impl Source for InManager {
 
     fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>> {
         let flavors = snapshot.flavors.iter().filter(|(_, flavor)| flavor.topology.is_some());
-        let flavors: Vec<_> = flavors.map(|(name, _)| name.clone()).collect();
-        Box::pin(self.fits.of(&self.engine, flavors))
+        let flavors: Vec<Name> = flavors.map(|(name, _)| name.clone()).collect();
+        Box::pin(self.fits.get(async move {
+            // One flavor at a time on the engine's thread.
+            let open = (flavors.into_iter(), Fits::new());
+            let asking = self.engine.pages(open, |(left, found), engine: &mut Engine| {
+                let next = left.next();
+                found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
+                next.is_none()
+            });
+            asking.await.map(|(_, fits)| fits)
+        }))
     }
 
     fn reserve(&self) -> Option<Reservation> {

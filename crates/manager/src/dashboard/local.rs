@@ -22,13 +22,14 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use super::in_manager::{LEAST_MEMORY, MOST_MEMORY, are_names, begin, bounds, events, workload};
+use super::lately::Lately;
 use super::opening::{Way, is_key, key};
 use super::polled::Polled;
 use super::server::Dashboard;
 use super::snapshot::Snapshot;
-use super::source::{Begin, Callers, Found, Source, View};
+use super::source::{Begin, Callers, Found, MOST_ORDERS, Source, View};
 use super::store::Store;
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 use super::views::items::Order;
 use super::views::topology::Fits;
 use crate::access::bearer;
@@ -49,6 +50,8 @@ const AT_ONCE: usize = 8;
 /// The order of a queue; an explanation.
 const ASKING: Duration = Duration::from_secs(10);
 const EXPLAINING: Duration = Duration::from_mins(1);
+/// The order of a queue is asked for at most once in this time.
+const MOMENT: Duration = Duration::from_secs(2);
 /// After a round that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -70,14 +73,22 @@ struct Owner {
 }
 
 impl Callers for Owner {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer> {
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, _named: Option<&'a str>) -> Found<'a, Caller> {
         let known = bearer(headers).is_some_and(|given| is_key(given, &self.key));
-        Box::pin(async move { if known { Ok(self.polled.viewer()) } else { Err(Refusal::Unauthorized) } })
+        Box::pin(async move {
+            let caller = || Caller { viewer: self.polled.viewer(), unasked: 0 };
+            if known { Ok(caller()) } else { Err(Refusal::Unauthorized) }
+        })
     }
 
     /// The manager decides, which is asked with the owner's rights.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
-        Box::pin(async move { Ok(self.viewer(headers).await?.all) })
+        Box::pin(async move { Ok(self.viewer(headers, None).await?.viewer.all) })
+    }
+
+    /// They are read with the owner's rights.
+    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move { self.viewer(headers, None).await.map(|_| true) })
     }
 }
 
@@ -86,6 +97,7 @@ struct Laptop {
     client: Client,
     polled: Arc<Polled>,
     memory: Memory,
+    orders: Lately<String, Order>,
 }
 
 /// What waits in a queue of the visibility API, with the places in its ClusterQueue.
@@ -100,6 +112,10 @@ async fn waiting(client: &Client, queue: &str) -> Result<Vec<(usize, WorkloadKey
 }
 
 impl Laptop {
+    fn new(client: Client, polled: Arc<Polled>) -> Self {
+        Self { client, polled, memory: Memory::default(), orders: Lately::new(MOMENT, 2 * MOST_ORDERS) }
+    }
+
     /// The part of a ClusterQueue's order that is told by those of its LocalQueues which the user may ask about; nothing if that is none of them.
     async fn order_of_local_queues(&self, queue: &str) -> Order {
         let own = self.polled.local_queues_of(queue).into_iter().take(MOST_LOCAL_QUEUES);
@@ -113,7 +129,7 @@ impl Laptop {
         }
         let mut all: Vec<_> = answers.into_iter().flatten().collect();
         all.sort();
-        Some(all)
+        Some(Arc::new(all))
     }
 }
 
@@ -129,11 +145,14 @@ impl Source for Laptop {
             if dns1123_subdomain_error(queue).is_some() {
                 return None;
             }
-            match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
-                Ok(order) => Some(order),
-                Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
-                Err(_) => None,
-            }
+            let ask = async {
+                match waiting(&self.client, &format!("clusterqueues/{}", encoded(queue))).await {
+                    Ok(order) => Some(Arc::new(order)),
+                    Err(error) if error.code() == Some(403) => self.order_of_local_queues(queue).await,
+                    Err(_) => None,
+                }
+            };
+            self.orders.get(queue.to_owned(), ask).await
         })
     }
 
@@ -195,8 +214,7 @@ pub async fn run(
     let polled = Arc::new(Polled::new(client.clone(), namespace, Arc::clone(&store)));
     let pause = polled.round().await.context("reading the cluster")?;
     let callers = Arc::new(Owner { key: key.clone(), polled: Arc::clone(&polled) });
-    let memory = Memory::default();
-    let source = Arc::new(Laptop { client, polled: Arc::clone(&polled), memory });
+    let source = Arc::new(Laptop::new(client, Arc::clone(&polled)));
     let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());
     let url = format!("http://127.0.0.1:{port}/#key={key}");
@@ -226,18 +244,26 @@ fn open(url: &str, say: &impl Fn(&str) -> io::Result<()>) -> io::Result<Option<W
 async fn follow(polled: &Polled, mut pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
-        pause = match polled.round().await {
-            Ok(pause) => pause,
-            Err(error) => {
-                warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
-                AGAIN
-            }
-        };
+        pause = again(polled).await;
+    }
+}
+
+/// Reads once; how long to wait before the next time.
+async fn again(polled: &Polled) -> Duration {
+    match polled.round().await {
+        Ok(pause) => pause,
+        Err(error) => {
+            warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
+            polled.failed();
+            AGAIN
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use axum::body::Bytes;
     use axum::http::{Method, Uri};
     use serde_json::json;
@@ -295,11 +321,42 @@ mod tests {
             store.note(&Input::Applied(local_queue(namespace, name, target)));
         }
         store.fresh();
-        Laptop { client, polled, memory: Memory::default() }
+        Laptop::new(client, polled)
     }
 
     fn known(order: Order) -> Option<Vec<(usize, String)>> {
-        Some(order?.into_iter().map(|(at, key)| (at, format!("{}/{}", key.namespace, key.name))).collect())
+        Some(order?.iter().map(|(at, key)| (*at, format!("{}/{}", key.namespace, key.name))).collect())
+    }
+
+    #[tokio::test]
+    async fn when_the_network_drops_what_was_read_is_of_the_time_when_it_was_read() {
+        let up = Arc::new(AtomicBool::new(true));
+        let is_up = Arc::clone(&up);
+        let client = client(move |_: Method, uri: Uri, _: Bytes| {
+            let up = is_up.load(Ordering::Relaxed);
+            async move {
+                match uri.path() {
+                    _ if !up => failed(503, "gone"),
+                    path if path.ends_with("/selfsubjectreviews") => failed(404, "NotFound"),
+                    _ => found(&json!({"items": []})),
+                }
+            }
+        });
+        let store = Arc::<Store>::default();
+        let polled = Polled::new(client, "a".to_owned(), Arc::clone(&store));
+        let before = jiff::Timestamp::now();
+        assert_ne!(again(&polled).await, AGAIN);
+        let read = jiff::Timestamp::now();
+        assert_eq!(store.old(), None);
+        up.store(false, Ordering::Relaxed);
+        assert_eq!(again(&polled).await, AGAIN);
+        let old = store.old().unwrap();
+        assert!(before <= old && old <= read, "{old}");
+        again(&polled).await;
+        assert_eq!(store.old(), Some(old), "it grows older");
+        up.store(true, Ordering::Relaxed);
+        again(&polled).await;
+        assert_eq!(store.old(), None);
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,12 +88,17 @@ impl Polled {
         self.rights().missing.get(&view).cloned()
     }
 
+    /// A round failed: what is shown is that of the last one.
+    pub fn failed(&self) {
+        self.store.cut_off();
+    }
+
     /// Reads everything once; how long to wait before the next time.
     ///
     /// # Errors
     /// When the API server does not answer, or does not know the user.
     pub async fn round(&self) -> Result<Duration, CallError> {
-        let began = Instant::now();
+        let (began, at) = (Instant::now(), Timestamp::now());
         let mut rights = Rights { viewer: self.viewer(), ..Rights::default() };
         if rights.viewer.user.is_empty() {
             rights.viewer.user = self.user().await?;
@@ -104,6 +110,7 @@ impl Polled {
         self.store.partial(!rights.viewer.all);
         *self.rights.lock().unwrap_or_else(PoisonError::into_inner) = rights;
         self.store.synced();
+        self.store.alive(at);
         Ok((began.elapsed() * TIMES).clamp(LEAST, MOST))
     }
 
@@ -248,7 +255,8 @@ mod tests {
         assert!(viewer.all && viewer.nodes && viewer.user == "eve");
         let snapshot = polled.store.snapshot().unwrap();
         let page = Page { offset: 0, limit: 10 };
-        assert_eq!(search(&snapshot, &viewer, &Search::default(), page)["total"], 2);
+        let found = search(&snapshot, &viewer, &Search::default(), page);
+        assert_eq!(found.shown(&viewer, &BTreeMap::new())["total"], 2);
         assert_eq!(polled.missing(View::Queues), None);
         let before = polled.store.revisions().borrow().all;
         polled.round().await.unwrap();
@@ -266,7 +274,7 @@ mod tests {
         assert!(!viewer.all && viewer.sees("a") && !viewer.sees("b"));
         let snapshot = polled.store.snapshot().unwrap();
         assert_eq!(snapshot.workloads.len(), 1);
-        let now = now(&snapshot, &viewer, jiff::Timestamp::UNIX_EPOCH);
+        let now = now(&snapshot, &viewer, None);
         assert_eq!(
             now["clusterQueues"][0]["pending"], 5,
             "the sum of what this user may read would be wrong"

@@ -36,7 +36,9 @@ pub fn page(query: &str) -> Result<Page, Refusal> {
 /// The state that is wanted, if one is.
 pub fn state(query: &str) -> Result<Option<State>, Refusal> {
     let Some(text) = parameter(query, "state").filter(|text| !text.is_empty()) else { return Ok(None) };
-    let wrong = || Refusal::BadRequest("state: expected pending, reserved, admitted or finished".to_owned());
+    let wrong = || {
+        Refusal::BadRequest("state: expected pending, reserved, admitted, inactive or finished".to_owned())
+    };
     State::parse(&text).map(Some).ok_or_else(wrong)
 }
 

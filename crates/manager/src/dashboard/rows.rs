@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use sluice_api::conditions::{ACTIVE, WorkloadCondition, find, is_true};
 use sluice_api::slim;
-use sluice_api::v1beta2::{ClusterQueue, Cohort, FlavorUsage, ResourceFlavor, ResourceGroup, StopPolicy};
+use sluice_api::v1beta2::{
+    ClusterQueue, Cohort, FlavorUsage, PodSetAssignment, ResourceFlavor, ResourceGroup, StopPolicy,
+    WorkloadStatus,
+};
 use sluice_engine::{Name, WorkloadKey};
 
 use super::amounts::{self, Amounts};
@@ -25,6 +28,8 @@ pub enum State {
     Reserved,
     /// It waits for quota.
     Pending,
+    /// It is deactivated: it waits for nothing.
+    Inactive,
     /// It has ended.
     Finished,
 }
@@ -36,13 +41,14 @@ impl State {
             Self::Admitted => "admitted",
             Self::Reserved => "reserved",
             Self::Pending => "pending",
+            Self::Inactive => "inactive",
             Self::Finished => "finished",
         }
     }
 
     /// The state of that name.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Admitted, Self::Reserved, Self::Pending, Self::Finished]
+        [Self::Admitted, Self::Reserved, Self::Pending, Self::Inactive, Self::Finished]
             .into_iter()
             .find(|s| s.as_str() == text)
     }
@@ -71,6 +77,8 @@ pub struct Fact {
 pub struct WorkloadRow {
     /// Namespace and name.
     pub key: WorkloadKey,
+    /// What tells it apart from others of that name, before and after it.
+    pub uid: Name,
     /// The name of its job, if it has one.
     pub job: Option<Name>,
     /// Its LocalQueue, empty for none.
@@ -89,7 +97,7 @@ pub struct WorkloadRow {
     pub reason: Name,
     /// The same for people, cut.
     pub message: Name,
-    /// The quota that it holds: flavor, resource, amount.
+    /// The quota that it holds: flavor, resource, amount. Pods that are over hold none.
     pub usage: Vec<(Name, Name, i64)>,
     /// Where its pods are, as far as a topology says it.
     pub placed: Vec<Placed>,
@@ -183,18 +191,18 @@ impl WorkloadRow {
     pub fn of(workload: &slim::Workload) -> Self {
         let (metadata, spec, status) = (&workload.metadata, &workload.spec, &workload.status);
         let facts = facts(&status.conditions);
-        let state = state(&status.conditions);
+        let state = state(&status.conditions, spec.active);
         let (reason, message) = why(&status.conditions, state);
         let admission = status.admission.as_ref().filter(|_| state.holds());
-        let mut usage = Vec::new();
-        for pod_set in admission.iter().flat_map(|admission| &admission.pod_set_assignments) {
+        let (mut assigned, mut usage) = (Amounts::new(), Vec::new());
+        let sets = admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+        for (at, pod_set) in sets.enumerate() {
+            let left = left_of(pod_set, spec.pod_sets.get(at), status);
             for (resource, quantity) in &pod_set.resource_usage {
                 let flavor = pod_set.flavors.get(resource).map(String::as_str).unwrap_or_default();
-                usage.push((
-                    flavor.into(),
-                    Name::from(resource.as_str()),
-                    amounts::amount(resource, quantity),
-                ));
+                let (resource, all) = (Name::from(resource.as_str()), amounts::amount(resource, quantity));
+                add_one(&mut assigned, &resource, all);
+                usage.push((flavor.into(), resource, left.part(all)));
             }
         }
         Self {
@@ -202,12 +210,13 @@ impl WorkloadRow {
                 namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
                 name: metadata.name.as_deref().unwrap_or_default().into(),
             },
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
             job: controller(metadata.owner_references.as_deref()).and_then(|owner| name(&owner.name)),
             local_queue: spec.queue_name.as_str().into(),
             holder: admission.and_then(|admission| name(&admission.cluster_queue)),
             priority: spec.priority.unwrap_or_default(),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
-            requests: requests(workload, &usage),
+            requests: requests(workload, assigned),
             state,
             reason: reason.into(),
             message: cut(message),
@@ -242,8 +251,33 @@ fn facts(conditions: &[Condition]) -> Vec<Fact> {
     conditions.iter().filter_map(of).collect()
 }
 
-/// How far a Workload with these conditions is.
-pub fn state(conditions: &[Condition]) -> State {
+/// Pods of a pod set that are left, of those that it got quota for.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    pods: i64,
+    assigned: i64,
+}
+
+impl Left {
+    /// What is left of an amount for all of them.
+    fn part(self, all: i64) -> i64 {
+        let Self { pods, assigned } = self;
+        if pods >= assigned || assigned <= 0 { all } else { (all / assigned).saturating_mul(pods) }
+    }
+}
+
+/// Reclaimable pods are over and do not come again (docs/reference/06-algorithm.md 6.19).
+fn left_of(assigned: &PodSetAssignment, spec: Option<&slim::PodSet>, status: &WorkloadStatus) -> Left {
+    let wanted = spec.map_or(assigned.count, |spec| Some(spec.count)).unwrap_or(0);
+    let name = spec.map_or(&assigned.name, |spec| &spec.name);
+    let over = status.reclaimable_pods.iter().find(|pods| pods.name == *name).map_or(0, |pods| pods.count);
+    let left = i64::from(wanted.saturating_sub(over.clamp(0, wanted.max(0))));
+    let assigned = i64::from(assigned.count.unwrap_or(wanted));
+    Left { pods: assigned.min(left), assigned }
+}
+
+/// How far a Workload with these conditions is, which may run at all if it is `active`.
+pub fn state(conditions: &[Condition], active: bool) -> State {
     let is = |of: WorkloadCondition| is_true(conditions, of.as_str());
     if is(WorkloadCondition::Finished) {
         State::Finished
@@ -251,8 +285,10 @@ pub fn state(conditions: &[Condition]) -> State {
         State::Admitted
     } else if is(WorkloadCondition::QuotaReserved) {
         State::Reserved
-    } else {
+    } else if active {
         State::Pending
+    } else {
+        State::Inactive
     }
 }
 
@@ -266,19 +302,17 @@ fn why(conditions: &[Condition], state: State) -> (&str, &str) {
         State::Admitted => evicted.or_else(|| of(PodsReady)).or_else(|| of(Admitted)),
         State::Reserved => evicted.or_else(|| of(Admitted)).or_else(|| of(QuotaReserved)),
         State::Pending => of(QuotaReserved).or(evicted),
+        State::Inactive => evicted.or_else(|| of(QuotaReserved)),
     };
     condition.map_or(("", ""), |condition| (&condition.reason, &condition.message))
 }
 
-/// What it holds, or else what the manager found that its pods ask for, or else what their templates say.
-fn requests(workload: &slim::Workload, usage: &[(Name, Name, i64)]) -> Amounts {
-    let mut sum = Amounts::new();
-    if !usage.is_empty() {
-        for (_, resource, amount) in usage {
-            add_one(&mut sum, resource, *amount);
-        }
-        return sum;
+/// What it was assigned, or else what the manager found that its pods ask for, or else what their templates say.
+fn requests(workload: &slim::Workload, assigned: Amounts) -> Amounts {
+    if !assigned.is_empty() {
+        return assigned;
     }
+    let mut sum = Amounts::new();
     for request in &workload.status.resource_requests {
         amounts::add(&mut sum, &amounts::list(&request.resources), 1);
     }
@@ -393,3 +427,6 @@ fn not_healthy(node: &slim::Node) -> Option<String> {
         node.taints.iter().find(trouble).map(|taint| format!("it has the taint {}", taint.key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,6 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State as Shared;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_engine::WorkloadKey;
 use sluice_sim::explain::hide_nodes;
@@ -20,11 +19,13 @@ use super::answers::{OneEach, document, guarded, text};
 use super::assets::asset;
 use super::changes::Streams;
 use super::query;
+use super::reads::Reads;
+use super::rows::{State, WorkloadRow};
 use super::snapshot::Snapshot;
 use super::source::{Callers, Source, View};
 use super::store::Store;
 use super::tomorrow::Tomorrow;
-use super::viewer::Viewer;
+use super::viewer::{Caller, Viewer};
 use super::views::{displaced, items, nodes, now, topology, workload};
 use crate::access::Rate;
 use crate::percent::decoded;
@@ -94,6 +95,17 @@ impl Route {
         }
     }
 
+    /// The namespace that it names.
+    fn namespace(&self, query: &str) -> Option<String> {
+        match self {
+            Self::Workload(namespace, _) | Self::Explain(namespace, _) | Self::Start(namespace, _) => {
+                Some(namespace.clone())
+            }
+            Self::Workloads => query::text(query, "namespace").ok().flatten(),
+            _ => None,
+        }
+    }
+
     /// What must be offered for it.
     fn view(&self) -> Option<View> {
         match self {
@@ -120,6 +132,7 @@ pub struct Dashboard {
     making: Arc<Semaphore>,
     streams: Arc<Streams>,
     explanations: OneEach,
+    reads: Reads,
     tomorrow: Tomorrow,
 }
 
@@ -140,6 +153,7 @@ impl Dashboard {
             making: Arc::new(Semaphore::new(AT_ONCE)),
             streams: Streams::new(streams),
             explanations: OneEach::new("explanations", EXPLANATIONS, ALL_EXPLANATIONS),
+            reads: Reads::default(),
         }
     }
 
@@ -182,26 +196,27 @@ impl Dashboard {
                 Err(Refusal::Method)
             };
         }
-        let viewer = self.callers.viewer(headers).await?;
-        let route = Route::of(uri.path()).ok_or(Refusal::NoPath)?;
+        let (route, query) = (Route::of(uri.path()), uri.query().unwrap_or_default());
+        let named = route.as_ref().and_then(|route| route.namespace(query));
+        let caller = self.callers.viewer(headers, named.as_deref()).await?;
+        let route = route.ok_or(Refusal::NoPath)?;
         let wanted = if route == Route::Tomorrow { *method == Method::POST } else { reads };
         if !wanted {
             return Err(Refusal::Method);
         }
-        if route != Route::Who && !viewer.sees_any() {
-            let user = &viewer.user;
-            return Err(Refusal::Forbidden(format!("User {user:?} cannot get Workloads in any namespace")));
+        if route != Route::Who && !caller.viewer.sees_any() {
+            return Err(sees_none(&caller.viewer.user, caller.unasked));
         }
         if let Some(why) = route.view().and_then(|view| self.source.missing(view)) {
             return Err(Refusal::Other(StatusCode::NOT_FOUND, why));
         }
-        self.route(route, viewer, uri.query().unwrap_or_default(), headers, body).await
+        self.route(route, caller, query, headers, body).await
     }
 
     async fn route(
         self: &Arc<Self>,
         route: Route,
-        viewer: Viewer,
+        Caller { viewer, unasked }: Caller,
         query: &str,
         headers: &HeaderMap,
         body: Body,
@@ -210,10 +225,11 @@ impl Dashboard {
         let value = match route {
             Route::Who => {
                 let Viewer { user, all, namespaces, .. } = &viewer;
-                json!({"user": user, "all": all, "namespaces": namespaces})
+                json!({"user": user, "all": all, "namespaces": namespaces, "unasked": unasked})
             }
             Route::Now => {
-                self.make(viewer, |snapshot, viewer| Ok(now::now(snapshot, viewer, Timestamp::now()))).await?
+                let old = self.store.old();
+                self.make(viewer, move |snapshot, viewer| Ok(now::now(snapshot, viewer, old))).await?
             }
             Route::Queue(name) => self.queue(viewer, name, query).await?,
             Route::Workloads => {
@@ -223,10 +239,9 @@ impl Dashboard {
                     namespace: query::text(query, "namespace")?,
                     state: query::state(query)?,
                 };
-                self.make(viewer, move |snapshot, viewer| Ok(items::search(snapshot, viewer, &search, page)))
-                    .await?
+                self.search(viewer, search, page).await?
             }
-            Route::Workload(namespace, name) => self.workload(viewer, &namespace, &name).await?,
+            Route::Workload(namespace, name) => self.workload(viewer, headers, (namespace, name)).await?,
             Route::Explain(namespace, name) => {
                 seen(&viewer, &namespace)?;
                 let all = self.callers.explains(headers, &namespace).await?;
@@ -291,11 +306,11 @@ impl Dashboard {
     }
 
     /// Makes an answer from the state, not on the threads that serve.
-    async fn make(
+    async fn make<T: Send + 'static>(
         &self,
         viewer: Viewer,
-        make: impl FnOnce(&Snapshot, &Viewer) -> Result<Value, Refusal> + Send + 'static,
-    ) -> Result<Value, Refusal> {
+        make: impl FnOnce(&Snapshot, &Viewer) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let turn = tokio::time::timeout(TURN, Arc::clone(&self.making).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
@@ -318,11 +333,27 @@ impl Dashboard {
         .await
     }
 
+    async fn search(
+        &self,
+        viewer: Viewer,
+        search: items::Search,
+        page: query::Page,
+    ) -> Result<Value, Refusal> {
+        let find =
+            move |snapshot: &Snapshot, viewer: &Viewer| Ok(items::search(snapshot, viewer, &search, page));
+        let hits = self.make(viewer.clone(), find).await?;
+        let mut places = items::Places::new();
+        for (queue, keys) in hits.waiting().into_iter().take(self.source.most_orders()) {
+            places.extend(self.source.places(&queue, &keys).await);
+        }
+        self.make(viewer, move |_, viewer| Ok(hits.shown(viewer, &places))).await
+    }
+
     async fn starts(&self, viewer: &Viewer, name: &str) -> Result<Value, Refusal> {
         let snapshot = taken(&self.store)?;
         let none = || Refusal::NoObject("clusterqueues", GROUP, name.to_owned());
         let (queue, _) = snapshot.cluster_queues.get_key_value(name).ok_or_else(none)?;
-        let order = self.source.order(name).await.and_then(keys);
+        let order = self.source.order(name).await.and_then(|order| keys(&order));
         self.tomorrow.starts(viewer, &snapshot, (queue.clone(), None), order).await
     }
 
@@ -330,37 +361,46 @@ impl Dashboard {
         seen(viewer, namespace)?;
         let snapshot = taken(&self.store)?;
         let key = WorkloadKey { namespace: namespace.into(), name: name.into() };
-        let row = snapshot.workloads.get(&key).filter(|row| row.state == super::rows::State::Pending);
+        let row =
+            snapshot.workloads.get(&key).filter(|row| matches!(row.state, State::Pending | State::Inactive));
         let none = || Refusal::NoObject("workloads", GROUP, name.to_owned());
         let queue = row.and_then(|row| snapshot.queue_of(row)).ok_or_else(none)?.clone();
-        let order = self.source.order(&queue).await.and_then(keys);
+        let order = self.source.order(&queue).await.and_then(|order| keys(&order));
         self.tomorrow.starts(viewer, &snapshot, (queue, Some(key)), order).await
     }
 
-    async fn workload(&self, viewer: Viewer, namespace: &str, name: &str) -> Result<Value, Refusal> {
-        seen(&viewer, namespace)?;
-        let object = self.source.workload(namespace, name).await?;
-        let snapshot = self.store.snapshot();
-        let row = super::rows::WorkloadRow::of(&object);
-        let queue = snapshot.as_ref().and_then(|snapshot| snapshot.queue_of(&row)).cloned();
-        let order = match queue.filter(|_| row.state == super::rows::State::Pending) {
-            Some(queue) => self.source.order(&queue).await,
+    async fn workload(
+        &self,
+        viewer: Viewer,
+        headers: &HeaderMap,
+        of: (String, String),
+    ) -> Result<Value, Refusal> {
+        seen(&viewer, &of.0)?;
+        let object = self.reads.object(&*self.source, &viewer.user, of.clone()).await?;
+        let row = WorkloadRow::of(&object);
+        let queue = self.store.snapshot().and_then(|snapshot| snapshot.queue_of(&row).cloned());
+        let position = match queue.filter(|_| row.state == State::Pending) {
+            Some(queue) => self.source.places(&queue, std::slice::from_ref(&row.key)).await.remove(&row.key),
             None => None,
         };
-        let place = order.iter().flatten().find(|(_, key)| *key == row.key);
-        let position = place.map(|(at, _)| *at);
-        let events = self.source.events(namespace, object.metadata.uid.as_deref().unwrap_or_default()).await;
+        // They are read with the rights of this program.
+        let events = if self.callers.reads_events(headers, &of.0).await? {
+            self.reads.events(&*self.source, of.0, &row.uid).await
+        } else {
+            None
+        };
         self.make(viewer, move |snapshot, viewer| {
-            Ok(workload::workload(snapshot, viewer, &object, events.as_deref(), position))
+            let events = events.as_ref().map(|events| &events[..]);
+            Ok(workload::workload(snapshot, viewer, &object, events, position))
         })
         .await
     }
 }
 
 /// Without the places; nothing if some are missing, as it is the order of all then no more.
-fn keys(order: Vec<(usize, WorkloadKey)>) -> Option<Vec<WorkloadKey>> {
+fn keys(order: &[(usize, WorkloadKey)]) -> Option<Vec<WorkloadKey>> {
     let is_whole = order.iter().enumerate().all(|(at, (place, _))| at == *place);
-    is_whole.then(|| order.into_iter().map(|(_, key)| key).collect())
+    is_whole.then(|| order.iter().map(|(_, key)| key.clone()).collect())
 }
 
 /// The state now, once everything is known.
@@ -372,6 +412,17 @@ fn taken(store: &Store) -> Result<Arc<Snapshot>, Refusal> {
 fn not_made(panic: &JoinError) -> Refusal {
     error!(%panic, "an answer of the dashboard could not be made");
     Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned())
+}
+
+/// Refuses a viewer who may not read Workloads, as far as that is known.
+fn sees_none(user: &str, unasked: usize) -> Refusal {
+    if unasked > 0 {
+        let why = format!(
+            "it is not known yet whether the user {user:?} may get Workloads in {unasked} of the namespaces: try again, or name yours"
+        );
+        return Refusal::Unavailable(why);
+    }
+    Refusal::Forbidden(format!("User {user:?} cannot get Workloads in any namespace"))
 }
 
 /// Refuses a viewer who may not read Workloads of the namespace, in the same words whether the Workload exists or not.

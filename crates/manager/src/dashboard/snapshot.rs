@@ -1,6 +1,6 @@
 //! The state at one moment, as answers are made from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use sluice_engine::{Name, WorkloadKey};
@@ -34,12 +34,14 @@ pub struct Snapshot {
     pub recent: Vec<Happening>,
     /// Made when it is first asked for.
     pub sums: OnceLock<BTreeMap<Name, QueueSums>>,
+    /// Made when it is first asked for.
+    pub namespaces: OnceLock<BTreeSet<Name>>,
 }
 
 /// What the Workloads of a ClusterQueue come to.
 #[derive(Debug, Default)]
 pub struct QueueSums {
-    /// Those that wait.
+    /// Those that wait for quota.
     pub pending: usize,
     /// Those that hold quota, admitted or not.
     pub reserving: usize,
@@ -63,6 +65,22 @@ impl Snapshot {
     /// What the Workloads of each ClusterQueue come to.
     pub fn sums(&self) -> &BTreeMap<Name, QueueSums> {
         self.sums.get_or_init(|| self.sum_up())
+    }
+
+    /// The namespaces that have Workloads or LocalQueues.
+    pub fn namespaces(&self) -> &BTreeSet<Name> {
+        self.namespaces.get_or_init(|| {
+            let mut all: BTreeSet<Name> =
+                self.local_queues.keys().map(|(namespace, _)| Name::clone(namespace)).collect();
+            let mut last: Option<&Name> = None;
+            for WorkloadKey { namespace, .. } in self.workloads.keys() {
+                if last != Some(namespace) {
+                    all.insert(Name::clone(namespace));
+                    last = Some(namespace);
+                }
+            }
+            all
+        })
     }
 
     fn sum_up(&self) -> BTreeMap<Name, QueueSums> {

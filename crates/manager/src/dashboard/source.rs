@@ -1,18 +1,24 @@
 //! Where the answers come from that the columns do not have. It differs between the manager and a laptop.
 
+use std::collections::BTreeSet;
+
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_api::slim;
+use sluice_engine::WorkloadKey;
 use sluice_sim::live::{Extent, Live};
 
 use super::snapshot::Snapshot;
-use super::viewer::Viewer;
-use super::views::items::Order;
+use super::viewer::{Caller, Viewer};
+use super::views::items::{Order, Places};
 use super::views::topology::Fits;
 use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
+
+/// The orders of queues that are asked for to find the places of a list.
+pub const MOST_ORDERS: usize = 16;
 
 /// What is offered only if its objects may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,10 +45,12 @@ pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 
 /// Who asks.
 pub trait Callers: Send + Sync + 'static {
-    /// The caller, by the headers of the request.
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap) -> Found<'a, Viewer>;
+    /// The caller, by the headers of the request, which may name a namespace.
+    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller>;
     /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused to callers who may have none of this namespace.
     fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
+    /// Whether the caller may read the events of a namespace.
+    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
 }
 
 /// What the columns do not have.
@@ -51,6 +59,19 @@ pub trait Source: Send + Sync + 'static {
     fn missing(&self, view: View) -> Option<String>;
     /// The Workloads that wait in a ClusterQueue, in its order, if that is known; a laptop may know only those of its user.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
+    /// The places of some of them, each of another Workload, as far as they are known.
+    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
+        Box::pin(async move {
+            let order = self.order(queue).await;
+            let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
+            let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
+            own.map(|(at, key)| (key.clone(), *at)).collect()
+        })
+    }
+    /// Of so many ClusterQueues places are looked up for one answer.
+    fn most_orders(&self) -> usize {
+        MOST_ORDERS
+    }
     /// A Workload: namespace and name.
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
     /// The events about an object: its namespace and UID. Nothing if they cannot be read.

@@ -14,9 +14,24 @@ use tokio::sync::watch;
 use super::happening::Latest;
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
+use crate::shutdown::Stop;
+use crate::watch::sync::SyncTracker;
 
 /// An answer may be as old as this.
 const STALE: Duration = Duration::from_millis(250);
+
+/// Between two looks whether the watches live.
+const LOOK: Duration = Duration::from_secs(2);
+/// What the views show.
+const WATCHED: [Kind; 7] = [
+    Kind::Workload,
+    Kind::ClusterQueue,
+    Kind::Cohort,
+    Kind::LocalQueue,
+    Kind::ResourceFlavor,
+    Kind::Topology,
+    Kind::Node,
+];
 
 /// How often what the views show has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +42,8 @@ pub struct Revisions {
     pub queues: u64,
     /// The last one of flavors or nodes.
     pub nodes: u64,
+    /// Of what time everything is, if the cluster cannot be read now.
+    pub old: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +58,8 @@ struct Rows {
     latest: Latest,
     synced: bool,
     partial: bool,
+    /// When the cluster was read last.
+    read: Option<Timestamp>,
     made: Option<(Instant, Arc<Snapshot>)>,
 }
 
@@ -83,7 +102,7 @@ impl Store {
         let mut rows = self.rows();
         let changed = match input {
             Input::Applied(object) => rows.apply(object).then(|| object.object_ref().kind),
-            Input::Deleted { object, .. } => rows.remove(object).then_some(object.kind),
+            Input::Deleted { object, uid } => rows.remove(object, uid.as_deref()).then_some(object.kind),
             Input::Listed { kind, present, .. } => rows.only(*kind, present).then_some(*kind),
             _ => None,
         };
@@ -109,6 +128,48 @@ impl Store {
     /// Everything has been seen once.
     pub fn synced(&self) {
         self.rows().synced = true;
+    }
+
+    /// The cluster was read, as it was at this time.
+    pub fn alive(&self, at: Timestamp) {
+        self.rows().read = Some(at);
+        self.turn(None);
+    }
+
+    /// The cluster cannot be read: what is known is of the time when it was read last.
+    pub fn cut_off(&self) {
+        let read = self.rows().read;
+        self.turn(Some(read.unwrap_or_else(Timestamp::now)));
+    }
+
+    /// Notes what the watches say of themselves, until stopped.
+    pub async fn follow(&self, sync: &SyncTracker, mut stop: Stop) {
+        while stop.sleep(LOOK).await {
+            let now = Timestamp::now();
+            match sync.cut_off(&WATCHED, now) {
+                Some(at) => {
+                    self.rows().read = Some(at);
+                    self.cut_off();
+                }
+                None => self.alive(now),
+            }
+        }
+    }
+
+    /// Tells those who follow that it is otherwise than before.
+    fn turn(&self, old: Option<Timestamp>) {
+        self.revisions.send_if_modified(|revisions| {
+            let turns = revisions.old.is_some() != old.is_some();
+            if turns {
+                revisions.old = old;
+            }
+            turns
+        });
+    }
+
+    /// Of what time everything is, if the cluster cannot be read now.
+    pub fn old(&self) -> Option<Timestamp> {
+        self.revisions.borrow().old
     }
 
     /// Only Workloads of some namespaces will be seen.
@@ -183,7 +244,8 @@ impl Rows {
     }
 
     fn workload(&mut self, mut row: WorkloadRow) -> bool {
-        let old = self.workloads.get(&row.key);
+        // One of the same name that was deleted before is another.
+        let old = self.workloads.get(&row.key).filter(|old| old.uid == row.uid);
         if let Some(old) = old.filter(|_| !row.lost.is_empty()) {
             row.lost_since = if old.lost.is_empty() { Some(Timestamp::now()) } else { old.lost_since };
         }
@@ -197,12 +259,14 @@ impl Rows {
         true
     }
 
-    fn remove(&mut self, object: &ObjectRef) -> bool {
+    /// A late deletion takes no namesake away.
+    fn remove(&mut self, object: &ObjectRef, uid: Option<&str>) -> bool {
         let name = &object.name;
         match object.kind {
             Kind::Workload => {
                 let key = WorkloadKey { namespace: Name::clone(&object.namespace), name: Name::clone(name) };
-                self.workloads.remove(&key).is_some()
+                let is_other = |row: &Arc<WorkloadRow>| uid.is_some_and(|uid| *row.uid != *uid);
+                !self.workloads.get(&key).is_some_and(is_other) && self.workloads.remove(&key).is_some()
             }
             Kind::ClusterQueue => self.cluster_queues.remove(name).is_some(),
             Kind::Cohort => self.cohorts.remove(name).is_some(),
@@ -270,6 +334,7 @@ impl Rows {
             nodes: self.nodes.clone(),
             recent: self.latest.list(),
             sums: OnceLock::new(),
+            namespaces: OnceLock::new(),
         }
     }
 }

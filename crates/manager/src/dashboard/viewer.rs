@@ -17,6 +17,15 @@ pub struct Viewer {
     pub nodes: bool,
 }
 
+/// A viewer, as far as it is known what they may see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The viewer.
+    pub viewer: Viewer,
+    /// Of so many namespaces it is not known yet whether the viewer may see them.
+    pub unasked: usize,
+}
+
 impl Viewer {
     /// Whether the viewer may read the Workloads of a namespace.
     pub fn sees(&self, namespace: &str) -> bool {

@@ -9,13 +9,15 @@ use super::{
 };
 use crate::access::front_proxy::FrontProxy;
 use crate::dashboard::callers::Tokens;
-use crate::dashboard::in_manager::{self, InManager, LatelyFit};
+use crate::dashboard::fits::LatelyFit;
+use crate::dashboard::in_manager::{self, InManager, Orders};
 use crate::dashboard::server::Dashboard;
 use crate::dashboard::store::Store;
 use crate::journal::Reader;
 use crate::serve;
 use crate::visibility::publish::{Published, publish};
 use crate::visibility::server::{self, Server};
+use crate::watch::sync::SyncTracker;
 
 /// For so long an answer about a caller of the aggregated APIs holds, as in Kubernetes' own.
 const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -85,7 +87,7 @@ impl Parts {
     pub(super) fn dashboard(
         &self,
         supervisor: &Supervisor,
-        (published, store): (Arc<Published>, Option<Arc<Store>>),
+        (published, store, sync): (Arc<Published>, Option<Arc<Store>>, &Arc<SyncTracker>),
         explainer: Arc<Explainer>,
         tasks: &mut Vec<JoinHandle<()>>,
     ) -> anyhow::Result<Option<Serving>> {
@@ -101,7 +103,12 @@ impl Parts {
         let (engine, fits) = (explainer.engine(), LatelyFit::default());
         let memory = explainer.memory();
         let explains = explainer;
-        let source = Arc::new(InManager { published, client, explains, engine, fits, configuration, memory });
+        let orders = Orders::default();
+        let source =
+            Arc::new(InManager { published, orders, client, explains, engine, fits, configuration, memory });
+        let (followed, sync, stop) = (Arc::clone(&store), Arc::clone(sync), self.stop.clone());
+        let following = async move { followed.follow(&sync, stop).await };
+        tasks.push(supervisor.spawn("signs of life for the dashboard", following));
         let connections = self.shares.dashboard;
         // The other connections are for answers.
         let dashboard = Dashboard::new(store, callers, source, connections / 2);

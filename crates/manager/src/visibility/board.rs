@@ -4,7 +4,7 @@
 //! it changed; all readers share the outcome.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use sluice_engine::{Moves, Name, WaitingWorkload, WorkloadKey};
@@ -22,6 +22,8 @@ pub struct Order {
     rows: Vec<Row>,
     /// The rows of each LocalQueue, in order.
     by_local_queue: BTreeMap<LocalQueue, Vec<u32>>,
+    /// The rows by key, made when the first is looked for.
+    by_key: OnceLock<Vec<u32>>,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,21 @@ impl Order {
     fn place(&self, at: u32) -> Option<Place<'_>> {
         let row = self.rows.get(usize::try_from(at).ok()?)?;
         Some(Place { waiting: &row.waiting, in_cluster_queue: at, in_local_queue: row.in_local_queue })
+    }
+
+    fn key(&self, at: u32) -> Option<&WorkloadKey> {
+        Some(self.rows.get(usize::try_from(at).ok()?)?.waiting.standing.key())
+    }
+
+    /// The place of one Workload in the ClusterQueue, if it waits there.
+    pub fn place_of(&self, key: &WorkloadKey) -> Option<u32> {
+        let by_key = self.by_key.get_or_init(|| {
+            let mut rows: Vec<u32> = (0..u32::MAX).zip(&self.rows).map(|(at, _)| at).collect();
+            rows.sort_unstable_by_key(|at| self.key(*at));
+            rows
+        });
+        let found = by_key.binary_search_by_key(&Some(key), |at| self.key(*at)).ok()?;
+        by_key.get(found).copied()
     }
 
     /// A page of the ClusterQueue.

@@ -105,6 +105,7 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
         debug!(kind = kind.plural(), ?round, "watching");
         if let Some(ended) = run::<K>(&client, kind, optional, round, &mut shared).await {
             shared.lists.end(kind);
+            shared.sync.forget(kind);
             return ended;
         }
     }
@@ -118,7 +119,9 @@ async fn run<K: Watched>(
     round: Round,
     shared: &mut Shared,
 ) -> Option<Ended> {
-    let mut source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
+    let source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
+    let sync = Arc::clone(&shared.sync);
+    let mut source = source.telling(move || sync.heard(kind));
     let mut listing = Listing::default();
     let mut failures = 0_u32;
     loop {
@@ -142,6 +145,9 @@ async fn run<K: Watched>(
                 }
                 complain(kind, &error, failures);
                 shared.sync.failing(kind, &Chain(&error).to_string());
+                if !error.is_desync() {
+                    shared.sync.lost(kind);
+                }
                 let pause = Duration::from_millis(200).saturating_mul(1 << failures.min(6)).min(LONGEST);
                 if !shared.stop.sleep(pause).await {
                     return Some(Ended::Stopped);

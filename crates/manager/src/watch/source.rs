@@ -174,6 +174,8 @@ enum SourceState {
 /// The source of one kind's objects.
 pub struct Source {
     client: Client,
+    /// Is told when the API server says anything of the watch.
+    alive: Box<dyn Fn() + Send>,
     request: Request,
     selector: Selector,
     state: SourceState,
@@ -182,7 +184,15 @@ pub struct Source {
 impl Source {
     /// Nothing is known yet.
     pub fn new(client: Client, path: &str, selector: Selector) -> Self {
-        Self { client, request: Request::new(path), selector, state: SourceState::Empty }
+        let request = Request::new(path);
+        Self { client, alive: Box::new(|| {}), request, selector, state: SourceState::Empty }
+    }
+
+    /// Has a sign of life told whenever a watch begins, goes on or brings anything.
+    #[must_use]
+    pub fn telling(mut self, alive: impl Fn() + Send + 'static) -> Self {
+        self.alive = Box::new(alive);
+        self
     }
 
     /// The next event. It is not to be asked again when it was dropped halfway.
@@ -224,6 +234,7 @@ impl Source {
                     let request = self.watch(&version).map_err(Error::Watch)?;
                     match send(self.client.clone(), request).await.map_err(Error::Watch) {
                         Ok(body) => {
+                            (self.alive)();
                             self.state = SourceState::Watching { version, body, lines: Lines::default() };
                         }
                         Err(error) => return Err(self.from(version, error)),
@@ -239,6 +250,9 @@ impl Source {
                         continue;
                     };
                     let heard = heard(line)?;
+                    if !matches!(heard, Heard::Error(_)) {
+                        (self.alive)();
+                    }
                     let version = heard.version().unwrap_or(version);
                     self.state = SourceState::Watching { version, body, lines };
                     match heard {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sluice_engine::input::Kind;
 
 use crate::shutdown::Stop;
@@ -19,14 +20,28 @@ enum KindState {
     Absent,
 }
 
-/// The state of all watched kinds in the current epoch: all lists since the engine was built.
+/// A watch from which nothing comes for longer may be cut off: the API server sends a bookmark about every minute.
+const SILENT: Duration = Duration::from_secs(150);
+/// One that fails has so long to be back.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What was heard of a watch.
+#[derive(Clone, Copy, Debug)]
+struct Sign {
+    last: Timestamp,
+    /// It failed since.
+    lost: bool,
+}
+
+/// The state of all watched kinds in the current epoch: all lists since the engine was built; and the signs of life of their watches.
 #[derive(Debug)]
-pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, KindState>)>);
+pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, KindState>)>, Mutex<BTreeMap<Kind, Sign>>);
 
 impl SyncTracker {
     /// All `kinds` are still to be listed; the epoch is 0.
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        Self(Mutex::new((0, kinds.into_iter().map(|kind| (kind, KindState::Waiting)).collect())))
+        let kinds = kinds.into_iter().map(|kind| (kind, KindState::Waiting)).collect();
+        Self(Mutex::new((0, kinds)), Mutex::default())
     }
 
     fn locked(&self) -> MutexGuard<'_, (u64, BTreeMap<Kind, KindState>)> {
@@ -77,6 +92,37 @@ impl SyncTracker {
         }
     }
 
+    fn signs(&self) -> MutexGuard<'_, BTreeMap<Kind, Sign>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The watch of a kind gave a sign of life.
+    pub fn heard(&self, kind: Kind) {
+        self.signs().insert(kind, Sign { last: Timestamp::now(), lost: false });
+    }
+
+    /// The watch of a kind failed.
+    pub fn lost(&self, kind: Kind) {
+        if let Some(sign) = self.signs().get_mut(&kind) {
+            sign.lost = true;
+        }
+    }
+
+    /// A kind is watched no longer.
+    pub fn forget(&self, kind: Kind) {
+        self.signs().remove(&kind);
+    }
+
+    /// Of what time all of these kinds are known, if a watch of them is cut off.
+    pub fn cut_off(&self, kinds: &[Kind], now: Timestamp) -> Option<Timestamp> {
+        let signs = self.signs();
+        let is_late = |sign: &&Sign| {
+            let limit = if sign.lost { GRACE } else { SILENT };
+            now.duration_since(sign.last).unsigned_abs() > limit
+        };
+        kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
+    }
+
     /// What is not listed yet, with the reason if there is one; empty when all is.
     pub fn missing(&self) -> Vec<String> {
         let (_, kinds) = &*self.locked();
@@ -124,6 +170,25 @@ mod tests {
         assert!(tracker.listed(Kind::Workload, 0));
         assert!(!tracker.listed(Kind::Workload, 0));
         assert!(tracker.missing().is_empty());
+    }
+
+    #[test]
+    fn a_watch_is_cut_off_when_it_fails_for_a_while_or_is_silent() {
+        let (tracker, kinds) = (SyncTracker::new([]), [Kind::Node, Kind::Workload]);
+        let later = |seconds: u64| Timestamp::now() + Duration::from_secs(seconds);
+        assert_eq!(tracker.cut_off(&kinds, later(1000)), None, "nothing is there yet");
+        tracker.heard(Kind::Node);
+        tracker.heard(Kind::Pod);
+        assert_eq!(tracker.cut_off(&kinds, later(120)), None);
+        assert!(tracker.cut_off(&kinds, later(200)).is_some_and(|at| at <= Timestamp::now()));
+        tracker.lost(Kind::Node);
+        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None, "most watches are back at once");
+        assert!(tracker.cut_off(&kinds, later(10)).is_some());
+        assert_eq!(tracker.cut_off(&[Kind::Workload], later(1000)), None);
+        tracker.heard(Kind::Node);
+        assert_eq!(tracker.cut_off(&kinds, later(10)), None);
+        tracker.forget(Kind::Node);
+        assert_eq!(tracker.cut_off(&kinds, later(1000)), None);
     }
 
     #[test]

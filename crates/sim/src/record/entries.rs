@@ -107,6 +107,13 @@ pub enum TimelineEvent {
         /// Its message.
         message: Arc<str>,
     },
+    /// Quota is reserved for it, and it waits for its admission checks.
+    Reserved {
+        /// By which ClusterQueue.
+        queue: Arc<str>,
+        /// What it got, as people read it.
+        flavors: Arc<str>,
+    },
     /// It is admitted.
     Admitted {
         /// By which ClusterQueue.
@@ -155,6 +162,7 @@ impl TimelineEvent {
         match self {
             Self::Submitted => "submitted",
             Self::Waiting { .. } => "waiting",
+            Self::Reserved { .. } => "reserved",
             Self::Admitted { .. } => "admitted",
             Self::Preempted { .. } => "preempted",
             Self::Evicted { .. } => "evicted",
@@ -173,8 +181,12 @@ impl TimelineEvent {
             Self::Waiting { reason, message } | Self::Evicted { reason, message } => {
                 format!("{reason}: {message}")
             }
-            Self::Admitted { queue, flavors } if flavors.is_empty() => format!("by {queue}"),
-            Self::Admitted { queue, flavors } => format!("by {queue}: {flavors}"),
+            Self::Reserved { queue, flavors } | Self::Admitted { queue, flavors } if flavors.is_empty() => {
+                format!("by {queue}")
+            }
+            Self::Reserved { queue, flavors } | Self::Admitted { queue, flavors } => {
+                format!("by {queue}: {flavors}")
+            }
             Self::Preempted { by, reason, message } => {
                 // The name says what the UIDs in the message would, and paths tell where.
                 let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();

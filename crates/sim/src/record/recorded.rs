@@ -9,7 +9,9 @@ use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadL
 use sluice_engine::Kind;
 use sluice_quantity::{Quantity, amount_of};
 
-use super::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEvent, show_amount};
+use super::{
+    Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
+};
 
 /// A record of a time that is over, or of the time up to now.
 #[derive(Clone, Debug)]
@@ -409,11 +411,31 @@ impl Reading {
             self.settle(index);
         }
         let end = self.record.millis(until).max(0);
+        self.tell_reservations();
         self.name_preemptors();
         self.leave_out_what_was_before();
         self.record.entries.sort_by_key(|entry| entry.at);
         self.record.quotas.sort_by_key(|change| change.at);
         Recorded { record: self.record, end, lost: self.lost }
+    }
+
+    /// Tells of quota that was held for a while before the admission, or without one.
+    fn tell_reservations(&mut self) {
+        let record = &mut self.record;
+        for index in 0..record.jobs.len() {
+            let holds = record.jobs[index].holds.clone();
+            let mut before = None;
+            for hold in holds {
+                // What was resized goes on.
+                let is_new = before != Some(hold.from);
+                before = hold.to;
+                if is_new && hold.admitted.is_none_or(|admitted| admitted > hold.from) {
+                    let (queue, flavors) = record.got(&hold);
+                    let what = TimelineEvent::Reserved { queue, flavors };
+                    record.entries.push(TimelineEntry { at: hold.from, job: Some(index), what });
+                }
+            }
+        }
     }
 
     /// The first line of a preemptor may come after that of what it preempted.

@@ -44,7 +44,7 @@ pub fn refusal(code: u16, message: &str) -> Value {
 
 /// `/api/who`.
 pub fn who() -> Value {
-    json!({"user": "alice", "all": true, "namespaces": []})
+    json!({"user": "alice", "all": true, "namespaces": [], "unasked": 0})
 }
 
 /// A Workload as a search finds it.
@@ -100,8 +100,8 @@ fn queue(number: usize) -> Value {
     })
 }
 
-/// `/api/now`.
-pub fn now() -> Value {
+/// `/api/now`, after so many more admissions.
+pub fn now(more: usize) -> Value {
     let own = |n: usize| match n {
         0 => json!([{"flavor": "spot", "resources": [resource("cpu", 1.0, "", 3)]}]),
         _ => json!([]),
@@ -118,9 +118,16 @@ pub fn now() -> Value {
             "clusterQueue": format!("team-{n}"), "reason": "InCohortReclamation", "message": MESSAGE,
         })
     };
+    let new = |n: usize| {
+        json!({
+            "at": at(80_000 + n), "what": "admitted", "namespace": "team-1", "workload": format!("new-{n}"),
+            "clusterQueue": "team-1", "reason": "Admitted", "message": "",
+        })
+    };
+    let recent = (0..more).rev().map(new).chain((0..200 - more).map(event));
     json!({
-        "at": at(80_000), "revision": 7, "cohorts": cohorts.collect::<Vec<_>>(),
-        "clusterQueues": (0..QUEUES).map(queue).collect::<Vec<_>>(), "recent": (0..200).map(event).collect::<Vec<_>>(),
+        "at": at(80_000), "live": true, "revision": 7, "cohorts": cohorts.collect::<Vec<_>>(),
+        "clusterQueues": (0..QUEUES).map(queue).collect::<Vec<_>>(), "recent": recent.collect::<Vec<_>>(),
     })
 }
 

@@ -85,6 +85,10 @@
   if (again.jobs.length !== 3) trouble.push(`${again.jobs.length} of three jobs of one name`);
   const cut = fromReport({ seconds: 9, start, cut: true, timeline: [{ at: 1, event: "submitted", job: "a/a" }, { at: 4, event: "admitted", job: "a/a", queue: "q", flavors: "" }] });
   if (cut.end !== 4000) trouble.push(`a report that is cut after 4 s is drawn for ${cut.end} ms`);
+  // Quota that is held before the admission, and lost before it.
+  const [checked] = fromReport({ seconds: 9, start, timeline: [["submitted", 0], ["reserved", 1], ["evicted", 3], ["reserved", 4], ["admitted", 6], ["finished", 8]].map(([event, at]) => ({ at, event, job: "a/a", success: true })) }).jobs;
+  const held = checked.holds.map(({ from, admitted, to, end }) => [from, admitted ?? "never", to, end].join()).join("; ");
+  if (held !== "1000,never,3000,evicted; 4000,6000,8000,finished") trouble.push(`quota is held ${held}`);
   // Cohorts in a circle, and one that is missing.
   const tree = lines({ cohorts: [{ name: "a", parent: "b" }, { name: "b", parent: "a" }, { name: "c", parent: "c" }], clusterQueues: [{ name: "q", cohort: "a" }, { name: "r", cohort: null }, { name: "s", cohort: "gone" }] }, new Set(), "");
   const queues = tree.map((line) => line.queue?.name).filter(Boolean).sort().join();

@@ -1,6 +1,8 @@
 //! A server that gives the dashboard's page and the answers of the made-up cluster.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -9,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 use sluice_testkit::assets;
+use tokio::sync::watch;
 
 use super::data::{self, POLICY, WORKLOADS};
 
@@ -26,28 +29,60 @@ pub enum Fault {
     Less,
     /// Its lists are no JSON.
     Broken,
+    /// No more pages may follow the changes.
+    Full,
+}
+
+/// What happens at the server, and what it is asked for.
+#[derive(Debug)]
+pub struct State {
+    fault: Fault,
+    /// Streams of changes that are open.
+    pub open: AtomicUsize,
+    /// How often something has changed: each time another Workload is admitted.
+    pub news: watch::Sender<usize>,
+    /// Since when the cluster cannot be read.
+    pub old: Mutex<Option<String>>,
+    /// So many times the view Now is refused.
+    pub refuses: AtomicUsize,
 }
 
 /// A server on a free port, which ends with the test. Its URL.
 pub async fn serve(fault: Fault) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let app = axum::Router::new().fallback(move |request: Request| answer(request, fault));
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    url
+    start(fault).await.0
 }
 
-async fn answer(request: Request, fault: Fault) -> Response {
+/// The same, and its state.
+pub async fn start(fault: Fault) -> (String, Arc<State>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let state = Arc::new(State {
+        fault,
+        open: AtomicUsize::new(0),
+        news: watch::Sender::new(0),
+        old: Mutex::default(),
+        refuses: AtomicUsize::new(0),
+    });
+    let known = Arc::clone(&state);
+    let app = axum::Router::new().fallback(move |request: Request| answer(request, Arc::clone(&known)));
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (url, state)
+}
+
+async fn answer(request: Request, state: Arc<State>) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MOST_BYTES).await.unwrap();
     let path = head.uri.path().to_owned();
     let mut response = match path.strip_prefix("/api/") {
         None => file(&path),
         Some(_) if !is_known(&head.headers) => refused(StatusCode::UNAUTHORIZED, "who are you?"),
-        Some("changes") => changes(),
+        Some("changes") if state.fault == Fault::Full => {
+            refused(StatusCode::TOO_MANY_REQUESTS, "too many pages follow the changes: close one")
+        }
+        Some("changes") => changes(&state),
         Some(what) => {
             let query: Vec<(String, String)> = queries(head.uri.query().unwrap_or_default());
-            said(what, &query, &body, fault)
+            said(what, &query, &body, &state)
         }
     };
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY.parse().unwrap());
@@ -76,13 +111,30 @@ fn refused(status: StatusCode, message: &str) -> Response {
     (status, axum::Json(data::refusal(status.as_u16(), message))).into_response()
 }
 
-/// A stream that says once that all changed, and stays open.
-fn changes() -> Response {
-    let event = "event: changed\ndata: {\"revision\":8,\"views\":[\"now\",\"nodes\"]}\n\n";
-    let first =
-        futures::stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(event.as_bytes()))]);
-    let body = futures::StreamExt::chain(first, futures::stream::pending());
-    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(body)).into_response()
+/// A stream that is open.
+struct Open(Arc<State>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that says that all changed, at first and whenever there are news.
+fn changes(state: &Arc<State>) -> Response {
+    state.open.fetch_add(1, Ordering::Relaxed);
+    let mut news = state.news.subscribe();
+    news.mark_changed();
+    let events = futures::stream::unfold((news, Open(Arc::clone(state))), |(mut news, open)| async move {
+        news.changed().await.ok()?;
+        let revision = 8 + *news.borrow_and_update();
+        let old = open.0.old.lock().unwrap().clone();
+        let data =
+            json!({"revision": revision, "views": ["now", "queues", "workloads", "nodes"], "old": old});
+        let event = Bytes::from(format!("event: changed\ndata: {data}\n\n"));
+        Some((Ok::<_, std::convert::Infallible>(event), (news, open)))
+    });
+    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
 /// The parameters of a query; `+` and percent signs stand for what a browser puts there.
@@ -109,7 +161,7 @@ fn plain(text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-fn said(what: &str, query: &[(String, String)], body: &[u8], fault: Fault) -> Response {
+fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> Response {
     let given = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let number = |name: &str, unset: usize| given(name).and_then(|text| text.parse().ok()).unwrap_or(unset);
     let (offset, limit) = (number("offset", 0), number("limit", 100).min(1000));
@@ -119,13 +171,17 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], fault: Fault) -> Re
         let items: Vec<_> = all.iter().skip(offset).take(limit).map(|n| item(*n)).collect();
         json!({"total": all.len(), "items": items})
     };
-    let value = match (&parts[..], fault) {
+    let one_less = |left: usize| left.checked_sub(1);
+    if what == "now" && state.refuses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+        return refused(StatusCode::TOO_MANY_REQUESTS, "too many answers are being made: try again");
+    }
+    let value = match (&parts[..], state.fault) {
         (["nodes" | "tomorrow" | "topologies", ..], Fault::Less) => {
             return refused(StatusCode::NOT_FOUND, "there is no such view");
         }
         (["workloads" | "now"], Fault::Broken) => return "<html>a proxy".into_response(),
         (["who"], _) => data::who(),
-        (["now"], _) => data::now(),
+        (["now"], _) => data::now(*state.news.borrow()),
         (["queues", _, "starts"], _) => data::starts(&(0..100).collect::<Vec<_>>()),
         (["queues", name], _) => {
             let mut page = page(&(0..WORKLOADS / 10).collect::<Vec<_>>(), data::item);

@@ -94,9 +94,12 @@ export function events(buffer) {
   return [found, rest];
 }
 
-/** Calls back for each event of a stream until it ends, or is silent for too long; first with null, when it begins. */
-export async function listen(path, heard) {
+/** Calls back for each event of a stream until it ends, is silent for too long or is not wanted any more; first with null, when it begins. */
+export async function listen(path, heard, wanted) {
   const stop = new AbortController();
+  const leave = () => stop.abort();
+  wanted.addEventListener("abort", leave);
+  if (wanted.aborted) leave();
   let silence = 0;
   const heardSomething = () => {
     clearTimeout(silence);
@@ -120,6 +123,7 @@ export async function listen(path, heard) {
     }
   } finally {
     clearTimeout(silence);
+    wanted.removeEventListener("abort", leave);
     stop.abort();
   }
 }

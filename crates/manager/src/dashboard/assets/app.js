@@ -1,7 +1,7 @@
 // The dashboard: which view is shown, who asks, and when it reads again.
 
 import { get, listen, setKey } from "./api.js";
-import { trouble } from "./amounts.js";
+import { number, trouble, when } from "./amounts.js";
 import { el, tips } from "./dom.js";
 import * as nodes from "./nodes.js";
 import * as now from "./now.js";
@@ -101,31 +101,78 @@ function go(focus) {
   read(shown);
 }
 
-/** Follows the server's changes for as long as the page is open. */
+/** Says how the page is kept up to date; what was said before is not said again. */
+function say(text) {
+  if (state.textContent !== text) state.textContent = text;
+}
+
+/** A page that cannot be seen gives its connection back after this time: a browser has few to one server, for all pages together. */
+const HIDDEN = 5000;
+
+/** Aborted when the page has been hidden for a while. */
+function whileSeen() {
+  const end = new AbortController();
+  let waiting = 0;
+  const turn = () => {
+    clearTimeout(waiting);
+    if (document.hidden) waiting = setTimeout(() => { document.removeEventListener("visibilitychange", turn); end.abort(); }, HIDDEN);
+  };
+  document.addEventListener("visibilitychange", turn);
+  turn();
+  return [end.signal, () => { clearTimeout(waiting); document.removeEventListener("visibilitychange", turn); }];
+}
+
+/** Waits until the page can be seen. */
+async function seen() {
+  while (document.hidden) await new Promise((done) => { document.addEventListener("visibilitychange", done, { once: true }); });
+}
+
+/** Waits for some time, and begins again at once when the page is seen after it was not. */
+function rest(pause) {
+  return new Promise((done) => {
+    const over = () => { clearTimeout(waiting); document.removeEventListener("visibilitychange", over); done(); };
+    const waiting = setTimeout(over, pause);
+    document.addEventListener("visibilitychange", over);
+  });
+}
+
+/** Follows the server's changes for as long as the page is open and seen. */
 async function follow() {
   let pause = 1000;
   for (;;) {
+    if (document.hidden) {
+      say("not live while the page is hidden");
+      await seen();
+      // The first event of a stream has everything read again.
+      pause = 1000;
+    }
+    const [signal, done] = whileSeen();
     try {
       await listen("/api/changes", (one) => {
         pause = 1000;
-        state.textContent = "live";
         if (one && one.event !== "changed") return;
-        let views = null;
+        let views = null, old = null;
         try {
-          views = one && JSON.parse(one.data).views;
+          if (one) ({ views, old = null } = JSON.parse(one.data));
         } catch {
           // What cannot be read means that something changed.
         }
+        say(old ? `not live: the server cannot read the cluster; this is as of ${when(old)} UTC` : "live");
         const wanted = shown && VIEWS[shown.name].of.some((view) => !Array.isArray(views) || views.includes(view));
         if (wanted && !shown.view.once) { if (document.hidden) shown.late = true; else read(shown); }
-      });
-      state.textContent = "the server ended the connection; it is made again";
+      }, signal);
+      say("the server ended the connection; it is made again");
     } catch (error) {
       if (error.code === 401) return askForToken(error);
-      if (error.code === 404) { state.textContent = "not live: this server does not report changes"; return; }
-      state.textContent = "not live: the server cannot be reached";
+      if (error.code === 404) { say("not live: this server does not report changes"); return; }
+      if (signal.aborted) continue;
+      // What is shown is read now and then, if it is not told that it changes.
+      if (error.code === 429 && shown && !shown.view.once) read(shown);
+      say(error.code >= 400 ? `not live: ${error.message}` : "not live: the server cannot be reached");
+    } finally {
+      done();
     }
-    await new Promise((done) => { setTimeout(done, pause); });
+    await rest(pause);
     pause = Math.min(pause * 2, MOST_PAUSE);
   }
 }
@@ -135,9 +182,10 @@ let following = false;
 async function begin() {
   try {
     const who = await get("/api/who");
-const spaces = who.namespaces ?? [];
+    const spaces = who.namespaces ?? [];
+    const asked = number(who.unasked) ? `; ${who.unasked} namespaces are not asked about yet` : "";
     const more = spaces.length > 3 ? ` and ${spaces.length - 3} more` : "";
-    document.getElementById("who").textContent = who.all ? `${who.user}, every namespace` : `${who.user}, namespaces ${spaces.slice(0, 3).join(", ") || "none"}${more}`;
+    document.getElementById("who").textContent = who.all ? `${who.user}, every namespace` : `${who.user}, namespaces ${spaces.slice(0, 3).join(", ") || "none"}${more}${asked}`;
   } catch (error) {
     links("");
     if (error.code === 401) return askForToken(null);

@@ -67,3 +67,47 @@ export function tips(box) {
   document.addEventListener("scroll", tellFocused, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 }
+
+/** Gives an element the attributes and children of another one of its kind. */
+function become(old, next) {
+  if (!(old instanceof Element)) { old.data = next.data; return; }
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of next.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    // The policy of the page forbids styles that are texts.
+    if (name === "style") old.style.cssText = value; else old.setAttribute(name, value);
+  }
+  renew(old, next);
+}
+
+/**
+ * Gives `host` the children of `next`. What is the same as before stays the same element, and what is in the same place and of the same kind
+ * only gets other texts: so the focus stays, and what is selected, scrolled or open. Children have no listeners of their own that matter.
+ */
+export function renew(host, next) {
+  const before = [...host.childNodes], wanted = [...next.childNodes], free = new Set(before);
+  let from = 0;
+  const kept = wanted.map((node) => {
+    for (let step = 0; step < before.length; step += 1) {
+      const at = (from + step) % before.length;
+      if (!free.has(before[at]) || !before[at].isEqualNode(node)) continue;
+      free.delete(before[at]);
+      from = at + 1;
+      return before[at];
+    }
+    return null;
+  });
+  const last = kept.map((node, at) => {
+    const old = before[at];
+    if (node || !free.has(old) || old.nodeName !== wanted[at].nodeName) return node ?? wanted[at];
+    free.delete(old);
+    become(old, wanted[at]);
+    return old;
+  });
+  for (const node of free) node.remove();
+  let place = host.firstChild;
+  for (const node of last) {
+    if (node === place) place = place.nextSibling;
+    else host.insertBefore(node, place);
+  }
+}

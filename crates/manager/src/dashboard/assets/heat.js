@@ -1,7 +1,7 @@
 // A heat map: domains of a topology as cells, each with how much of it is used: as the height of a bar, as a shade, and as a number. One cell has
 // the focus; keys move it.
 
-import { el, fresh } from "./dom.js";
+import { el, fresh, renew } from "./dom.js";
 
 /** Cells of one page. */
 export const CELLS = 240;
@@ -41,14 +41,14 @@ export class Heat {
     Object.assign(this, { total, offset, size: kept.length });
     const inside = this.cells.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     this.active = Math.min(this.active, Math.max(kept.length - 1, 0));
-    this.cells.replaceChildren(...kept.map((domain, at) => this.cell(domain, at, what)));
+    renew(this.cells, el("ul", null, kept.map((domain, at) => this.cell(domain, at, what))));
     const last = offset + kept.length;
     this.count.textContent = kept.length < total ? `${offset + 1} to ${last} of ${total} domains` : `${total} ${total === 1 ? "domain" : "domains"}`;
     this.earlier.hidden = offset === 0;
     this.later.hidden = last >= total;
     this.key.replaceChildren(...Array.from({ length: SHADES + 1 }, (_, shade) => el("span", null, el("i", { class: `s${shade}` }), shade ? `up to ${percent(shade / SHADES)}` : "nothing")),
       el("span", null, el("i", { class: "down" }), "! with nodes that are not healthy"), el("span", null, opens ? "arrow keys go from one to the next, Enter opens" : "arrow keys go from one to the next, Enter names the jobs"));
-    if (inside !== null) ([...this.cells.querySelectorAll("button")].find((one) => one.dataset.name === inside) ?? this.cells.querySelector("button"))?.focus({ preventScroll: true });
+    if (inside !== null && document.activeElement?.dataset.name !== inside) ([...this.cells.querySelectorAll("button")].find((one) => one.dataset.name === inside) ?? this.cells.querySelector("button"))?.focus({ preventScroll: true });
   }
 
   cell(domain, at, what) {

@@ -48,21 +48,35 @@ function linesOf(content) {
 
 /** Events of the timeline of one Workload, as they come. */
 class Story {
-  constructor(job) { Object.assign(this, { job, usage: "", holds: false, stopping: false, over: false, since: NaN }); }
+  /** `holds` is "reserved" or "admitted" while it has quota; `stopping`, while quota that it had to give up is still its own. */
+  constructor(job) { Object.assign(this, { job, usage: "", holds: null, stopping: false, over: false, since: NaN }); }
 
   begin(line, when) {
     return { at: when, job: this.job, event: "submitted", priority: Number(line.priority) || 0, clusterQueue: text(line.clusterQueue) || null };
   }
 
-  admitted(line, when) {
+  /** Quota is held since then; says whether that is another reservation than before. */
+  isNew(since) {
+    if (this.since === since) return false;
+    Object.assign(this, { since, stopping: false });
+    return true;
+  }
+
+  reserved(line, when) {
     if (this.holds || this.stopping || this.over) return [];
-    this.holds = true;
+    this.holds = "reserved";
+    return [{ at: when, job: this.job, event: "reserved", queue: text(line.clusterQueue) || null, flavors: this.usage }];
+  }
+
+  admitted(line, when) {
+    if (this.holds === "admitted" || this.stopping || this.over) return [];
+    this.holds = "admitted";
     return [{ at: when, job: this.job, event: "admitted", queue: text(line.clusterQueue) || null, flavors: this.usage }];
   }
 
   stopped(line, when, jobs) {
     if (!this.holds) return [];
-    Object.assign(this, { holds: false, stopping: true });
+    Object.assign(this, { holds: null, stopping: true });
     const [reason, message] = [text(line.reason), text(line.message)];
     const [first, finer] = reason.split("/", 2);
     if (first !== "Preempted") return [{ at: when, job: this.job, event: "evicted", reason, message }];
@@ -72,15 +86,8 @@ class Story {
 
   end(when, event, more) {
     if (this.over) return [];
-    Object.assign(this, { over: true, holds: false });
+    Object.assign(this, { over: true, holds: null });
     return [{ at: when, job: this.job, event, ...more }];
-  }
-
-  /** Quota is held since then; says whether that is new. */
-  reserved(since) {
-    if (this.since === since) return false;
-    Object.assign(this, { since, stopping: false });
-    return true;
   }
 
   take(line, when, jobs) {
@@ -88,16 +95,17 @@ class Story {
     if (usage) this.usage = usage;
     switch (line.what) {
       case "Pending": return this.over ? [] : [{ at: when, job: this.job, event: "waiting", reason: text(line.reason), message: text(line.message) }];
+      case "QuotaReserved": this.isNew(when); return this.reserved(line, when);
       case "Admitted": return this.admitted(line, when);
-      case "QuotaReserved": this.reserved(when); return [];
       case "Holding": {
-        this.reserved(time(line.since));
-        const admitted = time(line.admitted);
-        return Number.isFinite(admitted) ? this.admitted(line, admitted) : [];
+        const since = time(line.since), admitted = time(line.admitted);
+        this.isNew(since);
+        const before = admitted === since ? [] : this.reserved(line, since);
+        return Number.isFinite(admitted) ? [...before, ...this.admitted(line, admitted)] : before;
       }
       case "Resized": case "Released": {
         // A reservation of which nothing else is known: it is taken for admitted from its beginning on.
-        const since = time(line.since), before = this.reserved(since) ? this.admitted(line, since) : [];
+        const since = time(line.since), before = this.isNew(since) ? this.admitted(line, since) : [];
         return line.what === "Released" && line.outcome === "Evicted" ? [...before, ...this.stopped(line, when, jobs)] : before;
       }
       case "Evicted": return this.stopped(line, when, jobs);
@@ -139,7 +147,7 @@ export function fromJournal(content) {
   }
   for (const story of stories.values()) {
     totals.submitted += 1;
-    if (story.holds) totals.running += 1;
+    if (story.holds === "admitted") totals.running += 1;
     else if (!story.over) totals.waiting += 1;
   }
   return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, totals, flavors: [], cut };

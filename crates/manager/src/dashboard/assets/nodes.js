@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { age, linkCell, number, trouble, when, whose, workloadLink } from "./amounts.js";
-import { el } from "./dom.js";
+import { el, renew } from "./dom.js";
 import { Paged, counted } from "./rows.js";
 import { topologySection } from "./topology.js";
 
@@ -89,8 +89,8 @@ export function view(host) {
   const show = (all) => {
     const rows = all.slice(0, 500).map((flavor) => el("tr", null, el("th", { scope: "row" }, flavor.name), el("td", { class: "n" }, `${number(flavor.healthy)} of ${number(flavor.nodes)}`),
       el("td", null, flavor.topology ?? "–"), el("td", { class: "t" }, pairs(flavor.labels))));
-    flavors.replaceChildren(all.length ? el("table", null, el("thead", null, el("tr", null, ["Flavor", "Healthy nodes", "Topology", "Node labels"].map((title, i) => el("th", { scope: "col", class: i === 1 ? "n" : null }, title)))),
-      el("tbody", null, rows)) : el("p", null, "There are no flavors."), all.length > 500 ? el("p", null, `and ${all.length - 500} more`) : "");
+    renew(flavors, el("div", null, all.length ? el("table", null, el("thead", null, el("tr", null, ["Flavor", "Healthy nodes", "Topology", "Node labels"].map((title, i) => el("th", { scope: "col", class: i === 1 ? "n" : null }, title)))),
+      el("tbody", null, rows)) : el("p", null, "There are no flavors."), all.length > 500 ? el("p", null, `and ${all.length - 500} more`) : ""));
   };
   return { read: async (next) => { signal = next; await Promise.all([table.reload(), displaced.read(next), readTopology(next)]); }, close: () => { table.close(); displaced.close(); } };
 }

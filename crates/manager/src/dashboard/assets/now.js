@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { number, queueLink, trouble, when, whose, word, workloadLink } from "./amounts.js";
-import { draw, el } from "./dom.js";
+import { draw, el, renew } from "./dom.js";
 import { Rows } from "./rows.js";
 
 const COLUMNS = [
@@ -216,9 +216,8 @@ export function view(host) {
     try {
       now = { cohorts: [], clusterQueues: [], recent: [], ...await get("/api/now", {}, signal) };
       note.replaceChildren();
-      recent.replaceChildren(...now.recent.slice(0, 200).map(event));
-      if (!now.recent.length) recent.replaceChildren(el("li", null, "Nothing has happened yet."));
-      flavors.replaceChildren(...flavorTable(now.clusterQueues, now.cohorts).flat());
+      renew(recent, el("ol", null, now.recent.length ? now.recent.slice(0, 200).map(event) : el("li", null, "Nothing has happened yet.")));
+      renew(flavors, el("div", null, flavorTable(now.clusterQueues, now.cohorts)));
       redraw();
     } catch (error) {
       if (error.name === "AbortError") return;

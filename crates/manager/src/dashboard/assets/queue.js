@@ -5,7 +5,7 @@ import { age, amounts, linkCell, queueLink, trouble, when, whose, workloadLink }
 import { el, fresh } from "./dom.js";
 import { Paged, counted } from "./rows.js";
 
-export const STATES = [["", "all states"], ["pending", "pending"], ["reserved", "has quota, waits for checks"], ["admitted", "admitted"], ["finished", "finished"]];
+export const STATES = [["", "all states"], ["pending", "pending"], ["reserved", "has quota, waits for checks"], ["admitted", "admitted"], ["inactive", "deactivated"], ["finished", "finished"]];
 
 const of = (namespace, workload) => `${namespace}/${workload}`;
 
@@ -71,7 +71,7 @@ export function view(host, [name]) {
   const input = el("input", { list, "aria-label": "ClusterQueue", placeholder: "ClusterQueue", value: name ?? "", autocomplete: "off" });
   const choose = el("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) location.hash = queueLink(input.value.trim()); } },
     el("label", null, "ClusterQueue", input), options, el("button", null, "Show"));
-  const state = el("select", { "aria-label": "State", onchange: () => table?.reload() }, STATES.slice(0, 4).map(([value, text]) => el("option", { value }, text)));
+  const state = el("select", { "aria-label": "State", onchange: () => table?.reload() }, STATES.slice(0, 5).map(([value, text]) => el("option", { value }, text)));
   const count = el("output", { class: "count-line" });
   const note = el("div"), space = el("div");
   let future = null;
@@ -101,9 +101,9 @@ export function view(host, [name]) {
   const read = async (next) => {
     signal = next;
     if (!known) {
-      known = true;
       try {
         const now = await get("/api/now", {}, next);
+        known = true;
         options.replaceChildren(...(now.clusterQueues ?? []).slice(0, 5000).map((queue) => el("option", { value: queue.name })));
       } catch (error) {
         if (error.code === 401) throw error;

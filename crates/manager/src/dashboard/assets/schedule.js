@@ -81,6 +81,12 @@ export function fromReport(report) {
     if (!hold || hold.to !== null) return;
     Object.assign(hold, { to: at, end, why: texts.at(why), evicted: end === "preempted" || end === "evicted" ? at : null });
   };
+  const holds = (job, at, line, admitted) => {
+    job.queue = line.queue ?? job.queue;
+    const got = String(line.flavors ?? "");
+    const flavor = /=(.+?) \(/.exec(got)?.[1];
+    job.holds.push({ from: at, admitted, evicted: null, to: null, end: "open", flavor: flavor ? flavorAt(flavor) : -1, got: texts.at(got), why: -1 });
+  };
   for (const line of report.timeline) {
     if (line === null || typeof line !== "object") continue;
     const at = Math.round(Number(line.at) * MILLIS) || 0;
@@ -96,11 +102,12 @@ export function fromReport(report) {
       if (job.until !== null) { jobs.delete(job.name); jobs.set(`${job.name}\n${jobs.size}`, job); }
       Object.assign(of(String(line.job), at), { priority: Number(line.priority) || 0, queue: line.clusterQueue ?? null });
     } else if (line.event === "waiting") job.waits.push([at, texts.at(`${line.reason}: ${line.message}`)]);
+    else if (line.event === "reserved") holds(job, at, line, null);
     else if (line.event === "admitted") {
-      job.queue = line.queue ?? job.queue;
-      const got = String(line.flavors ?? "");
-      const flavor = /=(.+?) \(/.exec(got)?.[1];
-      job.holds.push({ from: at, admitted: at, evicted: null, to: null, end: "open", flavor: flavor ? flavorAt(flavor) : -1, got: texts.at(got), why: -1 });
+      const hold = job.holds.at(-1);
+      // It had quota, and waited for its checks.
+      if (hold && hold.to === null && hold.admitted === null) hold.admitted = at;
+      else holds(job, at, line, at);
     } else if (line.event === "preempted") ends(job, at, "preempted", `by ${line.by ?? "a workload that is not shown"}: ${line.reason}`);
     else if (line.event === "evicted") ends(job, at, "evicted", `${line.reason}: ${line.message}`);
     else if (line.event === "finished") { ends(job, at, line.success ? "finished" : "failed"); Object.assign(job, { until: at, ok: Boolean(line.success) }); }

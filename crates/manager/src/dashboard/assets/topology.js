@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { trouble, workloadLink } from "./amounts.js";
-import { el } from "./dom.js";
+import { el, renew } from "./dom.js";
 import { CELLS, Heat } from "./heat.js";
 
 const MOST_FITS = 40;
@@ -30,9 +30,15 @@ function fitTable(fits, levels) {
   return el("table", null, el("caption", null, "Pods that fit into one domain now"), el("thead", null, el("tr", null, ["Each pod takes", ...levels.map(short)].map((title, at) => el("th", { scope: "col", class: at ? "n" : null }, title)))), el("tbody", null, rows));
 }
 
+/** Gives a choice these values. One that is open stays so where nothing is new. */
+function options(select, values, chosen) {
+  renew(select, el("select", null, values.map((value) => el("option", { value }, value))));
+  if (select.value !== chosen) select.value = chosen;
+}
+
 /** The section of the view: gives what reads it. */
 export function topologySection(host) {
-  let all = [], chosen = null, path = [], offset = 0, resource = null, domains = [], total = 0, signal;
+  let all = [], chosen = null, path = [], offset = 0, resource = null, domains = [], total = 0, signal, opened = null;
   const note = el("div"), way = el("nav", { class: "way", "aria-label": "Path in the topology" }), fits = el("div"), detail = el("div", { "aria-live": "polite" }), space = el("div");
   const choose = el("select", { "aria-label": "topology", onchange: () => { chosen = choose.value; path = []; offset = 0; resource = null; load(); } });
   const what = el("select", { "aria-label": "resource of the heat map", onchange: () => { resource = what.value; draw(); } });
@@ -43,29 +49,39 @@ export function topologySection(host) {
   const lowest = () => path.length === levels().length - 1;
   const open = (name) => {
     if (!lowest()) { path = [...path, name]; offset = 0; load(); return; }
-    const domain = domains.find((one) => one.name === name);
-    const jobs = (domain?.jobs ?? []).map((job) => el("li", null, el("a", { href: workloadLink(job.namespace, job.workload) }, `${job.namespace}/${job.workload}`), `: ${job.pods} ${job.pods === 1 ? "pod" : "pods"}`));
-    const rest = (domain?.more ?? 0) + (domain?.others ?? 0);
-    detail.replaceChildren(el("h3", null, name), jobs.length || rest ? el("ul", null, jobs, rest ? el("li", null, `and ${rest} more`) : "") : el("p", null, "No job of the topology is here."));
+    opened = name;
+    tell();
+  };
+  /** The jobs of the domain that is opened. */
+  const tell = () => {
+    const domain = opened === null ? null : domains.find((one) => one.name === opened);
+    if (!domain) { detail.replaceChildren(); return; }
+    const jobs = (domain.jobs ?? []).map((job) => el("li", null, el("a", { href: workloadLink(job.namespace, job.workload) }, `${job.namespace}/${job.workload}`), `: ${job.pods} ${job.pods === 1 ? "pod" : "pods"}`));
+    const rest = (domain.more ?? 0) + (domain.others ?? 0);
+    renew(detail, el("div", null, el("h3", null, opened), jobs.length || rest ? el("ul", null, jobs, rest ? el("li", null, `and ${rest} more`) : "") : el("p", null, "No job of the topology is here.")));
   };
   const draw = () => {
     const names = [...new Set(domains.flatMap((domain) => (domain.resources ?? []).map((one) => one.resource)))];
     // Accelerators are what is short.
     if (!names.includes(resource)) resource = names.find((name) => name.includes("/")) ?? names[0] ?? "cpu";
-    what.replaceChildren(...(names.length ? names : [resource]).map((name) => el("option", { value: name }, name)));
-    what.value = resource;
+    options(what, names.length ? names : [resource], resource);
     const steps = ["all", ...path].map((name, at) => (at === path.length ? el("span", { "aria-current": "location" }, name) : el("button", { type: "button", onclick: () => { path = path.slice(0, at); offset = 0; load(); } }, name)));
-    way.replaceChildren(...steps.flatMap((step, at) => (at ? [" › ", step] : [step])), `, by ${short(levels()[path.length] ?? "")}`);
+    renew(way, el("nav", null, steps.flatMap((step, at) => (at ? [" › ", step] : [step])), `, by ${short(levels()[path.length] ?? "")}`));
     heat.show(domains.map((domain) => forHeat(domain, resource)), { what: resource, total, offset, opens: !lowest() });
   };
+  let place = "";
   const load = async () => {
-    detail.replaceChildren();
+    // Another place has other domains; the same one only other figures.
+    const next = JSON.stringify([chosen, path, offset]);
+    if (next !== place) { place = next; opened = null; detail.replaceChildren(); }
     try {
       const answer = await get(["/api/topologies", chosen, ...path].map((one, at) => (at ? part(one) : one)).join("/"), { offset, limit: CELLS }, signal);
+      if (next !== place) return;
       ({ total } = answer);
       domains = answer.domains ?? [];
       note.replaceChildren(answer.hidden ? el("p", null, "You may not see single nodes.") : "");
       draw();
+      tell();
     } catch (error) {
       if (error.name !== "AbortError") note.replaceChildren(trouble(error));
     }
@@ -82,9 +98,8 @@ export function topologySection(host) {
     section.hidden = !all.length;
     if (!all.length) return;
     if (!all.some((one) => one.name === chosen)) { chosen = all[0].name; path = []; offset = 0; }
-    choose.replaceChildren(...all.map((one) => el("option", { value: one.name }, one.name)));
-    choose.value = chosen;
-    fits.replaceChildren(fitTable(all.find((one) => one.name === chosen).fits, levels()));
+    options(choose, all.map((one) => one.name), chosen);
+    renew(fits, el("div", null, fitTable(all.find((one) => one.name === chosen).fits, levels())));
     await load();
   };
 }

@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { age, amounts, number, queueLink, trouble, when, word, workloadLink } from "./amounts.js";
-import { draw, el } from "./dom.js";
+import { draw, el, renew } from "./dom.js";
 import { STATES, expected, startBasis, startText, workloadCells } from "./queue.js";
 import { Paged, counted } from "./rows.js";
 import { show, stamp } from "./time.js";
@@ -113,13 +113,13 @@ function single(host, namespace, name) {
     const { item = {}, job, podSets = [], checks = [], life: moments = [] } = known;
     begin.hidden = item.state !== "pending";
     const fact = (title, text) => (text === "" || text === null || text === undefined ? [] : [el("dt", null, title), el("dd", null, text)]);
-    facts.replaceChildren(el("dl", null, fact("State", word(item.state)), fact("Position", item.position), fact("Why", [item.reason, item.message].filter(Boolean).join(": ")),
+    renew(facts, el("section", null, el("dl", null, fact("State", word(item.state)), fact("Position", item.position), fact("Why", [item.reason, item.message].filter(Boolean).join(": ")),
       fact("Job", job ? `${job.kind} ${job.name}` : null), fact("ClusterQueue", item.clusterQueue ? el("a", { href: queueLink(item.clusterQueue) }, item.clusterQueue) : null),
       fact("LocalQueue", item.localQueue), fact("Priority", item.priority), fact("Created", item.created ? `${when(item.created)} (${age(item.created)} ago)` : null), fact("Requests", amounts(item.requests))),
       podSets.length ? el("h3", null, "Pods") : "", el("ul", null, podSets.slice(0, 100).map(podSet)),
       checks.length ? el("h3", null, "Admission checks") : "", checks.length ? el("ul", null, checks.map((check) => el("li", null, `${check.name}: ${check.state}${check.message ? `: ${check.message}` : ""}`))) : "",
       el("h3", null, "Its life"), life(moments) ?? "", el("ol", { class: "events", tabindex: "0", "aria-label": "Its life" },
-        moments.slice(0, 500).map((moment) => el("li", null, el("time", { datetime: moment.at }, when(moment.at)), " ", word(moment.what), ` ${[moment.reason, moment.message].filter(Boolean).join(": ")}`))));
+        moments.slice(0, 500).map((moment) => el("li", null, el("time", { datetime: moment.at }, when(moment.at)), " ", word(moment.what), ` ${[moment.reason, moment.message].filter(Boolean).join(": ")}`)))));
   };
   return { read, close: () => {} };
 }

@@ -1,3 +1,6 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
 use axum::http::Request;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -33,15 +36,19 @@ fn api_server() -> Client {
             return found(&json!({"status": {"authenticated": known, "user": {"username": name}}}));
         }
         let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
-        let own = *user == "alice" && object["namespace"] == "a" && object["resource"] == "workloads";
+        let readable = object["resource"] == "workloads" || object["resource"] == "events";
+        let own = *user == "alice" && object["namespace"] == "a" && readable;
         // Dave may see Workloads everywhere, and have explanations nowhere.
         let sees = *user == "dave" && object["resource"] == "workloads" && object["subresource"] != "explain";
         found(&json!({"status": {"allowed": own || sees || *user == "root"}}))
     })
 }
 
-/// Knows the order of `cq`, and the Workloads of the world.
-struct Fixed;
+/// Knows the order of `cq`, and the Workloads of the world; counts what it is asked for of one Workload.
+#[derive(Default)]
+struct Fixed {
+    reads: Arc<AtomicUsize>,
+}
 
 impl Source for Fixed {
     fn missing(&self, view: View) -> Option<String> {
@@ -53,10 +60,11 @@ impl Source for Fixed {
             |namespace: &str, name: &str| WorkloadKey { namespace: namespace.into(), name: name.into() };
         let script = "<script>alert(1)</script>";
         let order = vec![key("secret-ns", &format!("secret-{script}")), key("a", script)];
-        Box::pin(async move { Some(order.into_iter().enumerate().collect()) })
+        Box::pin(async move { Some(Arc::new(order.into_iter().enumerate().collect())) })
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             let conditions = [
                 condition("QuotaReserved", "True", "QuotaReserved", 1),
@@ -68,6 +76,7 @@ impl Source for Fixed {
     }
 
     fn events<'a>(&'a self, namespace: &'a str, _uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let evicted = json!({
             "reason": "EvictedDueToPreempted", "message": "for another on n2", "eventTime": "2026-01-01T00:00:30.000000Z",
         });
@@ -105,9 +114,12 @@ impl Source for Fixed {
 }
 
 fn dashboard() -> Dashboard {
-    let store = Arc::new(world());
-    let callers = Arc::new(Tokens::new(api_server(), Arc::clone(&store)));
-    Dashboard::new(store, callers, Arc::new(Fixed), 2)
+    of(&Arc::new(world()), Fixed::default())
+}
+
+fn of(store: &Arc<Store>, source: Fixed) -> Dashboard {
+    let callers = Arc::new(Tokens::new(api_server(), Arc::clone(store)));
+    Dashboard::new(Arc::clone(store), callers, Arc::new(source), 2)
 }
 
 struct Said {
@@ -169,7 +181,7 @@ async fn without_a_token_that_the_api_server_knows_nothing_is_answered() {
 async fn a_user_who_may_get_no_workloads_anywhere_learns_only_that() {
     let client = client();
     let who = get(&client, "carol", "/api/who").await;
-    assert_eq!(who.json(), json!({"user": "carol", "all": false, "namespaces": []}));
+    assert_eq!(who.json(), json!({"user": "carol", "all": false, "namespaces": [], "unasked": 0}));
     for path in VIEWS.into_iter().skip(1).chain(["/api/changes", "/api/nodes"]) {
         let said = get(&client, "carol", path).await;
         assert_eq!((said.status, &said.json()["reason"]), (403, &json!("Forbidden")), "{path}");
@@ -179,9 +191,7 @@ async fn a_user_who_may_get_no_workloads_anywhere_learns_only_that() {
 #[tokio::test]
 async fn before_everything_was_listed_it_is_not_said_what_a_caller_may_not_see() {
     let store = Arc::<Store>::default();
-    let callers = Arc::new(Tokens::new(api_server(), Arc::clone(&store)));
-    let dashboard = Dashboard::new(Arc::clone(&store), callers, Arc::new(Fixed), 2);
-    let client = Client::new(dashboard.router(), "default");
+    let client = Client::new(of(&store, Fixed::default()).router(), "default");
     for user in ["alice", "root"] {
         assert_eq!(get(&client, user, "/api/now").await.status, 503, "{user}");
     }
@@ -252,6 +262,10 @@ async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
     let other = get(&client, "root", "/api/workloads/secret-ns/secret-runs").await.json();
     assert_eq!(life(&other), ["queued", "reserved", "admitted", "started"], "events that cannot be read");
     assert_eq!(own["podSets"][0]["nodes"], json!(["n1"]));
+    // The right to see a Workload is none to read events.
+    let without = get(&client, "dave", "/api/workloads/a/runs").await.json();
+    assert_eq!(life(&without), ["queued", "reserved", "admitted", "started"]);
+    assert!(!without.to_string().contains("for another"), "{without}");
     // Texts of others name nodes to those who may list them.
     let said = |own: &Value| own["life"][1]["message"].as_str().unwrap().to_owned();
     assert_eq!(said(&own), "for another on (a node)");
@@ -346,4 +360,59 @@ async fn pages_that_follow_the_changes_are_bounded() {
     assert_eq!(open().await.status().as_u16(), 429);
     drop(first);
     assert_eq!(open().await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_list_of_workloads_has_their_places() {
+    let client = client();
+    let found = get(&client, "root", "/api/workloads?search=script").await.json();
+    let places: Vec<_> =
+        found["items"].as_array().unwrap().iter().map(|item| item["position"].as_u64()).collect();
+    assert_eq!(places, [Some(1), Some(0)], "{found}");
+    let found = get(&client, "root", "/api/workloads?search=runs").await.json();
+    assert_eq!(
+        (&found["total"], &found["items"][0]["position"]),
+        (&json!(2), &json!(null)),
+        "what runs has none"
+    );
+}
+
+#[tokio::test]
+async fn however_often_a_user_looks_at_workloads_the_api_server_is_seldom_asked() {
+    let source = Fixed::default();
+    let reads = Arc::clone(&source.reads);
+    let client = Client::new(of(&Arc::new(world()), source).router(), "default");
+    let look = async |user: &str, path: &dyn Fn(usize) -> String| {
+        let began = Instant::now();
+        let paths: Vec<_> = (0..200).map(path).collect();
+        let all = futures::future::join_all(paths.iter().map(|path| get(&client, user, path))).await;
+        let codes: Vec<_> = all.iter().map(|said| said.status).collect();
+        assert!(codes.iter().all(|code| [200, 429].contains(code)) && codes.contains(&200), "{codes:?}");
+        (reads.swap(0, Ordering::Relaxed), usize::try_from(began.elapsed().as_secs()).unwrap() + 1)
+    };
+    // The object and its events, once a second.
+    let (reads, seconds) = look("alice", &|_| "/api/workloads/a/runs".to_owned()).await;
+    assert!(reads <= 2 * (seconds + 1), "{reads} in {seconds} s");
+    let (reads, seconds) = look("root", &|number| format!("/api/workloads/a/other-{number}")).await;
+    assert!(reads <= 2 * (60 + 10 * seconds), "{reads} in {seconds} s");
+}
+
+#[tokio::test]
+async fn what_is_old_is_not_called_live() {
+    let store = Arc::new(world());
+    let client = Client::new(of(&store, Fixed::default()).router(), "default");
+    let read: jiff::Timestamp = "2026-01-01T10:03:00Z".parse().unwrap();
+    store.alive(read);
+    assert_eq!(get(&client, "root", "/api/now").await.json()["live"], true);
+    store.cut_off();
+    let now = get(&client, "root", "/api/now").await.json();
+    assert_eq!((&now["live"], &now["at"]), (&json!(false), &json!("2026-01-01T10:03:00Z")));
+    store.alive(jiff::Timestamp::now());
+    assert_eq!(get(&client, "root", "/api/now").await.json()["live"], true);
+}
+
+#[test]
+fn while_rights_are_asked_about_it_is_not_said_that_there_are_none() {
+    assert!(matches!(sees_none("eve", 3), Refusal::Unavailable(_)));
+    assert!(matches!(sees_none("eve", 0), Refusal::Forbidden(_)));
 }

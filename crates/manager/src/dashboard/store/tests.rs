@@ -206,3 +206,52 @@ fn a_message_is_cut_at_a_character_and_a_wrong_topology_is_harmless() {
     let row = WorkloadRow::of(&waits);
     assert!(row.message.len() <= 1024 && row.message.chars().all(|c| c == 'ü'));
 }
+
+#[test]
+fn what_is_deactivated_is_a_member_of_its_queue_and_not_pending() {
+    let store = world();
+    let Object::Workload(mut off) = workload("a", "off", &[]) else { unreachable!() };
+    off.spec.active = false;
+    store.note(&Input::Applied(Object::Workload(off)));
+    let snapshot = store.fresh();
+    let sums = &snapshot.sums()["cq"];
+    assert_eq!((sums.pending, sums.members.len()), (2, 5));
+    assert_eq!(sums.members[4].state, State::Inactive);
+}
+
+#[test]
+fn a_late_deletion_takes_no_namesake_away() {
+    let store = world();
+    let object = workload("a", "runs", &[]).object_ref();
+    let gone = |uid: &str| store.note(&Input::Deleted { object: object.clone(), uid: Some(uid.into()) });
+    gone("uid-of-one-before");
+    assert_eq!(store.fresh().workloads.len(), 4);
+    gone("uid-runs");
+    assert_eq!(store.fresh().workloads.len(), 3);
+}
+
+#[test]
+fn namespaces_are_those_of_workloads_and_queues() {
+    let store = world();
+    store.note(&Input::Applied(workload("lost", "w", &[])));
+    store.note(&Input::Applied(local_queue("idle", "lq", "cq")));
+    let snapshot = store.fresh();
+    let all: Vec<&str> = snapshot.namespaces().iter().map(AsRef::as_ref).collect();
+    assert_eq!(all, ["a", "idle", "lost", "secret-ns"]);
+}
+
+#[test]
+fn it_is_told_when_the_cluster_cannot_be_read_and_when_it_can_again() {
+    let store = Store::default();
+    let mut told = store.revisions();
+    let read = Timestamp::UNIX_EPOCH;
+    store.alive(read);
+    store.cut_off();
+    assert!(told.has_changed().unwrap());
+    assert_eq!((told.borrow_and_update().old, store.old()), (Some(read), Some(read)));
+    store.cut_off();
+    assert!(!told.has_changed().unwrap(), "nothing new");
+    store.alive(Timestamp::now());
+    assert!(told.has_changed().unwrap());
+    assert_eq!(told.borrow_and_update().old, None);
+}

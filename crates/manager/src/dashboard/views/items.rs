@@ -14,7 +14,10 @@ use crate::dashboard::viewer::Viewer;
 
 /// The Workloads that wait in a ClusterQueue, in its order, each with its place from 0; those of other tenants may be missing. Not known
 /// everywhere.
-pub type Order = Option<Vec<(usize, WorkloadKey)>>;
+pub type Order = Option<Arc<Vec<(usize, WorkloadKey)>>>;
+
+/// Places from 0, each in the ClusterQueue that its Workload waits in.
+pub type Places = BTreeMap<WorkloadKey, usize>;
 
 /// A Workload as lists show it. What the viewer may not see has no names.
 pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Value {
@@ -50,7 +53,8 @@ pub fn queue(
     }
     let empty = Vec::new();
     let members = snapshot.sums().get(name).map_or(&empty, |sums| &sums.members);
-    let places: BTreeMap<&WorkloadKey, usize> = order.iter().flatten().map(|(at, key)| (key, *at)).collect();
+    let order = order.iter().flat_map(|order| order.iter());
+    let places: BTreeMap<&WorkloadKey, usize> = order.map(|(at, key)| (key, *at)).collect();
     let place = |row: &WorkloadRow| places.get(&row.key).copied().filter(|_| row.state == State::Pending);
     let mut rows: Vec<&Arc<WorkloadRow>> =
         members.iter().filter(|row| state.is_none_or(|state| row.state == state)).collect();
@@ -72,8 +76,39 @@ pub struct Search {
     pub state: Option<State>,
 }
 
+/// A page of what was looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Hits {
+    total: usize,
+    /// Each with its ClusterQueue.
+    rows: Vec<(Arc<WorkloadRow>, Option<Name>)>,
+}
+
+impl Hits {
+    /// Those that wait, by ClusterQueue.
+    pub fn waiting(&self) -> BTreeMap<Name, Vec<WorkloadKey>> {
+        let mut queues: BTreeMap<Name, Vec<WorkloadKey>> = BTreeMap::new();
+        for (row, queue) in self.rows.iter().filter(|(row, _)| row.state == State::Pending) {
+            if let Some(queue) = queue {
+                queues.entry(Name::clone(queue)).or_default().push(row.key.clone());
+            }
+        }
+        queues
+    }
+
+    /// The answer.
+    pub fn shown(&self, viewer: &Viewer, places: &Places) -> Value {
+        let shown = |(row, queue): &(Arc<WorkloadRow>, Option<Name>)| {
+            let mut item = item(row, places.get(&row.key).copied(), viewer);
+            item["clusterQueue"] = json!(queue);
+            item
+        };
+        json!({"total": self.total, "items": self.rows.iter().map(shown).collect::<Vec<_>>()})
+    }
+}
+
 /// The Workloads that the viewer may see and that are looked for, by namespace and name.
-pub fn search(snapshot: &Snapshot, viewer: &Viewer, search: &Search, page: Page) -> Value {
+pub fn search(snapshot: &Snapshot, viewer: &Viewer, search: &Search, page: Page) -> Hits {
     let text = search.text.as_deref().map(str::to_lowercase);
     let wanted = |row: &&Arc<WorkloadRow>| {
         let has = |name: &str, text: &str| name.to_lowercase().contains(text);
@@ -87,14 +122,12 @@ pub fn search(snapshot: &Snapshot, viewer: &Viewer, search: &Search, page: Page)
                     || snapshot.queue_of(row).is_some_and(|queue| has(queue, text))
             })
     };
-    let (mut total, mut items) = (0_usize, Vec::new());
+    let mut hits = Hits::default();
     for row in snapshot.workloads.values().filter(wanted) {
-        if total >= page.offset && items.len() < page.limit {
-            let mut item = item(row, None, viewer);
-            item["clusterQueue"] = json!(snapshot.queue_of(row));
-            items.push(item);
+        if hits.total >= page.offset && hits.rows.len() < page.limit {
+            hits.rows.push((Arc::clone(row), snapshot.queue_of(row).cloned()));
         }
-        total += 1;
+        hits.total += 1;
     }
-    json!({"total": total, "items": items})
+    hits
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_engine::Name;
 
 use crate::dashboard::amounts::{Amounts, add, all_shown};
+use crate::dashboard::placed::HOSTNAME;
 use crate::dashboard::query::Page;
 use crate::dashboard::rows::NodeRow;
 use crate::dashboard::snapshot::Snapshot;
@@ -19,7 +20,8 @@ pub fn nodes(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
     }
     let used = used(snapshot);
     let shown = snapshot.nodes.iter().skip(page.offset).take(page.limit);
-    let nodes: Vec<Value> = shown.map(|(name, row)| node(snapshot, name, row, used.get(name))).collect();
+    let of = |name: &Name, row: &NodeRow| used.get(row.labels.get(HOSTNAME).map_or(&**name, String::as_str));
+    let nodes: Vec<Value> = shown.map(|(name, row)| node(snapshot, name, row, of(name, row))).collect();
     json!({"flavors": flavors, "nodes": nodes, "total": snapshot.nodes.len()})
 }
 
@@ -35,7 +37,7 @@ fn flavor(snapshot: &Snapshot, name: &Name) -> Value {
     })
 }
 
-/// What the Workloads that have places in a topology use of each node; nothing where none has.
+/// What the Workloads that have places in a topology use of each host, by its label; nothing where none has.
 fn used(snapshot: &Snapshot) -> BTreeMap<Name, Amounts> {
     let mut all = BTreeMap::<Name, Amounts>::new();
     for row in snapshot.workloads.values().filter(|row| row.state.holds()) {
@@ -69,4 +71,36 @@ fn node(snapshot: &Snapshot, name: &Name, row: &NodeRow, used: Option<&Amounts>)
         "used": used.map(all_shown),
         "capacity": all_shown(&row.capacity),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+    use sluice_engine::input::{Input, Object};
+
+    use super::*;
+    use crate::dashboard::store::tests::world;
+
+    #[test]
+    fn use_is_that_of_the_host_whose_label_a_node_has() {
+        let store = world();
+        // The Workloads of the world are on the host n1.
+        for (name, host) in [("vm-1", "n1"), ("n1", "other")] {
+            let labels = json!({"kubernetes.io/hostname": host, "pool": "spot", "rack": "r1"});
+            let node = json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": "8"}}});
+            store.note(&Input::Applied(Object::Node(from_value(node).unwrap())));
+        }
+        let viewer = Viewer { all: true, nodes: true, ..Viewer::default() };
+        let seen = nodes(&store.fresh(), &viewer, Page { offset: 0, limit: 10 });
+        let used: Vec<_> =
+            seen["nodes"].as_array().unwrap().iter().map(|node| (&node["name"], &node["used"])).collect();
+        assert_eq!(
+            used,
+            [
+                (&json!("n1"), &json!(null)),
+                (&json!("n2"), &json!(null)),
+                (&json!("vm-1"), &json!({"cpu": "6"}))
+            ]
+        );
+    }
 }

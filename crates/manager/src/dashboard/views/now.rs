@@ -14,8 +14,8 @@ use crate::dashboard::snapshot::{QueueSums, Snapshot};
 use crate::dashboard::viewer::Viewer;
 use crate::dashboard::views::lent::{Lent, used};
 
-/// The answer.
-pub fn now(snapshot: &Snapshot, viewer: &Viewer, at: Timestamp) -> Value {
+/// The answer: of `old` if the cluster cannot be read, else of now.
+pub fn now(snapshot: &Snapshot, viewer: &Viewer, old: Option<Timestamp>) -> Value {
     let none = QueueSums::default();
     let lent = Lent::of(snapshot);
     let queue = |(name, row): (&Name, &Arc<QueueRow>)| {
@@ -23,7 +23,8 @@ pub fn now(snapshot: &Snapshot, viewer: &Viewer, at: Timestamp) -> Value {
         cluster_queue((name, row), snapshot.complete.then_some(sums), &lent)
     };
     json!({
-        "at": at.to_string(),
+        "at": old.unwrap_or_else(Timestamp::now).to_string(),
+        "live": old.is_none(),
         "revision": snapshot.revision,
         "cohorts": cohorts(snapshot, &lent),
         "clusterQueues": snapshot.cluster_queues.iter().map(queue).collect::<Vec<_>>(),
@@ -145,7 +146,7 @@ mod tests {
         });
         store.note(&Input::Applied(Object::Cohort(serde_json::from_value(cohort).unwrap())));
         let viewer = Viewer { all: true, ..Viewer::default() };
-        let now = now(&store.fresh(), &viewer, Timestamp::UNIX_EPOCH);
+        let now = now(&store.fresh(), &viewer, None);
         assert_eq!(
             (&now["cohorts"][0]["name"], &now["cohorts"][0]["parent"]),
             (&json!("all"), &json!("top"))

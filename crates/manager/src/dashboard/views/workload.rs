@@ -4,7 +4,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::slim;
 use sluice_api::v1beta2::PodSetAssignment;
-use sluice_engine::WorkloadKey;
 use sluice_sim::explain::Event;
 
 use super::items::item;
@@ -76,7 +75,7 @@ fn life(
     // What its conditions do not say any more is in its events. Where they cannot be read, what is remembered of the whole cluster stands in.
     let past: Vec<Entry> = match events {
         Some(events) => Event::all(events).iter().filter_map(of_event).collect(),
-        None => snapshot.recent.iter().filter(|one| is_of(one, &row.key)).filter_map(of_happening).collect(),
+        None => snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening).collect(),
     };
     for one in past {
         if !entries.iter().any(|entry| entry.1 == one.1 && entry.0.duration_since(one.0).abs() <= SAME) {
@@ -108,8 +107,9 @@ fn of_happening(past: &Happening) -> Option<Entry> {
     (past.what != "pending").then(|| (past.at, past.what.to_owned(), words.0, words.1))
 }
 
-fn is_of(happening: &Happening, key: &WorkloadKey) -> bool {
-    happening.key == *key
+/// A namesake before it had a life of its own.
+fn is_of(happening: &Happening, row: &WorkloadRow) -> bool {
+    happening.key == row.key && happening.uid == row.uid
 }
 
 fn of_fact(fact: &Fact) -> String {
@@ -139,4 +139,38 @@ fn pod_sets(workload: &slim::Workload) -> Vec<Value> {
 fn checks(workload: &slim::Workload) -> Vec<Value> {
     let shown = |check: &sluice_api::v1beta2::AdmissionCheckState| json!({"name": check.name, "state": check.state, "message": check.message});
     workload.status.admission_checks.iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_engine::input::{Input, Object};
+
+    use super::*;
+    use crate::dashboard::store::Store;
+    use crate::dashboard::store::tests::{condition, workload as a_workload};
+
+    #[test]
+    fn a_life_is_not_that_of_a_namesake_before() {
+        let store = Store::default();
+        store.synced();
+        let of = |uid: &str, conditions: &[Value]| {
+            let Object::Workload(mut workload) = a_workload("a", "w", conditions) else { unreachable!() };
+            workload.metadata.uid = Some(uid.to_owned());
+            *workload
+        };
+        let note = |workload: &slim::Workload| {
+            store.note(&Input::Applied(Object::Workload(Box::new(workload.clone()))));
+        };
+        note(&of("first", &[condition("Evicted", "True", "Preempted", 3)]));
+        let second = of("second", &[condition("QuotaReserved", "True", "QuotaReserved", 5)]);
+        note(&second);
+        let viewer = Viewer { all: true, ..Viewer::default() };
+        let whats = |of: &slim::Workload| {
+            let shown = workload(&store.fresh(), &viewer, of, None, None);
+            let life = shown["life"].as_array().unwrap().iter();
+            life.map(|entry| entry["what"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(whats(&second), [json!("queued"), json!("reserved")]);
+    }
 }

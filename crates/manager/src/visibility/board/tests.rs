@@ -121,6 +121,18 @@ fn a_replica_that_does_not_lead_knows_all_places() {
 }
 
 #[test]
+fn one_place_is_found_by_name() {
+    let mut follower = world();
+    let order = follower.board.order("cq", follower.now).unwrap();
+    let place = |namespace: &str, name: &str| {
+        order.place_of(&WorkloadKey { namespace: namespace.into(), name: name.into() })
+    };
+    let all = [place("a", "a0"), place("a", "a1"), place("b", "b0"), place("b", "b1")];
+    assert_eq!(all, [Some(1), Some(0), Some(2), Some(3)]);
+    assert_eq!((place("b", "a0"), place("a", "none")), (None, None));
+}
+
+#[test]
 fn places_follow_changes_and_only_what_changed_is_told() {
     let mut follower = world();
     follower.see(workload("b", "b1", "lq", 9, 3_000));

@@ -80,6 +80,7 @@ fn a_day_is_told_from_queued_to_the_end_with_reasons() {
     let expected = [
         "10 low submitted",
         "10 low waiting Pending: 3 more needed",
+        "20 low reserved by cq: cpu=spot (2)",
         "25 low admitted by cq: cpu=spot (2)",
         "30 high submitted",
         "30 high waiting Pending:",
@@ -175,7 +176,9 @@ fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
         assert_eq!((told(&all), all.record.jobs[0].lost), (told(&day), 300_000), "{at}");
     }
     let reserved = recorded(vec![holding(500)]);
-    assert_eq!(told(&reserved), ["20 low submitted", "25 low admitted by cq: cpu=spot (2)"]);
+    let told_of =
+        ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "25 low admitted by cq: cpu=spot (2)"];
+    assert_eq!(told(&reserved), told_of);
 }
 
 #[test]
@@ -289,7 +292,8 @@ fn what_waits_for_its_checks_did_not_run_whoever_tells_of_it() {
             &json!({"what": "Released", "since": since, "outcome": "Evicted", "reason": "AdmissionCheck", "usage": usage("2")}),
         ),
     ]);
-    assert_eq!(told(&day), ["20 low submitted", "600 low evicted AdmissionCheck: no"]);
+    let lines = ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "600 low evicted AdmissionCheck: no"];
+    assert_eq!(told(&day), lines);
     assert_eq!((holds(&day, "low"), day.record.jobs[0].lost), (vec![(20, None, Some(600))], 0));
 }
 

@@ -1,0 +1,79 @@
+//! What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::views::topology::Fits;
+
+/// The engine is asked at most once in this time, and so long.
+const SELDOM: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the engine said last, and when; nothing if it did not answer.
+type Said = Option<(Instant, Option<Fits>)>;
+
+/// The engine's last answer.
+#[derive(Debug, Default)]
+pub struct LatelyFit {
+    said: Mutex<Said>,
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl LatelyFit {
+    /// What fits; `ask` asks the engine. Nothing if it does not answer in time.
+    pub async fn get(&self, ask: impl Future<Output = Option<Fits>>) -> Option<Fits> {
+        // While it is asked, others have what it said before. Only who has nothing waits.
+        let _asking = match (self.asking.try_lock(), self.said()) {
+            (Ok(asking), _) => asking,
+            (Err(_), Some((_, before))) => return before,
+            (Err(_), None) => self.asking.lock().await,
+        };
+        if let Some((at, fits)) = self.said()
+            && at.elapsed() < SELDOM
+        {
+            return fits;
+        }
+        let fits = tokio::time::timeout(TIMEOUT, ask).await.ok().flatten();
+        self.put((Instant::now(), fits.clone()));
+        fits
+    }
+
+    fn said(&self) -> Said {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn put(&self, said: (Instant, Option<Fits>)) {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use std::future::{pending, ready};
+
+    fn fits(flavor: &str) -> Fits {
+        vec![(flavor.into(), Vec::new())]
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_does_not_answer_is_not_asked_again_at_once() {
+        let lately = LatelyFit::default();
+        assert_eq!(lately.get(ready(None)).await, None);
+        assert_eq!(lately.get(ready(Some(fits("a")))).await, None, "it was asked a moment ago");
+    }
+
+    #[tokio::test]
+    async fn while_the_engine_is_asked_others_have_what_it_said_before() {
+        let lately = LatelyFit::default();
+        let old = Instant::now().checked_sub(2 * SELDOM).unwrap();
+        lately.put((old, Some(fits("before"))));
+        let mut asks = Box::pin(lately.get(pending()));
+        assert!(asks.as_mut().now_or_never().is_none());
+        assert_eq!(lately.get(pending()).now_or_never(), Some(Some(fits("before"))));
+        drop(asks);
+        assert_eq!(lately.get(ready(Some(fits("now")))).await, Some(fits("now")));
+        assert_eq!(lately.get(pending()).now_or_never(), Some(Some(fits("now"))));
+    }
+}

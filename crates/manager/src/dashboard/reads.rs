@@ -1,0 +1,74 @@
+//! What is read from the API server for the view of one Workload, with the rights of this program: not more often than it changes, and of no
+//! user without limit.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sluice_api::slim;
+
+use super::lately::Lately;
+use super::source::Source;
+use crate::access::{Rate, TurnsByUser};
+use crate::visibility::status::Refusal;
+
+/// Workloads that are looked at, by one user and by all: a page reads again every second and a half at most.
+const EACH: Rate = Rate { burst: 60, per_second: 10 };
+const ALL: Rate = Rate { burst: 300, per_second: 60 };
+/// What was read counts so long.
+const KEEP: Duration = Duration::from_secs(1);
+/// Objects and lists of events that are kept, and the largest of these lists, in bytes.
+const MOST: usize = 64;
+const LARGEST: usize = 128 << 10;
+
+/// The events about one Workload.
+type Events = Option<Arc<Vec<Value>>>;
+
+/// What was read lately.
+#[derive(Debug)]
+pub struct Reads {
+    turns: Mutex<TurnsByUser>,
+    objects: Lately<(String, String), Result<Arc<slim::Workload>, Refusal>>,
+    events: Lately<(String, String), Events>,
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self {
+            turns: Mutex::new(TurnsByUser::new(EACH, ALL, Instant::now())),
+            objects: Lately::new(KEEP, MOST),
+            events: Lately::new(KEEP, MOST),
+        }
+    }
+}
+
+impl Reads {
+    /// A Workload, by namespace and name, for a user.
+    pub async fn object(
+        &self,
+        source: &dyn Source,
+        user: &str,
+        of: (String, String),
+    ) -> Result<Arc<slim::Workload>, Refusal> {
+        let has_turn = self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(user, Instant::now());
+        if !has_turn {
+            return Err(Refusal::TooMany("too many Workloads are looked at: try again".to_owned()));
+        }
+        let (namespace, name) = of.clone();
+        let read = async { source.workload(&namespace, &name).await.map(Arc::new) };
+        self.objects.get(of, read).await
+    }
+
+    /// The events about the object of this UID.
+    pub async fn events(&self, source: &dyn Source, namespace: String, uid: &str) -> Events {
+        let key = (namespace.clone(), uid.to_owned());
+        let read = async { source.events(&namespace, uid).await.map(Arc::new) };
+        let events = self.events.get(key.clone(), read).await;
+        // What is large is not kept.
+        let bytes = events.iter().flat_map(|events| events.iter()).map(|event| event.to_string().len());
+        if bytes.sum::<usize>() > LARGEST {
+            self.events.forget(&key);
+        }
+        events
+    }
+}
