@@ -413,8 +413,10 @@ async fn pods_gain_nothing() {
 
 /// How long each fault lasts.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How often all of them happen.
+const ROUNDS: usize = 4;
 
-/// Until the attacks are over: the API server conflicts, fails, is slow and breaks off for the manager, which is killed then.
+/// A few times, or until the attacks are over: the API server conflicts, fails, is slow and breaks off for the manager, which is killed then.
 async fn troubles(
     plane: &ControlPlane,
     proxy: &FaultProxy,
@@ -423,7 +425,10 @@ async fn troubles(
 ) -> Manager {
     let harms =
         [(Harm::Refuse(409), 2), (Harm::Refuse(500), 3), (Harm::Slow(PERIOD / 4), 1), (Harm::LoseAnswer, 3)];
-    while !over.load(Ordering::Relaxed) {
+    for _ in 0..ROUNDS {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
         for (harm, one_in) in harms {
             proxy.disrupt(Disruption { harm, one_in, period: PERIOD });
             tokio::time::sleep(PERIOD).await;

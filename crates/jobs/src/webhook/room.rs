@@ -4,7 +4,6 @@
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
-use sluice_api::labels;
 
 use crate::registry;
 use crate::review::Violations;
@@ -19,9 +18,9 @@ const WHOLE: usize = 1 << 20;
 /// How many of those are the manager's: node selectors, tolerations and affinity for each pod set.
 const OURS_OF_WHOLE: usize = 64 << 10;
 
-/// Refuses annotations that leave the manager no room. A queued job that has them already may have them, and may not get more.
+/// Refuses annotations that leave the manager no room. A job that was managed with them, as `old`, may have them, and may not get more.
 pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
-    let before = old.filter(|old| is_queued(old)).map(|old| sizes(kind, old)).unwrap_or_default();
+    let before = old.map(|old| sizes(kind, old)).unwrap_or_default();
     for (path, bytes) in sizes(kind, object) {
         let before = before.iter().find(|(known, _)| *known == path).map_or(0, |(_, bytes)| *bytes);
         if bytes > (ALL - OURS).max(before) {
@@ -34,15 +33,14 @@ pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violatio
     }
 }
 
-/// Refuses a queued job that could not be stopped. Kinds that no field suspends are not: their pods have gates, and are deleted.
+/// Refuses a managed job that could not be stopped; `old` is what it was, if it was managed. Kinds that no field suspends are not: their pods have gates, and are deleted.
 pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
     let known = kind.integration();
     if known.of_pods || known.suspends_pods {
         return;
     }
     let runs = |object: &Value| !registry::of(kind).is_suspended(object);
-    let queued_before = old.filter(|old| is_queued(old));
-    let most = match queued_before {
+    let most = match old {
         None => WHOLE - OURS_OF_WHOLE,
         // It may be stopped, and what is done to it then does no harm.
         Some(_) if !runs(object) => return,
@@ -50,7 +48,7 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     };
     let bytes = length(object);
     // What runs already may be written by its controller.
-    let grows = queued_before.filter(|old| runs(old)).is_none_or(|old| bytes > length(old));
+    let grows = old.filter(|old| runs(old)).is_none_or(|old| bytes > length(old));
     if bytes > most && grows {
         let why = format!(
             "a queued job may not have more than {most} bytes, so that it can be started and stopped: it has {bytes}"
@@ -77,11 +75,6 @@ fn length(object: &Value) -> usize {
     serde_json::to_writer(&mut count, object).map_or(usize::MAX, |()| count.0)
 }
 
-fn is_queued(object: &Value) -> bool {
-    let metadata = &object["metadata"];
-    ["labels", "annotations"].iter().any(|place| metadata[place][labels::QUEUE_NAME].is_string())
-}
-
 /// Where annotations are, and how many bytes they have.
 fn sizes(kind: JobKind, object: &Value) -> Vec<(String, usize)> {
     let mut sizes = vec![("metadata.annotations".to_owned(), bytes(object))];
@@ -99,19 +92,21 @@ fn bytes(annotated: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
+    use sluice_api::gates::Gates;
 
     use super::*;
+    use crate::review::Context;
+    use crate::webhook::validate;
 
-    fn job(own: usize, of_pods: usize, queued: bool) -> Value {
-        let mut job = json!({
+    fn job(own: usize, of_pods: usize) -> Value {
+        json!({
             "metadata": {"name": "j", "annotations": {"example.com/a": "x".repeat(own - 13)}},
             "spec": {"template": {"metadata": {"annotations": {"example.com/b": "y".repeat(of_pods - 13)}}, "spec": {}}},
-        });
-        if queued {
-            job["metadata"]["labels"] = json!({labels::QUEUE_NAME: "lq"});
-        }
-        job
+        })
     }
 
     fn told(object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -123,26 +118,25 @@ mod tests {
     #[test]
     fn annotations_leave_room_for_the_mark_of_a_stop_and_what_pods_get() {
         let most = ALL - OURS;
-        assert_eq!(told(&job(most, most, true), None), Vec::<String>::new());
+        assert_eq!(told(&job(most, most), None), Vec::<String>::new());
         let why = "Too long: may not be more than 258048 bytes, so that the manager can add its own";
-        assert_eq!(told(&job(most + 1, 100, true), None), [format!("metadata.annotations: {why}")]);
+        assert_eq!(told(&job(most + 1, 100), None), [format!("metadata.annotations: {why}")]);
         let template = format!("spec.template.metadata.annotations: {why}");
-        assert_eq!(told(&job(100, ALL, true), None), [template]);
+        assert_eq!(told(&job(100, ALL), None), [template]);
     }
 
     #[test]
     fn what_was_too_long_before_may_stay_and_not_grow() {
-        let (long, longer) = (job(ALL - 10, 100, true), job(ALL, 100, true));
+        let (long, longer) = (job(ALL - 10, 100), job(ALL, 100));
         assert_eq!(told(&long, Some(&long)), Vec::<String>::new());
         assert_eq!(told(&longer, Some(&long)).len(), 1);
         assert_eq!(told(&long, Some(&longer)), Vec::<String>::new());
-        let unqueued = job(ALL - 10, 100, false);
-        assert_eq!(told(&long, Some(&unqueued)).len(), 1, "it was not queued before");
+        assert_eq!(told(&long, None).len(), 1, "it was not managed before");
     }
 
     /// A job of so many bytes.
-    fn whole(bytes: usize, suspended: bool, queued: bool) -> Value {
-        let mut job = job(100, 100, queued);
+    fn whole(bytes: usize, suspended: bool) -> Value {
+        let mut job = job(100, 100);
         job["spec"]["suspend"] = json!(suspended);
         job["spec"]["template"]["spec"]["containers"] = json!([{"name": "c", "args": [""]}]);
         let rest = bytes - length(&job);
@@ -159,32 +153,54 @@ mod tests {
     #[test]
     fn a_job_that_could_not_be_stopped_is_not_let_in_and_not_let_run() {
         let most = WHOLE - OURS_OF_WHOLE;
-        assert_eq!(told_of_whole(&whole(most, true, true), None), 0);
-        assert_eq!(told_of_whole(&whole(most + 1, true, true), None), 1);
-        let stranger = whole(most + 1, true, false);
-        assert_eq!(
-            told_of_whole(&whole(most + 1, true, true), Some(&stranger)),
-            1,
-            "it was not queued before"
-        );
+        assert_eq!(told_of_whole(&whole(most, true), None), 0);
+        assert_eq!(told_of_whole(&whole(most + 1, true), None), 1);
         // The manager starts one, and it is stopped.
-        let (waits, runs) = (whole(most, true, true), whole(WHOLE, false, true));
+        let (waits, runs) = (whole(most, true), whole(WHOLE, false));
         assert_eq!(told_of_whole(&runs, Some(&waits)), 0);
-        let stopped = whole(WHOLE + 300, true, true);
+        let stopped = whole(WHOLE + 300, true);
         assert_eq!(told_of_whole(&stopped, Some(&runs)), 0);
         // It grew while it waited, is not let run by hand then, and is as it was again.
-        assert_eq!(told_of_whole(&whole(WHOLE + 9_000, true, true), Some(&stopped)), 0);
-        assert_eq!(told_of_whole(&whole(WHOLE + 300, false, true), Some(&stopped)), 1);
-        assert_eq!(told_of_whole(&whole(WHOLE, false, true), Some(&stopped)), 0);
+        assert_eq!(told_of_whole(&whole(WHOLE + 9_000, true), Some(&stopped)), 0);
+        assert_eq!(told_of_whole(&whole(WHOLE + 300, false), Some(&stopped)), 1);
+        assert_eq!(told_of_whole(&whole(WHOLE, false), Some(&stopped)), 0);
         // One that runs does not grow, and its status may be written.
-        let large = whole(WHOLE + 10, false, true);
+        let large = whole(WHOLE + 10, false);
         assert_eq!(told_of_whole(&large, Some(&runs)), 1);
         assert_eq!(told_of_whole(&large, Some(&large)), 0);
     }
 
     #[test]
+    fn jobs_that_are_not_managed_may_be_as_large_as_the_api_server_takes() {
+        let (selector, labels) = (LabelSelector::default(), BTreeMap::new());
+        let mut context = Context {
+            manage_jobs_without_queue_name: false,
+            managed_jobs_namespace_selector: &selector,
+            namespace_labels: &labels,
+            default_local_queue: false,
+            default_priority_class: false,
+            managed_owner: false,
+            gatherer: None,
+            gates: Gates::default(),
+        };
+        let refused = |object: &Value, old: Option<&Value>, context: &Context<'_>| {
+            validate(JobKind::JOB, object, old, context).err().map_or(0, |denied| denied.0.len())
+        };
+        let mut large = whole(WHOLE + 10, false);
+        large["metadata"]["annotations"] = json!({"example.com/a": "x".repeat(ALL - 13)});
+        assert_eq!(refused(&large, None, &context), 0);
+        let mut queued = large.clone();
+        queued["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        assert_eq!(refused(&queued, None, &context), 2);
+        assert_eq!(refused(&queued, Some(&large), &context), 2, "it was not managed before");
+        assert_eq!(refused(&queued, Some(&queued), &context), 0, "nothing grows");
+        context.managed_owner = true;
+        assert_eq!(refused(&large, None, &context), 2, "it is part of one that is");
+    }
+
+    #[test]
     fn kinds_that_no_field_suspends_have_no_such_bound() {
-        let object = whole(WHOLE + 10, true, true);
+        let object = whole(WHOLE + 10, true);
         for kind in JobKind::ALL {
             let mut violations = Violations::default();
             check_whole(kind, &object, None, &mut violations);

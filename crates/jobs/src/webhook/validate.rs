@@ -33,8 +33,13 @@ pub fn validate(
     let mut violations = Violations::default();
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
-    room::check(kind, object, old, &mut violations);
-    room::check_whole(kind, object, old, &mut violations);
+    // Nothing is written into other jobs.
+    let is_ours = |meta: &Meta| context.is_managed(meta) || context.managed_owner;
+    if is_ours(&meta) {
+        let was = old.filter(|_| before.as_ref().is_some_and(is_ours));
+        room::check(kind, object, was, &mut violations);
+        room::check_whole(kind, object, was, &mut violations);
+    }
     let slices = super::is_elastic(kind, &meta, context);
     topology::check((kind, slices), object, old, &mut violations, context);
     if let Some(before) = &before {
