@@ -45,7 +45,7 @@ const MOMENT: Duration = Duration::from_millis(250);
 const MOST_ORDERS: usize = 16;
 /// What waits in one ClusterQueue, at most.
 const MOST_WAITING: usize = 100_000;
-/// What a simulation takes of the memory, in bytes: 50,000 Workloads and their jobs take some two gigabytes, and less than this is enough for a
+/// What a simulation takes of the memory, in bytes: 25,000 Workloads and their jobs take some one gigabyte, and less than this is enough for a
 /// few hundred only.
 pub(super) const MOST_MEMORY: usize = 3 << 30;
 pub(super) const LEAST_MEMORY: usize = 24 << 20;

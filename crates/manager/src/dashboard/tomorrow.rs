@@ -62,7 +62,7 @@ const FURTHEST: SignedDuration = SignedDuration::from_hours(168);
 /// Changes at most.
 const MOST_CHANGES: usize = 20;
 /// With more Workloads than this, a simulation would not end in its time.
-const MOST_WORKLOADS: usize = 50_000;
+const MOST_WORKLOADS: usize = 25_000;
 /// The objects that are read take so many bytes of memory as documents, and the simulation with all that it makes as many times more.
 pub(super) const PER_BYTE_READ: usize = 3;
 
