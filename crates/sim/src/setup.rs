@@ -87,9 +87,7 @@ pub(crate) fn prepare_part(
         manifests.objects.iter().filter(|m| !later.contains(&m.source.file)).collect();
     objects.sort_by_key(|m| rank(m.kind));
     for manifest in objects {
-        if let Err(error) = simulation.apply(manifest) {
-            errors.push(manifest_error(&manifest.source, error));
-        }
+        errors.extend(simulation.take_first(manifest.clone()));
     }
     for (source, scenario) in &manifests.scenarios {
         let own: BTreeMap<String, String> = scenario
