@@ -163,10 +163,10 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- include "sluice.port" (dig "metrics" "bindAddress" ":8443" $config) -}}
 {{- end }}
 
-{{/* The port of the aggregated APIs; empty when the gate VisibilityOnDemand switches them off. */}}
+{{/* The port of the aggregated APIs; empty when the gate VisibilityOnDemand, or AllBeta without it, switches them off. */}}
 {{- define "sluice.visibilityPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
-{{- if dig "featureGates" "VisibilityOnDemand" true $config -}}
+{{- if dig "featureGates" "VisibilityOnDemand" (dig "featureGates" "AllBeta" true $config) $config -}}
 {{- dig "visibilityServer" "bindPort" 8082 $config -}}
 {{- end -}}
 {{- end }}

@@ -136,6 +136,7 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
     let found: serde_json::Value = match person.client.request(request).await {
         Ok(found) => found,
         Err(kube::Error::Api(status)) if is_not_served(&status) => return Ok(None),
+        Err(kube::Error::Api(status)) => bail!("{}", status.message),
         Err(error) => return Err(error.into()),
     };
     let body = if let Some(text) = found["text"].as_str() {
@@ -147,10 +148,13 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
     Ok(Some(Reply { status: 200, body }))
 }
 
-/// Whether an answer is about the API, and not about the Workload: a Workload that is missing is named.
+/// Whether an answer is the API server's about the API, and not the manager's about the Workload: that names a Workload that is missing, and where it
+/// cannot answer now it says when to ask again.
 fn is_not_served(status: &kube::core::Status) -> bool {
-    let names_it = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
-    status.code == 503 || (status.code == 404 && !names_it)
+    let details = status.details.as_ref();
+    let names_it = details.is_some_and(|details| !details.name.is_empty());
+    let asks_back = details.is_some_and(|details| details.retry_after_seconds > 0);
+    (status.code == 503 && !asks_back) || (status.code == 404 && !names_it)
 }
 
 async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> anyhow::Result<Reply> {
@@ -223,13 +227,15 @@ mod tests {
 
     #[test]
     fn an_api_that_is_not_served_is_told_from_a_workload_that_is_not_there() {
-        let status = |code: u16, name: &str| {
-            let details = (!name.is_empty()).then(|| serde_json::json!({"name": name}));
+        let status = |code: u16, details: serde_json::Value| {
             let status = serde_json::json!({"kind": "Status", "code": code, "details": details});
             serde_json::from_value::<kube::core::Status>(status).unwrap()
         };
-        assert!(is_not_served(&status(404, "")) && is_not_served(&status(503, "")));
-        assert!(!is_not_served(&status(404, "train")) && !is_not_served(&status(403, "")));
+        let (none, named) = (serde_json::json!(null), serde_json::json!({"name": "train"}));
+        assert!(is_not_served(&status(404, none.clone())) && is_not_served(&status(503, none.clone())));
+        assert!(!is_not_served(&status(404, named)) && !is_not_served(&status(403, none)));
+        // The manager's own word that it cannot answer now.
+        assert!(!is_not_served(&status(503, serde_json::json!({"retryAfterSeconds": 1}))));
     }
 
     #[test]

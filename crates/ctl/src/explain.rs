@@ -92,6 +92,7 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
         name: &name,
         all_namespaces: args.all_namespaces,
         names_nodes: true,
+        names_queues: true,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,

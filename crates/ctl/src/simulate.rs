@@ -14,8 +14,8 @@ use sluice_client::{list, settings as files};
 use sluice_sim::live::{self, Extent};
 use sluice_sim::replay::Sink;
 use sluice_sim::{
-    Distribution, File, Kind, Manifests, Options, Record, Report, Simulation, duration, parts,
-    prepare_with_log, settings, whatif,
+    Distribution, File, Kind, LeftOut, ManifestError, Manifests, Options, Record, Report, Simulation,
+    Skipped, duration, parts, prepare_with_log, settings, whatif,
 };
 
 use crate::connection::ClusterArgs;
@@ -179,6 +179,21 @@ fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is left out since it cannot be played: why, of the first few, and how many more.
+fn not_played(left_out: &LeftOut) -> Vec<Skipped> {
+    let why = |wrong: &ManifestError| {
+        let separator = if wrong.path.is_empty() { "" } else { ": " };
+        let what = format!("it cannot be played: {}{separator}{}", wrong.path, wrong.message);
+        Skipped { source: wrong.at.clone(), what }
+    };
+    let mut all: Vec<Skipped> = left_out.first.iter().map(why).collect();
+    let more = left_out.count - all.len();
+    if let Some(last) = all.last_mut().filter(|_| more > 0) {
+        last.what = format!("{}; and {more} more objects cannot be played", last.what);
+    }
+    all
+}
+
 /// A simulation that can run.
 pub fn begin(loaded: &Loaded, options: Options, log: Option<Box<Sink>>) -> anyhow::Result<Simulation> {
     prepare_with_log(&loaded.manifests, &loaded.files, options, log)
@@ -268,7 +283,7 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
         let played = parts::play(&loaded.manifests, &loaded.files, &options, &|p| progress.show(p));
         progress.end();
         let played = played?;
-        return show(&played.record, played.lasted, seed, loaded, &args);
+        return show((&played.record, played.lasted), seed, (loaded, &played.left_out), &args);
     }
     let log = args.record.as_deref().map(log_to).transpose()?;
     let (sink, log) = log.unzip();
@@ -289,12 +304,19 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
         let futures = [(simulation.record(), end), (changed.record(), changed_end)];
         return write(&compared(futures, seed, args.output)?);
     }
-    show(&simulation.into_record(), end, seed, loaded, &args)
+    show((simulation.record(), end), seed, (loaded, simulation.left_out()), &args)
 }
 
-/// Prints what happened.
-fn show(record: &Record, end: i64, seed: u64, loaded: Loaded, args: &SimulateArgs) -> anyhow::Result<u8> {
-    let report = Report::new(record, end, seed, loaded.manifests.skipped);
+/// Prints what happened, up to an end.
+fn show(
+    (record, end): (&Record, i64),
+    seed: u64,
+    (loaded, left_out): (Loaded, &LeftOut),
+    args: &SimulateArgs,
+) -> anyhow::Result<u8> {
+    let mut skipped = loaded.manifests.skipped;
+    skipped.extend(not_played(left_out));
+    let report = Report::new(record, end, seed, skipped);
     let timeline = if args.watch.is_some() { Some(false) } else { args.timeline.then_some(true) };
     write(&match args.output {
         Output::Table => table::report(&report, timeline),

@@ -141,14 +141,16 @@ impl Engine {
         }
     }
 
-    /// The number of a Workload's attempt, if traces are made.
+    /// The number of a Workload's attempt, if a trace of it is made: where pods are not waited for it ends with the start of the job, which there is
+    /// none of where the job is not here.
     pub(crate) fn attempt_of(&self, object: &ObjectRef, uid: &str) -> Option<u32> {
         if !self.config.tracing || object.kind != Kind::Workload {
             return None;
         }
         let key = WorkloadKey::new(Name::clone(&object.namespace), Name::clone(&object.name));
         let entry = self.world.workloads.get(&key).filter(|entry| *entry.uid() == *uid)?;
-        Some(number(entry.status()))
+        let ends = self.config.wait_for_pods_ready.is_some() || self.world.job_of(entry).is_some();
+        ends.then(|| number(entry.status()))
     }
 
     /// Whether nothing of the attempt of a status is left to be seen: where pods are not waited for, all but the start of the job.

@@ -7,6 +7,7 @@
 //! answer says so.
 
 mod reads;
+mod refusal;
 mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +24,14 @@ use sluice_api::config::Configuration;
 use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
 use sluice_client::error_chain::Chain;
 use sluice_engine::{Account, Accounting, Engine, Name};
-use sluice_sim::explain::{self, ExplainError, Explained, MOST_LISTED, Patience, Question, Subject};
+use sluice_sim::explain::{self, Explained, MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
 use sluice_sim::{Kind, Manifest, Manifests, Options, queue_of};
 use tracing::warn;
 
 use self::reads::{MOST_BYTES, Reads, SMALL_BYTES};
+use self::refusal::{busy, not_found, refused, unavailable};
 use self::slots::{Slot, Slots, Turn, Users};
 use crate::engine_thread::{Handle, PAGE};
 use crate::memory::{Memory, Reservation};
@@ -48,6 +50,8 @@ const LARGE_AT_ONCE: usize = 1;
 const PER_BYTE_READ: usize = 3;
 /// Names of nodes that the engine gives at a time.
 const NODES_OF_PAGE: usize = 2_000;
+/// What an engine says that was built anew.
+const NOT_LISTED: &str = "not everything has been listed yet";
 /// What is being tried when time is over may take this much longer.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -98,13 +102,31 @@ pub type Answer = Result<String, Refused>;
 
 /// What makes explanations.
 pub trait Explains: Send + Sync + 'static {
-    /// Explains a Workload or job: namespace and name.
-    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer>;
+    /// Explains a Workload or job: namespace and name. All ClusterQueues are named to those to whom all namespaces are.
+    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+        let queues = asked.all;
+        self.explain_to(namespace, name, asked, queues)
+    }
+
+    /// The same. `queues`: whether ClusterQueues may be named that no LocalQueue of the namespace is for, as to users who may list them.
+    fn explain_to(
+        &self,
+        namespace: String,
+        name: String,
+        asked: Asked,
+        queues: bool,
+    ) -> BoxFuture<'_, Answer>;
 }
 
 impl Explains for Explainer {
-    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
-        self.answer(namespace, name, asked)
+    fn explain_to(
+        &self,
+        namespace: String,
+        name: String,
+        asked: Asked,
+        queues: bool,
+    ) -> BoxFuture<'_, Answer> {
+        self.answer(namespace, name, asked, queues)
     }
 }
 
@@ -134,6 +156,14 @@ struct Taken {
     turn: Turn,
 }
 
+/// What the engine says, so far.
+struct Told {
+    decides: bool,
+    /// It has seen everything: one that was built anew has not, and says of nothing that it is not there.
+    knows: bool,
+    accounting: Accounting,
+}
+
 /// What was read for an explanation.
 struct Read {
     subject: Subject,
@@ -147,6 +177,8 @@ struct Asking<'a> {
     name: &'a str,
     kind: Option<Kind>,
     account: Option<&'a Account>,
+    /// The LocalQueue that a change would have the job name.
+    queue: Option<&'a str>,
 }
 
 impl Explainer {
@@ -169,7 +201,7 @@ impl Explainer {
     }
 
     /// Explains a Workload or job.
-    pub fn answer(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+    fn answer(&self, namespace: String, name: String, asked: Asked, queues: bool) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             // What is asked for goes into paths and selectors.
             if dns1123_label_error(&namespace).or_else(|| dns1123_subdomain_error(&name)).is_some() {
@@ -187,7 +219,9 @@ impl Explainer {
             let slot = slot.ok_or_else(|| busy("other explanations are being made: try again"))?;
             let (decides, mut account) = self.account(kind, &namespace, &name, asked.any_replica).await?;
             let held = Taken { slot, _memory: None, turn };
-            let asking = Asking { namespace: &namespace, name: &name, kind, account: account.as_ref() };
+            let queue = asked.change.as_ref().map(queue_of).filter(|queue| !queue.is_empty());
+            let asking =
+                Asking { namespace: &namespace, name: &name, kind, account: account.as_ref(), queue };
             let Read { mut subject, mut live, held } = self.read(&asking, held).await?;
             if account.is_none() && subject.job.is_none() {
                 return Err(not_found(&namespace, &name));
@@ -204,8 +238,19 @@ impl Explainer {
             let trace = account.as_ref().and_then(|account| self.trace(account));
             let configuration = self.configuration.clone();
             let slots = Arc::clone(held.slot.slots());
-            let work =
-                Work { configuration, live, decides, account, subject, namespace, name, asked, trace, slots };
+            let work = Work {
+                configuration,
+                live,
+                decides,
+                account,
+                subject,
+                namespace,
+                name,
+                asked,
+                queues,
+                trace,
+                slots,
+            };
             // The thread keeps its slot until it is done, also when no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
@@ -237,31 +282,39 @@ impl Explainer {
         name: &str,
         any_replica: bool,
     ) -> Result<(bool, Option<Account>), Refused> {
-        let open = (false, Accounting::new(kind, namespace, name));
-        let asking = self.engine.pages(open, move |(decides, accounting), engine: &mut Engine| {
-            *decides = engine.decides();
-            let knows = *decides || (any_replica && engine.is_synced());
-            !knows || engine.account_page(accounting, PAGE)
+        let open = Told { decides: false, knows: false, accounting: Accounting::new(kind, namespace, name) };
+        let asking = self.engine.pages(open, move |told: &mut Told, engine: &mut Engine| {
+            told.decides = engine.decides();
+            told.knows = engine.is_synced();
+            let answers = told.knows && (told.decides || any_replica);
+            !answers || engine.account_page(&mut told.accounting, PAGE)
         });
-        let Ok(Some((decides, accounting))) = tokio::time::timeout(TURN, asking).await else {
+        let Ok(Some(told)) = tokio::time::timeout(TURN, asking).await else {
             return Err(unavailable("the engine does not answer"));
         };
-        if !decides && !any_replica {
+        if !told.decides && !any_replica {
             return Err(unavailable("this replica does not lead: ask the replica that leads"));
         }
-        Ok((decides, accounting.into_account(MOST_LISTED)))
+        if !told.knows {
+            return Err(unavailable(NOT_LISTED));
+        }
+        Ok((told.decides, told.accounting.into_account(MOST_LISTED)))
     }
 
     /// The names of all nodes.
     async fn nodes(&self) -> Result<BTreeSet<Name>, Refused> {
-        let asking = self.engine.pages(BTreeSet::new(), |names: &mut BTreeSet<Name>, engine: &mut Engine| {
+        let open = Some(BTreeSet::new());
+        let asking = self.engine.pages(open, |all: &mut Option<BTreeSet<Name>>, engine: &mut Engine| {
+            // One that was built anew knows only some.
+            *all = all.take().filter(|_| engine.is_synced());
+            let Some(names) = all else { return true };
             let known = names.len();
             let next = engine.node_names(names.last(), NODES_OF_PAGE);
             names.extend(next);
             names.len() == known
         });
         let names = tokio::time::timeout(TURN, asking).await.ok().flatten();
-        names.ok_or_else(|| unavailable("the engine does not answer"))
+        names.ok_or_else(|| unavailable("the engine does not answer"))?.ok_or_else(|| unavailable(NOT_LISTED))
     }
 
     /// Reads what is asked about and the world around it; once more with more memory, if it is large.
@@ -290,7 +343,7 @@ impl Explainer {
     }
 
     async fn read_with(&self, reads: &Reads, asking: &Asking<'_>) -> Result<(Subject, Live), Refused> {
-        let Asking { namespace, name, kind, account } = *asking;
+        let Asking { namespace, name, kind, account, queue } = *asking;
         let subject = subject(reads, namespace, name, kind, account).await?;
         if account.is_none() && subject.job.is_none() {
             return Ok((subject, Live::default()));
@@ -299,7 +352,11 @@ impl Explainer {
         let local_queue = account.map_or_else(named, |account| account.local_queue.clone());
         // Most questions are about quota: nodes are read where the Workload's own state says that room on them is short.
         let room = live::asks_for_room(subject.workload.as_ref(), account);
-        let extent = Extent::Around { namespace, local_queue: &local_queue, room };
+        let local_queue = local_queue.as_str();
+        let extent = match queue.filter(|queue| *queue != local_queue) {
+            Some(other) => Extent::Between { namespace, local_queues: [local_queue, other], room },
+            None => Extent::Around { namespace, local_queue, room },
+        };
         let live = reads.world(extent, &self.configuration.job_kinds()).await;
         Ok((subject, live))
     }
@@ -338,18 +395,6 @@ async fn subject(
     reads.subject(namespace, workload, job).await.map_err(|why| unavailable(&why))
 }
 
-fn busy(why: &str) -> Refused {
-    Refused(StatusCode::TOO_MANY_REQUESTS, why.to_owned())
-}
-
-fn unavailable(why: &str) -> Refused {
-    Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
-}
-
-fn not_found(namespace: &str, name: &str) -> Refused {
-    Refused(StatusCode::NOT_FOUND, format!("there is no Workload or job {namespace}/{name}"))
-}
-
 /// Everything that an explanation is made from.
 struct Work {
     configuration: Configuration,
@@ -361,6 +406,7 @@ struct Work {
     namespace: String,
     name: String,
     asked: Asked,
+    queues: bool,
     trace: Option<TraceId>,
     /// Where others may wait.
     slots: Arc<Slots>,
@@ -389,6 +435,7 @@ impl Work {
             name: &self.name,
             all_namespaces: self.asked.all,
             names_nodes: self.asked.nodes,
+            names_queues: self.queues,
             live: self.account.as_ref(),
             decides: self.decides,
             patience: Patience::until(&over),
@@ -403,10 +450,7 @@ impl Work {
                 .what_if(change)
                 .map(|found| written(self.asked.output, || found.text(), || found.json())),
         };
-        answer.map_err(|error| match error {
-            ExplainError::Unread(why) => unavailable(&why),
-            error => Refused(StatusCode::CONFLICT, error.to_string()),
-        })
+        answer.map_err(|error| refused(&error, (&self.namespace, &self.name), self.asked.all))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::certs::CertsState;
 use crate::engine_thread::{Handle, PAGE};
-use crate::explain::{Answer, Asked, Explainer};
+use crate::explain::{Answer, Asked, Explainer, Explains as _};
 use crate::health::{Check, Probe};
 use crate::lease::Standing;
 use crate::watch::sync::SyncTracker;
@@ -91,7 +91,7 @@ impl Probe for Status {
     }
 
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
-        self.explainer.answer(namespace, name, asked)
+        self.explainer.explain(namespace, name, asked)
     }
 }
 

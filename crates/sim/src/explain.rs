@@ -55,6 +55,7 @@ pub use patch::Patch;
 pub use patience::Patience;
 pub(crate) use pods::is_own;
 pub use question::{ExplainError, MOST_LISTED, Question};
+use queues::Names;
 pub use refused::Refused;
 pub use remedy::{Effect, Remedy};
 pub use subject::Subject;
@@ -127,6 +128,7 @@ impl Question<'_> {
             self.decided_in(account, &mut explained);
         }
         explained.job = format!("{}/{}", job.namespace, job.name);
+        explained.not_played = simulation.left_out().count;
         explained.priority = record.priority;
         explained.cluster_queue = record.cluster_queue.clone().or(explained.cluster_queue);
         explained.ahead = self.ahead(&simulation, &facts.ahead, &workload);
@@ -198,9 +200,18 @@ impl Question<'_> {
         if explained.findings.iter().any(|f| f.code.waits_for_action()) {
             return Some("a person or program has to act first".to_owned());
         }
-        // How long the controllers of a cluster take for a check is not known; a scenario says it.
-        let queue = explained.cluster_queue.as_deref().filter(|_| self.live.is_some())?;
-        why_not(simulation, queue)
+        self.unknown_checks(simulation, explained.cluster_queue.as_deref()?)
+    }
+
+    /// Why it is not known when the admission checks of a ClusterQueue are ready, if it has some: how long the controllers of a cluster take is not
+    /// known; a scenario says it.
+    fn unknown_checks(&self, simulation: &Simulation, queue: &str) -> Option<String> {
+        if self.is_read() { why_not(simulation, queue) } else { None }
+    }
+
+    /// Whether a cluster was read for the question.
+    fn is_read(&self) -> bool {
+        self.live.is_some() || self.manifests.subject.is_some()
     }
 
     fn not_found(&self) -> ExplainError {
@@ -249,6 +260,16 @@ impl Question<'_> {
             }
         }
         Err(self.not_found())
+    }
+
+    /// Which ClusterQueues may be named.
+    fn names(&self) -> Names {
+        if self.names_queues { Names::All } else { Names::Own }
+    }
+
+    /// The name of a ClusterQueue, if it may be shown.
+    fn shown_queue<'b>(&self, simulation: &Simulation, queue: &'b str) -> Option<&'b str> {
+        self.names().has(&View::Played(simulation), self.namespace, queue).then_some(queue)
     }
 
     /// A name that may be shown.

@@ -19,6 +19,7 @@ pub mod explain;
 pub mod faults;
 mod futures;
 mod json;
+mod left_out;
 pub mod live;
 mod machines;
 pub mod manifest;
@@ -50,7 +51,7 @@ mod world;
 pub use sluice_engine::Kind;
 
 pub use cancel::Cancel;
-
+pub use left_out::LeftOut;
 pub use manifest::{File, Manifest, ManifestError, Manifests, Skipped, Source};
 pub use observed::Observed;
 pub use options::Options;

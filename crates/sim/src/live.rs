@@ -76,6 +76,26 @@ pub enum Extent<'a> {
         /// Whether the room on nodes matters: then nodes are read, and the pods that are bound to those of flavors that Hotswap cares for.
         room: bool,
     },
+    /// As [`Self::Around`], of two LocalQueues: that of a job, and the one that a change would have it name.
+    Between {
+        /// The LocalQueues' namespace.
+        namespace: &'a str,
+        /// The LocalQueues.
+        local_queues: [&'a str; 2],
+        /// As [`Self::Around::room`].
+        room: bool,
+    },
+}
+
+impl<'a> Extent<'a> {
+    /// Namespace and LocalQueues that are looked around, and whether room matters; nothing if everything is read.
+    fn center(self) -> Option<(&'a str, [&'a str; 2], bool)> {
+        match self {
+            Self::All => None,
+            Self::Around { namespace, local_queue, room } => Some((namespace, [local_queue; 2], room)),
+            Self::Between { namespace, local_queues, room } => Some((namespace, local_queues, room)),
+        }
+    }
 }
 
 /// What is kept of each object that a list has, page by page: most of a pod, and of other pods everything, is never looked at.
@@ -119,16 +139,16 @@ where
     for kind in SETTINGS.into_iter().chain(templates.map(Kind::Template)) {
         live.take(kind, list(kind).await?);
     }
-    let queues = match extent {
-        Extent::All => {
+    let queues = match extent.center() {
+        None => {
             live.take(Kind::Node, list(Kind::Node).await?);
             None
         }
-        Extent::Around { namespace, local_queue, room } => {
+        Some((namespace, local_queues, room)) => {
             if room || live.objects.iter().any(has_topology) {
                 live.take(Kind::Node, list(Kind::Node).await?);
             }
-            Some(Arc::new(live.reduce(namespace, local_queue)))
+            Some(Arc::new(live.reduce(namespace, &local_queues)))
         }
     };
     let namespaces: Option<BTreeSet<&str>> =
@@ -155,16 +175,16 @@ where
     }
     live.observed = ended.take();
     if live.objects.iter().any(wants_pods) {
-        match extent {
-            Extent::All => live.take(Kind::Pod, list(Kind::Pod).await?),
-            Extent::Around { room: true, .. } => {
+        match extent.center() {
+            None => live.take(Kind::Pod, list(Kind::Pod).await?),
+            Some((.., true)) => {
                 let nodes = live.nodes_for_hotswap();
                 let keep = move |pod: Value| {
                     nodes.contains(&text(&pod["spec"]["nodeName"])).then(|| without_details(pod))
                 };
                 live.take(Kind::Pod, kept(Kind::Pod, None, Arc::new(keep)).await?);
             }
-            Extent::Around { room: false, .. } => {}
+            Some((.., false)) => {}
         }
     }
     Ok(live)
@@ -216,8 +236,8 @@ impl Live {
         }
     }
 
-    /// Leaves out the queues that share no quota with a LocalQueue's, and gives the LocalQueues that do.
-    fn reduce(&mut self, namespace: &str, local_queue: &str) -> BTreeSet<(String, String)> {
+    /// Leaves out the queues that share no quota with those of LocalQueues, and gives the LocalQueues that do.
+    fn reduce(&mut self, namespace: &str, local_queues: &[&str]) -> BTreeSet<(String, String)> {
         let of = |kind: Kind| self.objects.iter().filter(move |m| m.kind == kind).map(|m| &m.object);
         let name = |object: &Value| text(&object["metadata"]["name"]);
         let parents: BTreeMap<String, String> =
@@ -225,22 +245,27 @@ impl Live {
         let cohorts: BTreeMap<String, String> =
             of(Kind::ClusterQueue).map(|q| (name(q), text(&q["spec"]["cohortName"]))).collect();
         let target = |object: &Value| text(&object["spec"]["clusterQueue"]);
-        let own = of(Kind::LocalQueue)
-            .find(|q| name(q) == local_queue && text(&q["metadata"]["namespace"]) == namespace)
-            .map(target)
-            .unwrap_or_default();
-        let own_place = (namespace.to_owned(), local_queue.to_owned());
-        if !cohorts.contains_key(&own) {
-            return BTreeSet::from([own_place]);
-        }
+        let target_of = |local_queue: &str| {
+            let mut all = of(Kind::LocalQueue);
+            let own = all.find(|q| name(q) == local_queue && text(&q["metadata"]["namespace"]) == namespace);
+            own.map(target).filter(|queue| cohorts.contains_key(queue))
+        };
+        let own: Vec<Option<String>> = local_queues.iter().map(|name| target_of(name)).collect();
         let root = |queue: &str| cohorts.get(queue).filter(|c| !c.is_empty()).map(|c| top(c, &parents));
-        let own_root = root(&own);
-        let shares = |queue: &str| queue == own || (own_root.is_some() && root(queue) == own_root);
+        let own_roots: BTreeSet<String> = own.iter().flatten().filter_map(|queue| root(queue)).collect();
+        let is_own = |queue: &String| own.iter().flatten().any(|own| own == queue);
+        let shares =
+            |queue: &String| is_own(queue) || root(queue).is_some_and(|root| own_roots.contains(&root));
         let tree: BTreeSet<String> = cohorts.keys().filter(|queue| shares(queue)).cloned().collect();
+        let own_places = local_queues.iter().map(|name| (namespace.to_owned(), (*name).to_owned()));
         let places = of(Kind::LocalQueue)
             .filter(|q| tree.contains(&target(q)))
             .map(|q| (text(&q["metadata"]["namespace"]), name(q)))
+            .chain(own_places)
             .collect();
+        if own.iter().all(Option::is_none) {
+            return places;
+        }
         self.objects.retain(|m| match m.kind {
             Kind::ClusterQueue => tree.contains(&text(&m.object["metadata"]["name"])),
             Kind::LocalQueue => tree.contains(&text(&m.object["spec"]["clusterQueue"])),
@@ -351,13 +376,19 @@ mod tests {
             queues.map(|(q, _)| named(&format!("to-{q}"), json!({"clusterQueue": q}))).to_vec(),
         );
         let place = |name: &str| ("ns".to_owned(), name.to_owned());
-        assert_eq!(live.clone().reduce("ns", "to-a"), BTreeSet::from([place("to-a"), place("to-b")]));
-        assert_eq!(live.clone().reduce("ns", "to-d"), BTreeSet::from([place("to-d")]));
+        assert_eq!(live.clone().reduce("ns", &["to-a"]), BTreeSet::from([place("to-a"), place("to-b")]));
+        assert_eq!(live.clone().reduce("ns", &["to-d"]), BTreeSet::from([place("to-d")]));
         // Of one that is missing, or whose ClusterQueue is, only its own jobs are read, and all queues are kept to choose from.
         let mut missing = live.clone();
-        assert_eq!(missing.reduce("ns", "none"), BTreeSet::from([place("none")]));
+        assert_eq!(missing.reduce("ns", &["none"]), BTreeSet::from([place("none")]));
         assert_eq!(missing.objects.len(), live.objects.len());
-        live.reduce("ns", "to-c");
+        // Between two of them both trees are read; one that is missing adds its own jobs.
+        let mut two = live.clone();
+        let all = ["to-a", "to-b", "to-d"].map(place);
+        assert_eq!(two.reduce("ns", &["to-a", "to-d"]), BTreeSet::from(all));
+        assert_eq!(two.objects.iter().filter(|m| m.kind == Kind::ClusterQueue).count(), 3);
+        assert_eq!(live.clone().reduce("ns", &["", "to-d"]), BTreeSet::from([place(""), place("to-d")]));
+        live.reduce("ns", &["to-c"]);
         let left: Vec<_> = live
             .objects
             .iter()

@@ -12,6 +12,7 @@ use sluice_api::{GROUP, defaults};
 use sluice_engine::{Kind, Object, ObjectRef};
 
 use crate::json::{self, text};
+use crate::left_out::is_stored;
 
 /// Every kind that the engine sees, but jobs.
 const KINDS: [Kind; 15] = [
@@ -147,7 +148,11 @@ pub(crate) fn admit(
     };
     let filled: Vec<_> = filled.iter().filter_map(|o| serde_json::to_value(o).ok()).collect();
     json::apply(object, &filled).map_err(|why| FieldError::new("", why))?;
-    let errors = match decode(kind, object)? {
+    let decoded = decode(kind, object)?;
+    // What an API server has stored is played as the engine takes it, whatever the rules for new ones are by now.
+    let new = old.is_some() || !is_stored(object);
+    let errors = match decoded {
+        Object::ClusterQueue(_) | Object::Cohort(_) | Object::ResourceFlavor(_) if !new => Vec::new(),
         Object::ClusterQueue(new) => {
             let old = old.and_then(|o| ClusterQueue::deserialize(o).ok());
             validate_cluster_queue(&new, old.as_ref(), gates)

@@ -5,7 +5,7 @@ use sluice_engine::Kind;
 use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
-use crate::setup::{manifest_error, rank};
+use crate::setup::rank;
 use crate::simulation::Simulation;
 
 /// The objects of a world, in the order in which they are applied, and what is known of jobs that have ended.
@@ -67,13 +67,10 @@ impl Packed {
         simulation.pods.observed = RunTimes::new(&self.observed);
         let mut errors = Vec::new();
         for manifest in self.iter() {
-            let source = manifest.source.clone();
             if let Err(error) = simulation.check_cancelled() {
-                return Err(vec![manifest_error(&source, error)]);
+                return Err(vec![manifest_error(&manifest.source, error)]);
             }
-            if let Err(error) = simulation.take(manifest) {
-                errors.push(manifest_error(&source, error));
-            }
+            errors.extend(simulation.take_first(manifest));
         }
         if !errors.is_empty() {
             return Err(errors);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_engine::Kind;
 
 use crate::json::text;
+use crate::left_out::LeftOut;
 use crate::manifest::{Manifest, ManifestError, Manifests};
 use crate::options::Options;
 use crate::record::Record;
@@ -67,6 +68,8 @@ pub struct Played {
     pub lasted: i64,
     /// Writes of the engine.
     pub writes: u64,
+    /// What was read from a cluster and cannot be played.
+    pub left_out: LeftOut,
 }
 
 /// Why a world cannot be simulated to its end.
@@ -146,18 +149,21 @@ fn play_part(
         prepare_part(manifests, files, options.clone(), None, only).map_err(PlayError::Manifests)?;
     simulation.run(progress)?;
     let (lasted, writes) = (simulation.lasted(), simulation.writes());
-    Ok(Played { record: simulation.into_record(), lasted, writes })
+    let left_out = simulation.left_out().clone();
+    Ok(Played { record: simulation.into_record(), lasted, writes, left_out })
 }
 
 /// Puts the records of the parts together.
 fn join(mut played: Vec<Played>, options: &Options) -> Played {
     let lasted = played.iter().map(|part| part.lasted).max().unwrap_or(0);
     let writes = played.iter().map(|part| part.writes).sum();
+    let mut left_out = LeftOut::default();
+    played.iter_mut().for_each(|part| left_out.join(std::mem::take(&mut part.left_out)));
     let record = match played.len() {
         1 => played.remove(0).record,
         _ => Record::join(options.start, played.into_iter().map(|part| part.record).collect()),
     };
-    Played { record, lasted, writes }
+    Played { record, lasted, writes, left_out }
 }
 
 /// Groups of names, of which any two may be joined.

@@ -90,9 +90,7 @@ pub(crate) fn prepare_part(
         if let Err(error) = simulation.check_cancelled() {
             return Err(vec![manifest_error(&manifest.source, error)]);
         }
-        if let Err(error) = simulation.apply(manifest) {
-            errors.push(manifest_error(&manifest.source, error));
-        }
+        errors.extend(simulation.take_first(manifest.clone()));
     }
     for (source, scenario) in &manifests.scenarios {
         let own: BTreeMap<String, String> = scenario

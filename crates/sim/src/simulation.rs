@@ -23,6 +23,7 @@ use crate::agenda::{Action, Agenda, after};
 use crate::autoscaler::Autoscaler;
 #[cfg(feature = "faults")]
 use crate::faults::FaultRun;
+use crate::left_out::LeftOut;
 use crate::machines::Machines;
 use crate::object::kinds;
 use crate::options::Options;
@@ -66,6 +67,8 @@ pub struct Simulation {
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
+    /// What was read from a cluster and cannot be played.
+    pub(crate) left_out: LeftOut,
     /// What goes wrong, if anything does.
     #[cfg(feature = "faults")]
     bad_day: Option<Box<FaultRun>>,
@@ -115,6 +118,7 @@ impl Simulation {
             log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
+            left_out: LeftOut::default(),
             #[cfg(feature = "faults")]
             bad_day: None,
             options,
@@ -146,6 +150,7 @@ impl Simulation {
             log: None,
             writes: self.writes,
             check_delay: self.check_delay,
+            left_out: self.left_out.clone(),
             #[cfg(feature = "faults")]
             bad_day: None,
         }
@@ -199,6 +204,11 @@ impl Simulation {
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// What was read from a cluster and cannot be played.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// Writes of the engine so far.

@@ -41,6 +41,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-pe
 subjects: [{kind: ServiceAccount, name: bob, namespace: vis-a}]
 ";
 
+/// A queue of another team, which would take every namespace.
+const SECRET_TEAM: &str = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: secret-team}
+spec: {namespaceSelector: {}}
+";
+
 /// A plane with the chart, and its manager.
 async fn plane() -> (ControlPlane, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
@@ -158,6 +166,25 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
             .contains("kueue.x-k8s.io/vis-a")
     );
     upstream::works_with_kueue_s_own_command_line(&plane).await;
+    queues_of_others_are_not_named(&plane, &ours, &users[0]).await;
+}
+
+/// What there is to choose from is for those who may list ClusterQueues.
+async fn queues_of_others_are_not_named(plane: &ControlPlane, ours: &Place<'_>, alice: &Path) {
+    apply(plane, SECRET_TEAM).await.unwrap();
+    ours.job("lost", "none", 1).await.unwrap();
+    ours.workload("lost").await.unwrap();
+    let question = ["explain", "job/lost", "-n", "vis-a"];
+    let admin = plane.kubeconfig_path();
+    eventually("the administrator to be shown the queue", DEADLINE, || async {
+        let text = printed(&run(&admin, &question));
+        Ok(progress(text.contains("secret-team"), text))
+    })
+    .await
+    .unwrap();
+    let text = printed(&run(alice, &question));
+    assert!(text.contains("the LocalQueue none does not exist") && text.contains("-c vis-a"), "{text}");
+    assert!(!text.contains("secret-team"), "{text}");
 }
 
 /// The kubeconfigs of the users.

@@ -8,6 +8,7 @@ mod journal;
 mod kinds;
 mod reviewed;
 mod tracing;
+mod visibility;
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -64,6 +64,8 @@ struct Around {
     targets: BTreeMap<(String, String), String>,
     /// The place of each waiting Workload, by namespace and name.
     places: BTreeMap<(String, String), i64>,
+    /// In how many queues places are not known that are there, and why in the first.
+    unknown: Option<(usize, String)>,
 }
 
 fn status(workload: &Value) -> Status {
@@ -134,15 +136,21 @@ impl Around {
             };
             let place = format!("{place}/pendingworkloads");
             // Without the visibility API, or the right to read it, no position is shown.
-            around.note_places(async |query| maybe(client, format!("{place}?{query}")).await).await;
+            around.note_places(async |query| maybe(client, &format!("{place}?{query}")).await).await;
         }
         around
     }
 
     /// Takes in the places in a queue, page by page; `ask` asks with a query.
-    async fn note_places(&mut self, ask: impl AsyncFn(String) -> Option<Value>) {
+    async fn note_places(&mut self, ask: impl AsyncFn(String) -> Result<Option<Value>, String>) {
         for page in 0..MOST_PAGES {
-            let answer = ask(format!("limit={PAGE}&offset={}", page * PAGE)).await.unwrap_or_default();
+            let answer = match ask(format!("limit={PAGE}&offset={}", page * PAGE)).await {
+                Ok(answer) => answer.unwrap_or_default(),
+                Err(why) => {
+                    self.unknown.get_or_insert((0, why)).0 += 1;
+                    return;
+                }
+            };
             let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
             for item in items {
                 let place = item["positionInLocalQueue"].as_i64().unwrap_or(0);
@@ -152,6 +160,12 @@ impl Around {
                 return;
             }
         }
+    }
+
+    /// That places are missing, if they are.
+    fn warning(&self) -> Option<String> {
+        let (queues, why) = self.unknown.as_ref()?;
+        Some(format!("warning: positions in {queues} queue(s) are missing: {why}"))
     }
 
     fn cluster_queue(&self, workload: &Value) -> String {
@@ -243,7 +257,11 @@ impl Workloads {
         if self.all_namespaces {
             headings.insert(0, "NAMESPACE");
         }
-        printing.show(found, &Table { headings, row: &row })
+        let code = printing.show(found, &Table { headings, row: &row })?;
+        if let Some(warning) = around.warning().filter(|_| printing.is_table()) {
+            eprintln!("{warning}");
+        }
+        Ok(code)
     }
 }
 
@@ -285,14 +303,20 @@ mod tests {
             let offset: usize = query.rsplit('=').next().unwrap().parse().unwrap();
             let item = |at: usize| json!({"metadata": {"namespace": "ns", "name": format!("w{at}")}, "positionInLocalQueue": at});
             let items: Vec<Value> = (offset..all.min(offset + PAGE)).map(item).collect();
-            Some(json!({"items": items}))
+            Ok(Some(json!({"items": items})))
         };
         around.note_places(ask).await;
         assert_eq!(around.places.len(), all);
         assert_eq!(around.places[&("ns".to_owned(), "w2003".to_owned())], 2003);
         let mut around = Around::default();
-        around.note_places(async |_| None).await;
-        assert!(around.places.is_empty());
+        around.note_places(async |_| Ok(None)).await;
+        assert!(around.places.is_empty() && around.warning().is_none());
+        // What is there and cannot be told is said, once for all queues.
+        for why in ["slowly", "other"] {
+            around.note_places(async |_| Err(why.to_owned())).await;
+        }
+        let warning = "warning: positions in 2 queue(s) are missing: slowly";
+        assert_eq!(around.warning().as_deref(), Some(warning));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use sluice_engine::attempt::{AttemptStep, Step};
-use sluice_engine::{EngineConfig, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Kind, WaitForPodsReady};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster};
@@ -154,6 +154,29 @@ fn every_event_of_a_workload_says_its_attempt_and_without_traces_none() {
     c.advance(61);
     assert!(c.events.iter().all(|event| event.attempt.is_none()) && !c.events.is_empty());
     assert!(c.attempts.is_empty());
+}
+
+#[test]
+fn an_attempt_of_which_no_trace_is_made_has_no_number() {
+    // Nothing here starts what a Workload without a job is for.
+    for (timeout, expected) in [(None, None), (Some(60), Some(1))] {
+        let mut c = Cluster::new(config(timeout));
+        c.api.namespace("team-a", &[]);
+        c.api.simple("3", &json!({}));
+        c.settle();
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+        c.api.put(
+            Kind::Workload,
+            json!({
+                "metadata": {"name": "foreign", "namespace": "team-a"},
+                "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]},
+            }),
+        );
+        c.settle();
+        let admitted = c.events.iter().find(|event| event.reason == "Admitted").unwrap();
+        assert_eq!(admitted.attempt, expected);
+        assert_eq!(c.engine.account(None, "team-a", "foreign", 1).unwrap().attempt, expected);
+    }
 }
 
 #[test]

@@ -33,16 +33,25 @@ impl<V: Clone> Known<V> {
         (now.saturating_duration_since(entry.since) < self.remember).then(|| entry.value.clone())
     }
 
+    /// Whether the last answer was of value, however long ago it was.
+    pub(super) fn valued(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.valued)
+    }
+
     /// Remembers an answer of so many bytes.
     pub(super) fn put(&mut self, key: &str, value: V, bytes: usize, valued: bool, now: Instant) {
         let bytes = bytes.saturating_add(key.len());
         let remember = self.remember;
+        let is_fresh = |entry: &Entry<V>| now.saturating_duration_since(entry.since) < remember;
+        // Those whom the API server knows are not forgotten because of a flood of strangers, and neither that it knew them.
         if self.is_full(bytes) {
-            self.retain(|entry| now.saturating_duration_since(entry.since) < remember);
+            self.retain(|entry| entry.valued || is_fresh(entry));
         }
-        // Those whom the API server knows are not forgotten because of a flood of strangers.
         if self.is_full(bytes) {
             self.retain(|entry| entry.valued);
+        }
+        if self.is_full(bytes) {
+            self.retain(is_fresh);
         }
         if self.is_full(bytes) {
             self.retain(|_| false);
@@ -103,5 +112,12 @@ mod tests {
             known.put(&n.to_string(), false, 0, false, now);
         }
         assert_eq!(known.get("prometheus", now), Some(true));
+        // Nor that it was one, when it is time to ask again.
+        let later = now + REMEMBER;
+        for n in 0..5 * MOST {
+            known.put(&format!("later {n}"), false, 0, false, later);
+        }
+        assert_eq!((known.get("prometheus", later), known.valued("prometheus")), (None, true));
+        assert!(!known.valued("later 1"));
     }
 }

@@ -25,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: usize = 16 << 10;
 /// Strangers' tokens that the API server is asked about: so many at once, and then this many per second.
 const STRANGERS: Rate = Rate { burst: 20, per_second: 2 };
+/// Tokens that the API server knew when it was asked last: they do not wait behind those of strangers.
+const RENEWALS: Rate = Rate { burst: 100, per_second: 20 };
 /// Questions about the rights of one user.
 const USER: Rate = Rate { burst: 40, per_second: 10 };
 /// Questions about the rights of all users together.
@@ -76,6 +78,43 @@ pub enum Attributes {
 }
 
 impl Attributes {
+    /// What includes this: the same with all objects of all namespaces, and with all of its namespace.
+    pub fn broader(&self) -> Vec<Self> {
+        let Self::Object { verb, group, version, resource, subresource, namespace, name } = self else {
+            return Vec::new();
+        };
+        let with = |namespace: &str| Self::Object {
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        let mut all = Vec::new();
+        if !name.is_empty() || !namespace.is_empty() {
+            all.push(with(""));
+        }
+        if !name.is_empty() && !namespace.is_empty() {
+            all.push(with(namespace));
+        }
+        all
+    }
+
+    /// To list ClusterQueues: users who may not see the names of those of their namespace.
+    pub fn list_cluster_queues() -> Self {
+        Self::Object {
+            verb: "list",
+            group: sluice_api::GROUP,
+            version: "v1beta2",
+            resource: "clusterqueues",
+            subresource: "",
+            namespace: String::new(),
+            name: String::new(),
+        }
+    }
+
     /// To list nodes: users who may not do not see their names.
     pub fn list_nodes() -> Self {
         Self::Object {
@@ -135,6 +174,8 @@ pub struct Access {
     rights: Mutex<Known<bool>>,
     /// Unknown tokens must not keep the API server busy: an unknown token waits for a turn.
     strangers: Mutex<Turns>,
+    /// The turns of tokens that were good.
+    renewals: Mutex<Turns>,
     askers: Mutex<TurnsByUser>,
 }
 
@@ -151,16 +192,23 @@ impl Access {
             users: Mutex::new(Known::new(remember)),
             rights: Mutex::new(Known::new(remember)),
             strangers: Mutex::new(Turns::new(STRANGERS, now)),
+            renewals: Mutex::new(Turns::new(RENEWALS, now)),
             askers: Mutex::new(TurnsByUser::new(USER, USERS, now)),
         }
     }
 
     /// Whose token this is; nothing if the API server does not know it.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, AccessError> {
-        if let Some(user) = lock(&self.users).get(token, Instant::now()) {
+        self.user_at(token, Instant::now()).await
+    }
+
+    async fn user_at(&self, token: &str, now: Instant) -> Result<Option<User>, AccessError> {
+        if let Some(user) = lock(&self.users).get(token, now) {
             return Ok(user);
         }
-        if !lock(&self.strangers).take(Instant::now()) {
+        let was_good = lock(&self.users).valued(token);
+        let turns = if was_good { &self.renewals } else { &self.strangers };
+        if !lock(turns).take(now) {
             return Err(AccessError::TooMany);
         }
         let review = json!({
@@ -171,7 +219,7 @@ impl Access {
         let review: TokenReview = call.send_as(&self.client, TIMEOUT).await?;
         let user = review.status.user.filter(|_| review.status.authenticated);
         let bytes = user.as_ref().map_or(0, |user| json!(user).to_string().len());
-        lock(&self.users).put(token, user.clone(), bytes, user.is_some(), Instant::now());
+        lock(&self.users).put(token, user.clone(), bytes, user.is_some(), now);
         Ok(user)
     }
 

@@ -95,6 +95,46 @@ async fn answers_are_asked_for_once_and_yes_and_no_are_remembered() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_good_is_renewed_while_strangers_use_up_their_turns() {
+    let (access, _) = access();
+    let now = Instant::now();
+    assert!(access.user_at("good", now).await.unwrap().is_some());
+    let flood = async |at: Instant| {
+        let mut refused = false;
+        for n in 0..=STRANGERS.burst {
+            refused |= access.user_at(&format!("{at:?} {n}"), at).await.is_err();
+        }
+        refused
+    };
+    for minute in 1..4 {
+        let at = now + REMEMBER * minute;
+        assert!(flood(at).await, "no stranger is left a turn");
+        assert!(access.user_at("good", at).await.unwrap().is_some());
+    }
+    // One that turned out bad is a stranger's from then on.
+    let at = now + REMEMBER * 5;
+    assert_eq!(access.user_at("bad", at).await.unwrap(), None);
+    assert!(flood(at + REMEMBER).await);
+    assert!(matches!(access.user_at("bad", at + REMEMBER).await, Err(AccessError::TooMany)));
+}
+
+#[test]
+fn rights_to_one_object_are_part_of_those_to_all_of_its_namespace_and_of_all() {
+    let of = |namespace: &str, name: &str| Attributes::Object {
+        verb: "get",
+        group: "g",
+        version: "v1",
+        resource: "rs",
+        subresource: "s",
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    assert_eq!(of("ns", "n").broader(), [of("", ""), of("ns", "")]);
+    assert_eq!((of("", "n").broader(), of("", "").broader()), (vec![of("", "")], Vec::new()));
+    assert!(Attributes::Path { verb: "get", path: "/metrics".to_owned() }.broader().is_empty());
+}
+
+#[tokio::test]
 async fn a_flood_of_questions_reaches_the_api_server_seldom() {
     let (access, asked) = access();
     let mut refused = 0;

@@ -1,5 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "tasks of tests have no supervisor")]
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::http::Uri;
@@ -87,7 +88,7 @@ fn asked(user: &str) -> Asked {
 }
 
 async fn ask(explainer: &Arc<Explainer>, namespace: &str, user: &str) -> Answer {
-    explainer.answer(namespace.to_owned(), "j".to_owned(), asked(user)).await
+    explainer.answer(namespace.to_owned(), "j".to_owned(), asked(user), false).await
 }
 
 fn plenty() -> Figures {
@@ -190,4 +191,58 @@ async fn the_question_about_a_large_cohort_reserves_its_memory_and_the_answer_sa
     let said = ask(&explainer, "big", "a").await.unwrap();
     assert!(said.contains("workloads: there is more than an answer may hold (8 MiB)"), "{said}");
     assert_eq!(lists.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_replica_that_lost_what_it_knew_says_so_until_everything_is_listed_again() {
+    let lost = Err(Refused(StatusCode::SERVICE_UNAVAILABLE, NOT_LISTED.to_owned()));
+    let explainer = explainer(|uri| async move { cluster(&uri) }, plenty);
+    explainer.engine.step_down();
+    assert_eq!(ask(&explainer, "quiet", "a").await, lost);
+    explainer.engine.synced(1);
+    assert!(ask(&explainer, "quiet", "a").await.is_ok());
+    // Also where it loses it in the middle of an answer: it would not know the names of nodes that it has to hide.
+    let engine = Arc::new(OnceLock::<Handle<Engine>>::new());
+    let known = Arc::clone(&engine);
+    let answer = move |uri: Uri| {
+        let known = Arc::clone(&known);
+        async move {
+            if let Some(engine) = known.get().filter(|_| place(&uri).0 == "jobs") {
+                engine.step_down();
+            }
+            cluster(&uri)
+        }
+    };
+    let explainer = self::explainer(answer, plenty);
+    assert!(ask(&explainer, "quiet", "a").await.is_ok());
+    engine.set(explainer.engine.clone()).unwrap_or_else(|_| unreachable!("it is set once"));
+    assert_eq!(ask(&explainer, "quiet", "a").await, lost);
+}
+
+/// What a change would have a job name is in another tree than what it names.
+#[tokio::test]
+async fn a_change_of_the_queue_is_tried_among_the_queues_of_both() {
+    let answer = |uri: Uri| async move {
+        let (kind, namespace) = place(&uri);
+        if kind == "localqueues" {
+            let queue = |name: &str, of: &str| json!({"metadata": {"name": name, "namespace": "quiet"}, "spec": {"clusterQueue": of}});
+            return found(&json!({"items": [queue("lq", "slow"), queue("other", "big")]}));
+        }
+        let whose = Some(kind).filter(|_| namespace == "quiet");
+        if whose == Some("jobs") || kind == "clusterqueues" {
+            return cluster(&uri);
+        }
+        if kind == "resourceflavors" {
+            return found(&json!({"items": [{"metadata": {"name": "default"}}]}));
+        }
+        found(&json!({"items": []}))
+    };
+    let explainer = explainer(answer, plenty);
+    let change = Some(json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}));
+    let asked = Asked { change, output: Format::Json, ..asked("a") };
+    let said = explainer.answer("quiet".to_owned(), "j".to_owned(), asked, false).await.unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    // The other queue is there, and has no quota at all.
+    assert_eq!(said["after"]["startsNow"], false, "{said}");
+    assert!(said["after"]["refused"].is_null(), "{said}");
 }

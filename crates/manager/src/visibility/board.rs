@@ -140,6 +140,10 @@ impl Board {
         }
         for (local, target) in moves.local_queues {
             if let Some(target) = target {
+                // Its usage may have been told before it.
+                if self.usages.contains_key(&local) {
+                    self.note_change(&target);
+                }
                 self.local_queues.insert(local, target);
             } else {
                 self.local_queues.remove(&local);
@@ -177,10 +181,17 @@ impl Board {
 
     /// The latest usage that was told of a LocalQueue orders all of its Workloads.
     fn use_up(&mut self, local: LocalQueue, usage: f64) {
-        let Some(home) = self.local_queues.get(&local).cloned() else { return };
+        let home = self.local_queues.get(&local).cloned();
         let old = if usage == 0.0 { self.usages.remove(&local) } else { self.usages.insert(local, usage) };
-        if old.unwrap_or_default().total_cmp(&usage).is_ne() {
-            self.queue(&home).changed = true;
+        if let Some(home) = home.filter(|_| old.unwrap_or_default().total_cmp(&usage).is_ne()) {
+            self.note_change(&home);
+        }
+    }
+
+    /// The order of a ClusterQueue is another, if it was made.
+    fn note_change(&mut self, name: &Name) {
+        if let Some(queue) = self.cluster_queues.get_mut(name) {
+            queue.changed = true;
         }
     }
 

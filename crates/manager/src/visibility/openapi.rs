@@ -81,22 +81,73 @@ fn operation_id(group: &str, version: &str, resource: &Resource) -> String {
     id
 }
 
-/// The parameters of a path: their place, their name, and what they mean; a number if a bound is given.
-fn parameters(resource: &Resource) -> Vec<(&'static str, &'static str, String)> {
-    let mut all = vec![("path", "name", format!("Name of the object in {}.", resource.parent))];
+/// A parameter of a path.
+struct Parameter {
+    /// `path` or `query`.
+    place: &'static str,
+    name: &'static str,
+    /// Its type.
+    kind: &'static str,
+    /// What it means.
+    description: String,
+}
+
+impl Parameter {
+    fn of_path(name: &'static str, description: String) -> Self {
+        Self { place: "path", name, kind: "string", description }
+    }
+
+    fn of_query(name: &'static str, kind: &'static str, description: &str) -> Self {
+        Self { place: "query", name, kind, description: description.to_owned() }
+    }
+
+    fn is_required(&self) -> bool {
+        self.place == "path" || self.name == "change"
+    }
+}
+
+/// The parameters of a path.
+fn parameters(resource: &Resource) -> Vec<Parameter> {
+    let mut all = vec![Parameter::of_path("name", format!("Name of the object in {}.", resource.parent))];
     if resource.namespaced {
-        all.push(("path", "namespace", "Its namespace.".to_owned()));
+        all.push(Parameter::of_path("namespace", "Its namespace.".to_owned()));
     }
-    if resource.kind == SUMMARY {
-        all.push(("query", "offset", "How many to skip (0).".to_owned()));
-        all.push((
-            "query",
-            "limit",
-            format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more)."),
-        ));
-    }
-    if resource.kind == JOURNAL {
-        all.push(("query", "limit", format!("How many lines to return at most ({MOST_LINES}).")));
+    let query = Parameter::of_query;
+    match resource.kind {
+        SUMMARY => {
+            let most = format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more).");
+            all.extend([
+                query("offset", "integer", "How many to skip (0)."),
+                query("limit", "integer", &most),
+            ]);
+        }
+        JOURNAL => {
+            let most = format!("How many lines to return at most ({MOST_LINES}, and no more).");
+            all.extend([
+                query("since", "string", "Lines from this time on, as in RFC 3339; all."),
+                query("limit", "integer", &most),
+                query("continue", "string", "Where the page before ended: its metadata.continue."),
+            ]);
+        }
+        _ => {
+            all.extend([
+                query(
+                    "kind",
+                    "string",
+                    "What the name is one of: workload, or a kind of jobs; a Workload comes first.",
+                ),
+                query("output", "string", "json, text or both (json)."),
+                query(
+                    "all",
+                    "boolean",
+                    "Whether names of other namespaces are shown, to those who may ask everywhere (false).",
+                ),
+            ]);
+            if resource.kind == WHAT_IF {
+                let what = "A JSON merge patch of the job's spec, labels or annotations.";
+                all.push(query("change", "string", what));
+            }
+        }
     }
     all
 }
@@ -109,10 +160,11 @@ pub(super) fn v2() -> Value {
         for resource in resources(group) {
             let parameters: Vec<Value> = parameters(resource)
                 .into_iter()
-                .map(|(place, name, description)| {
-                    let kind = if place == "path" { "string" } else { "integer" };
+                .map(|of| {
+                    let required = of.is_required();
+                    let Parameter { place, name, kind, description } = of;
                     json!({"name": name, "in": place, "type": kind, "description": description,
-                           "required": place == "path", "uniqueItems": true})
+                           "required": required, "uniqueItems": true})
                 })
                 .collect();
             let answer = format!("#/definitions/{}", definition(group, version, resource.kind));
@@ -150,9 +202,10 @@ pub(super) fn v3(group: &str, version: &str) -> Value {
     let path_of = |resource: &Resource| {
         let parameters: Vec<Value> = parameters(resource)
             .into_iter()
-            .map(|(place, name, description)| {
-                let kind = if place == "path" { "string" } else { "integer" };
-                json!({"name": name, "in": place, "description": description, "required": place == "path",
+            .map(|of| {
+                let required = of.is_required();
+                let Parameter { place, name, kind, description } = of;
+                json!({"name": name, "in": place, "description": description, "required": required,
                        "schema": {"type": kind, "uniqueItems": true}})
             })
             .collect();
@@ -176,6 +229,12 @@ pub(super) fn v3(group: &str, version: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use sluice_api::visibility::{GROUP, VERSIONS};
+
+    use super::super::route::tests::read_by;
+    use super::super::route::{self, EXPLAIN_GROUP, EXPLAIN_VERSION};
     use super::*;
 
     /// Every reference in a document.
@@ -202,6 +261,31 @@ mod tests {
                 let pointer = reference.trim_start_matches('#');
                 assert!(document.pointer(pointer).is_some(), "{reference}");
             }
+        }
+    }
+
+    /// The parameters of queries that a document has for a subresource.
+    fn queries(document: &Value, subresource: &str) -> BTreeSet<String> {
+        let paths = document["paths"].as_object().unwrap();
+        let (_, path) = paths.iter().find(|(path, _)| path.ends_with(subresource)).unwrap();
+        let all = path["get"]["parameters"].as_array().unwrap();
+        let of_query = all.iter().filter(|parameter| parameter["in"] == "query");
+        of_query.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_parameters_are_those_that_are_read() {
+        let pages = read_by(|| drop(route::page("")));
+        let lines = read_by(|| drop(route::asked("")));
+        let explain = read_by(|| drop(route::wishes("")));
+        let what_if = read_by(|| drop((route::change(""), route::wishes(""))));
+        for document in [v2(), v3(GROUP, VERSIONS[0])] {
+            assert_eq!(queries(&document, "/pendingworkloads"), pages);
+        }
+        for document in [v2(), v3(EXPLAIN_GROUP, EXPLAIN_VERSION)] {
+            assert_eq!(queries(&document, "/journal"), lines);
+            assert_eq!(queries(&document, "/explain"), explain);
+            assert_eq!(queries(&document, "/whatif"), what_if);
         }
     }
 

@@ -7,6 +7,7 @@ use sluice_sim::explain::{MOST_CHANGE, check_change};
 
 use super::board::Page;
 use crate::access::Attributes;
+use crate::explain::Format;
 use crate::journal;
 use crate::percent::decoded;
 
@@ -151,6 +152,8 @@ pub(super) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The first value of a parameter of a query. What is unknown in a query is left alone, as API servers do.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
+    #[cfg(test)]
+    tests::note_read(name);
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let value = pairs.into_iter().find(|(key, _)| decoded(key).as_deref() == Some(name))?.1;
     decoded(&value.replace('+', " "))
@@ -179,6 +182,30 @@ pub(super) fn change(query: &str) -> Result<Value, String> {
     Ok(change)
 }
 
+/// How a query wants an explanation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wishes {
+    /// With the names of all namespaces.
+    pub all: bool,
+    /// As text or data.
+    pub output: Format,
+    /// What the name is one of.
+    pub kind: Option<String>,
+}
+
+/// How a query wants an explanation, or what is wrong with it.
+pub(super) fn wishes(query: &str) -> Result<Wishes, String> {
+    let all = parameter(query, "all").is_some_and(|value| value == "true" || value == "1");
+    let output = match parameter(query, "output").as_deref() {
+        None | Some("" | "json") => Format::Json,
+        Some("text") => Format::Text,
+        Some("both") => Format::Both,
+        Some(other) => return Err(format!("output: {other:?} is neither json, text nor both")),
+    };
+    let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
+    Ok(Wishes { all, output, kind })
+}
+
 /// The page of the journal that a query asks for, or what is wrong with it.
 pub(super) fn asked(query: &str) -> Result<journal::Asked, String> {
     let text = |name: &str| parameter(query, name).filter(|text| !text.is_empty());
@@ -187,15 +214,36 @@ pub(super) fn asked(query: &str) -> Result<journal::Asked, String> {
         Some(text) => text.parse().map_err(|_| format!("since: {text:?} is not a time as in RFC 3339"))?,
     };
     let limit = match text("limit") {
-        None => journal::MOST_LINES,
+        None => 0,
         Some(text) => text.parse().map_err(|_| format!("limit: {text:?} is not a whole number"))?,
     };
+    // As for places, none at all stands for the default.
+    let limit = if limit == 0 { journal::MOST_LINES } else { limit };
     Ok(journal::Asked { since, limit, token: text("continue") })
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    thread_local! {
+        static READ: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    /// Notes that a parameter is read.
+    pub(super) fn note_read(name: &str) {
+        READ.with_borrow_mut(|read| read.insert(name.to_owned()));
+    }
+
+    /// The parameters of a query that are read when this is done.
+    pub(in super::super) fn read_by(what: impl FnOnce()) -> BTreeSet<String> {
+        READ.take();
+        what();
+        READ.take()
+    }
 
     #[test]
     fn paths_name_queues_in_both_versions() {
@@ -264,5 +312,9 @@ mod tests {
         for wrong in ["limit=x", "offset=1.5", "limit=9223372036854775808", "offset=0x1"] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
+        let lines = |query: &str| asked(query).map(|asked| asked.limit);
+        assert_eq!((lines(""), lines("limit=0")), (Ok(journal::MOST_LINES), Ok(journal::MOST_LINES)));
+        assert_eq!(lines("limit=7"), Ok(7));
+        assert!(lines("limit=-1").is_err() && lines("limit=x").is_err());
     }
 }

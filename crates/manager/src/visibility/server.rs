@@ -20,7 +20,7 @@ use super::board::Order;
 use super::discovery::{self, EXPLANATION, JOURNAL, WHAT_IF};
 use super::negotiate::{Form, form};
 use super::publish::{Found, Published};
-use super::route::{ALL, EXPLAIN_GROUP, EXPLAIN_VERSION, Route, asked, change, page, parameter};
+use super::route::{ALL, EXPLAIN_GROUP, EXPLAIN_VERSION, Route, Wishes, asked, change, page, wishes};
 use super::status::Refusal;
 use super::{openapi, summary::summary};
 use crate::access::front_proxy::{ClientCertificate, FrontProxy};
@@ -102,6 +102,16 @@ impl Server {
         self.access.may(user, what).await.map_err(refused)
     }
 
+    /// Whether a user may do something with an object. Who has the right to all of them is asked about once, however many they look at.
+    async fn may_one_of_many(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {
+        for all in what.broader() {
+            if self.may(user, &all).await? {
+                return Ok(true);
+            }
+        }
+        self.may(user, what).await
+    }
+
     async fn answer(
         self: &Arc<Self>,
         method: &Method,
@@ -119,7 +129,7 @@ impl Server {
             return Err(Refusal::Method);
         }
         if let Some(what) = route.attributes()
-            && !self.may(&user, &what).await?
+            && !self.may_one_of_many(&user, &what).await?
         {
             return Err(forbidden(&user, &what));
         }
@@ -227,23 +237,15 @@ impl Server {
             namespace: String::new(),
             name: String::new(),
         };
-        let flag = |name: &str| parameter(query, name).is_some_and(|value| value == "true" || value == "1");
-        let all = flag("all") && self.may(user, &everywhere).await?;
-        let output = match parameter(query, "output").as_deref() {
-            None | Some("" | "json") => Format::Json,
-            Some("text") => Format::Text,
-            Some("both") => Format::Both,
-            Some(other) => {
-                return Err(Refusal::BadRequest(format!("output: {other:?} is neither json, text nor both")));
-            }
-        };
-        let kind = parameter(query, "kind").filter(|kind| !kind.is_empty());
+        let Wishes { all, output, kind } = wishes(query).map_err(Refusal::BadRequest)?;
+        let all = all && self.may(user, &everywhere).await?;
         let _one = self.one_at_a_time(user)?;
-        // Without an answer it is told how many nodes, and not which.
+        // Without an answer nodes and other teams' queues are counted, not named.
         let nodes = self.may(user, &Attributes::list_nodes()).await.unwrap_or(false);
+        let queues = self.may(user, &Attributes::list_cluster_queues()).await.unwrap_or(false);
         let user = user.username.clone();
         let asked = Asked { output, all, nodes, user, kind, change, any_replica: true };
-        let answer = self.explains.explain(namespace.clone(), name.clone(), asked).await;
+        let answer = self.explains.explain_to(namespace.clone(), name.clone(), asked, queues).await;
         let text = answer.map_err(|refused| match refused.0 {
             StatusCode::BAD_REQUEST => Refusal::BadRequest(refused.1),
             StatusCode::NOT_FOUND => Refusal::NoObject("workloads", EXPLAIN_GROUP, name.clone()),

@@ -5,6 +5,7 @@ use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef, WorkloadKey};
 
 use super::finding::{Code, condition, holds};
+use super::queues::Names;
 use super::view::View;
 use super::{decided, deleted, lifecycle, queues};
 use crate::json::text;
@@ -33,8 +34,8 @@ impl<'a> AsRead<'a> {
             return Some("it is not there any more, or is being deleted".to_owned());
         };
         let found = deleted::own(workload).into_iter();
-        let found =
-            found.chain(queues::findings(&self.view, &key.namespace, text(&workload["spec"]["queueName"])).0);
+        let local = text(&workload["spec"]["queueName"]);
+        let found = found.chain(queues::findings(&self.view, &key.namespace, local, Names::Own).0);
         let state = lifecycle::state(workload);
         let mut found = found.chain(lifecycle::findings(&self.view, workload, state, self.now, false));
         let stands = |code: Code| code.waits_for_action() || code == Code::CheckRejected;

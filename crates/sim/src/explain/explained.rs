@@ -10,6 +10,11 @@ use super::refused::Refused;
 use super::remedy::Remedy;
 use super::topology::TopologyFit;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+pub(super) fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 /// What is known about a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +62,9 @@ pub struct Explained {
     pub forecast: Option<Forecast>,
     /// Why it is not known when it will start.
     pub no_forecast: Option<String>,
+    /// Objects around it that cannot be played, and are left out.
+    #[serde(skip_serializing_if = "is_none")]
+    pub not_played: usize,
     /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.
     pub incomplete: bool,
 }

@@ -15,7 +15,7 @@ use crate::json::text;
 use crate::simulation::Simulation;
 
 /// The job that controls a Workload.
-fn job_of(workload: &Value) -> Option<ObjectRef> {
+pub(super) fn job_of(workload: &Value) -> Option<ObjectRef> {
     let mut owners = workload["metadata"]["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|owner| owner["controller"] == true)?;
     let kind = JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"]))?;
@@ -65,6 +65,7 @@ impl Explained {
             remedies: Vec::new(),
             forecast: None,
             no_forecast: None,
+            not_played: 0,
             incomplete: false,
         }
     }
@@ -126,7 +127,7 @@ impl Question<'_> {
         explained.cluster_queue = Some(admitted_by).filter(|name| !name.is_empty()).map(Into::into);
         if matches!(state, State::Waiting | State::Deactivated) {
             let local = text(&workload["spec"]["queueName"]);
-            let (found, queue) = queues::findings(view, &own.namespace, local);
+            let (found, queue) = queues::findings(view, &own.namespace, local, self.names());
             explained.cluster_queue = queue.map(Into::into);
             explained.findings = found;
         }
@@ -142,7 +143,7 @@ impl Question<'_> {
                 let help = format!("let its ClusterQueue take it again, so that it can move: {barred}");
                 lost.helps.push(Help::words(help));
                 let local = text(&workload["spec"]["queueName"]);
-                explained.findings.extend(queues::findings(view, &own.namespace, local).0);
+                explained.findings.extend(queues::findings(view, &own.namespace, local, self.names()).0);
             }
             if why.no_room {
                 let read = self.manifests.subject.as_ref().and_then(|subject| subject.job.as_ref());

@@ -55,7 +55,8 @@ impl Question<'_> {
         for holder in holders.iter().take(MOST_LISTED) {
             let above = nominal_of(simulation, holder.queue, &flavor, &resource)
                 .is_none_or(|nominal| used(holder.queue) > nominal);
-            if let Some(rule) = policies.spares(asking, holder, borrows, above) {
+            let its_queue = self.shown_queue(simulation, holder.queue);
+            if let Some(rule) = policies.spares(asking, (holder, its_queue), borrows, above) {
                 let who = self.shown(&holder.job.namespace, &holder.job.name);
                 refused.spared.push(format!("{who} is spared: {rule}"));
             }
@@ -67,7 +68,8 @@ impl Question<'_> {
         let (Some(flavor), Some(resource)) = (&refused.flavor, &refused.resource) else { return };
         let held = holders(simulation, flavor, resource).into_iter().take(MOST_LISTED).map(|holder| {
             let who = self.shown(&holder.job.namespace, &holder.job.name);
-            format!("{who} ({} by {})", show_amount(resource, holder.amount), holder.queue)
+            let queue = self.shown_queue(simulation, holder.queue).unwrap_or("another ClusterQueue");
+            format!("{who} ({} by {queue})", show_amount(resource, holder.amount))
         });
         refused.held_by = held.collect();
     }
@@ -120,7 +122,13 @@ impl Policies {
     }
 
     /// The rule that spares a holder, if it is one of the policies.
-    fn spares(&self, asking: &JobRecord, holder: &Holder<'_>, borrows: bool, above: bool) -> Option<String> {
+    fn spares(
+        &self,
+        asking: &JobRecord,
+        (holder, its_queue): (&Holder<'_>, Option<&str>),
+        borrows: bool,
+        above: bool,
+    ) -> Option<String> {
         let (own, its) = (asking.priority, holder.job.priority);
         let not_below = || format!("its priority {its} is not below {own}");
         let rule = |field: &str, policy: &str, why: String| Some(format!("{field} is {policy}, and {why}"));
@@ -140,7 +148,9 @@ impl Policies {
         match self.reclaim.as_str() {
             "Never" => return Some(format!("{field} is Never")),
             _ if !above && !self.fair => {
-                return Some(format!("ClusterQueue {} uses no more than its nominal quota", holder.queue));
+                let which =
+                    its_queue.map_or("its ClusterQueue".to_owned(), |name| format!("ClusterQueue {name}"));
+                return Some(format!("{which} uses no more than its nominal quota"));
             }
             "LowerPriority" if its >= own => return rule(field, "LowerPriority", not_below()),
             _ if !borrows || self.fair || !self.flat => return None,

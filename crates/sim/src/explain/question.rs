@@ -15,6 +15,7 @@ pub const MOST_LISTED: usize = 5;
 
 /// The world in which a job is explained, and which job.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about who asks and who is asked")]
 pub struct Question<'a> {
     /// Objects and scenarios.
     pub manifests: &'a Manifests,
@@ -34,6 +35,8 @@ pub struct Question<'a> {
     pub all_namespaces: bool,
     /// Whether nodes may be named; else only their number is.
     pub names_nodes: bool,
+    /// Whether ClusterQueues may be named that no LocalQueue of the namespace is for.
+    pub names_queues: bool,
     /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
     pub live: Option<&'a Account>,
     /// Whether that manager leads: one that does not has decided nothing, so that the engine of the virtual cluster is asked what it decides.

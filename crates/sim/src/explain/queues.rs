@@ -67,16 +67,38 @@ fn is_stopped(object: &Value) -> bool {
     !["", "None"].contains(&text(&object["spec"]["stopPolicy"]))
 }
 
+/// Which ClusterQueues may be named to those who ask about a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Names {
+    /// All.
+    All,
+    /// Those that a LocalQueue of the namespace is for: its users know them.
+    Own,
+}
+
+impl Names {
+    /// Whether a ClusterQueue may be named.
+    pub fn has(self, view: &View<'_>, namespace: &str, queue: &str) -> bool {
+        let is_own = || {
+            let locals = view.of_kind(Kind::LocalQueue);
+            let mut own = locals.iter().filter(|(local, _)| *local.namespace == *namespace);
+            own.any(|(_, local)| text(&local["spec"]["clusterQueue"]) == queue)
+        };
+        matches!(self, Self::All) || is_own()
+    }
+}
+
 /// Everything that is wrong with a job's queues, and its ClusterQueue if it is known.
 pub(super) fn findings(
     view: &View<'_>,
     namespace: &str,
     local_queue: &str,
+    names: Names,
 ) -> (Vec<Finding>, Option<String>) {
     let mut found = Vec::new();
     let Some(local) = view.namespaced(Kind::LocalQueue, namespace, local_queue) else {
         if view.knows(Kind::LocalQueue) {
-            found.push(missing_local_queue(view, namespace, local_queue));
+            found.push(missing_local_queue(view, namespace, local_queue, names));
         }
         return (found, None);
     };
@@ -91,7 +113,7 @@ pub(super) fn findings(
     }
     match view.cluster(Kind::ClusterQueue, name) {
         None if !view.knows(Kind::ClusterQueue) => {}
-        None => found.push(missing_cluster_queue(view, namespace, local_queue, name)),
+        None => found.push(missing_cluster_queue(view, (namespace, local_queue), name, names)),
         Some(queue) => {
             if is_stopped(queue) {
                 let reference = ObjectRef::cluster(Kind::ClusterQueue, name);
@@ -104,7 +126,7 @@ pub(super) fn findings(
     (found, Some(name.to_owned()))
 }
 
-fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str) -> Finding {
+fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str, names: Names) -> Finding {
     let queues = view.of_kind(Kind::LocalQueue);
     let mut finding = Finding::new(
         Code::LocalQueueMissing,
@@ -120,7 +142,8 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str) -> Finding 
     let labels = view.cluster(Kind::Namespace, namespace).map(labels).unwrap_or_default();
     let takes = |queue: &Value| selector_of(queue).is_some_and(|s| selector_matches(&s, &labels));
     let all = view.of_kind(Kind::ClusterQueue);
-    let fitting = few(all.iter().filter(|(_, q)| takes(q)).map(|(r, _)| &*r.name));
+    let fitting = all.iter().filter(|(_, q)| takes(q)).map(|(r, _)| &*r.name);
+    let fitting = few(fitting.filter(|queue| names.has(view, namespace, queue)));
     let (choice, first) = match &fitting {
         Some(names) => {
             (format!(", for a ClusterQueue that takes the namespace ({names})"), names.split(", ").next())
@@ -134,12 +157,19 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str) -> Finding 
     ))
 }
 
-fn missing_cluster_queue(view: &View<'_>, namespace: &str, local: &str, name: &str) -> Finding {
+fn missing_cluster_queue(
+    view: &View<'_>,
+    (namespace, local): (&str, &str),
+    name: &str,
+    names: Names,
+) -> Finding {
     let mut finding = Finding::new(
         Code::ClusterQueueMissing,
         format!("the ClusterQueue {name}, which the LocalQueue {namespace}/{local} is for, does not exist"),
     );
-    if let Some(there) = few(view.of_kind(Kind::ClusterQueue).iter().map(|(r, _)| &*r.name)) {
+    let all = view.of_kind(Kind::ClusterQueue);
+    let all = all.iter().map(|(r, _)| &*r.name).filter(|queue| names.has(view, namespace, queue));
+    if let Some(there) = few(all) {
         finding = finding.detail(format!("ClusterQueues that there are: {there}"));
     }
     finding.with(Help::words(format!(

@@ -23,7 +23,7 @@ use crate::simulation::Simulation;
 /// Remedies that are shown of those that the engine found, and of those that end what was found out.
 const MOST: usize = 3;
 /// "Now" leaves time for the pods of victims to end.
-const NOW: SignedDuration = SignedDuration::from_secs(90);
+pub(super) const NOW: SignedDuration = SignedDuration::from_secs(90);
 
 /// Something that lets a job start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,6 +47,8 @@ pub struct Remedy {
 pub enum Effect {
     /// It was tried in the engine, and the job starts with it.
     Starts,
+    /// It was tried in the engine, and the job gets quota with it; its admission checks follow, and are not tried.
+    GetsQuota,
     /// It was tried in the engine: what it mends stands in the way, and the job does not start by it alone.
     NotEnough,
     /// It was not tried, because it depends on a choice of people, or on other programs.
@@ -57,6 +59,21 @@ pub enum Effect {
 
 /// How a remedy begins with which the job starts.
 const STARTS: &str = "starts now";
+/// And one with which it gets quota, where admission checks follow.
+const GETS_QUOTA: &str = "gets quota now";
+
+impl Remedy {
+    /// As it is in a queue with admission checks: their controllers are not here, so that no more than the quota is known.
+    fn before_checks(mut self) -> Self {
+        if self.effect == Effect::Starts {
+            self.effect = Effect::GetsQuota;
+            if let Some(rest) = self.text.strip_prefix(STARTS) {
+                self.text = format!("{GETS_QUOTA}{rest} (its admission checks follow)");
+            }
+        }
+        self
+    }
+}
 
 impl Help {
     /// As a remedy, by what came of it where it was tried.
@@ -128,6 +145,10 @@ impl Question<'_> {
             let text = format!("starts when {who} finishes, in about {}", show(seconds.saturating_mul(1000)));
             let (effect, patches) = (Effect::Starts, Vec::new());
             found.push(Remedy { text, effect, command: None, patches, preempts: Vec::new() });
+        }
+        let queue = simulation.record().job(job).and_then(|record| record.cluster_queue.clone());
+        if queue.is_some_and(|queue| self.unknown_checks(simulation, &queue).is_some()) {
+            found = found.into_iter().map(Remedy::before_checks).collect();
         }
         found.sort_by_key(|remedy| remedy.effect);
         Ok(found)

@@ -43,6 +43,7 @@ impl Explained {
         if let Some(why) = &self.no_forecast {
             lines.add(format!("estimated start: not known: {why}"));
         }
+        left_out(&mut lines, self.not_played);
         if self.incomplete {
             lines.add(
                 "not everything could be tried: time ran out, or the world around the job cannot be played",
@@ -65,7 +66,10 @@ impl Explained {
             self.remedies.iter().filter(|remedy| effects.contains(&remedy.effect)).collect()
         };
         for (title, remedies) in [
-            ("what would help (each was tried in the engine):", of(&[Effect::Starts, Effect::NotEnough])),
+            (
+                "what would help (each was tried in the engine):",
+                of(&[Effect::Starts, Effect::GetsQuota, Effect::NotEnough]),
+            ),
             ("what may help (not tried: time was over):", of(&[Effect::TimeOver])),
             ("what to do (not tried: it is for people or other programs):", of(&[Effect::Untried])),
         ] {
@@ -93,6 +97,7 @@ impl WhatIf {
         lines.add(format!("{} with {}", self.job, self.change.merge));
         course(&mut lines, "without the change", &self.before);
         course(&mut lines, "with the change", &self.after);
+        left_out(&mut lines, self.not_played);
         if self.incomplete {
             lines.add("not everything could be tried: time ran out");
         }
@@ -114,14 +119,27 @@ fn course(lines: &mut Lines, title: &str, course: &Course) {
         [] => String::new(),
         jobs => format!("; preempts {}", jobs.join(", ")),
     };
-    match (&course.refused, course.starts_now, &course.forecast) {
-        (Some(why), ..) => lines.add(format!("{title}: refused: {why}")),
-        (None, true, _) => lines.add(format!("{title}: starts now{victims}")),
-        (None, false, Some(forecast)) => {
-            lines.add(format!("{title}: waits"));
-            start(lines, forecast);
+    let why = course.no_forecast.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let begins = if course.stops { format!("{title}: it is stopped, then") } else { format!("{title}:") };
+    lines.add(match (&course.refused, course.state) {
+        (Some(why), _) => format!("{title}: refused: {why}"),
+        (None, Some(state)) => format!("{title}: {}{why}", state.words()),
+        (None, None) if course.starts_now => format!("{begins} starts now{victims}"),
+        (None, None) if course.gets_quota => {
+            format!("{begins} gets quota now, and its admission checks follow{victims}")
         }
-        (None, false, None) => lines.add(format!("{title}: waits; its start is not known")),
+        (None, None) if course.forecast.is_some() => format!("{begins} waits"),
+        (None, None) => format!("{begins} waits; its start is not known{why}"),
+    });
+    if let Some(forecast) = &course.forecast {
+        start(lines, forecast);
+    }
+}
+
+/// That objects are left out, not which: they may be those of others.
+fn left_out(lines: &mut Lines, count: usize) {
+    if count > 0 {
+        lines.add(format!("{count} object(s) around the job cannot be played, and are left out"));
     }
 }
 

@@ -1,13 +1,19 @@
 //! What a change of a job would do: tried in the engine, beside what happens without it.
 
+use jiff::SignedDuration;
+use json_patch::merge;
 use serde::Serialize;
 use serde_json::Value;
-use sluice_engine::ObjectRef;
+use sluice_engine::{Kind, ObjectRef};
 
+use super::explained::is_none;
 use super::facts::holds_quota;
+use super::finding::State;
 use super::patch::{Patch, patch_of};
-use super::remedy::Tried;
-use super::{ExplainError, Forecast, Question};
+use super::remedy::{NOW, Tried};
+use super::view::View;
+use super::{ExplainError, Forecast, Question, deleted, known, lifecycle, unqueued};
+use crate::record::{HoldEnd, JobRecord};
 use crate::simulation::Simulation;
 
 /// A change of a job in a question, in bytes at most.
@@ -25,6 +31,9 @@ pub struct WhatIf {
     pub before: Course,
     /// With it.
     pub after: Course,
+    /// Objects around it that cannot be played, and are left out.
+    #[serde(skip_serializing_if = "is_none")]
+    pub not_played: usize,
     /// Whether time ran out before everything was tried.
     pub incomplete: bool,
 }
@@ -33,14 +42,34 @@ pub struct WhatIf {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
+    /// How far it has come, and that this stays so; absent for a job that waits.
+    pub state: Option<State>,
+    /// Whether it is stopped first.
+    pub stops: bool,
     /// Whether it starts at once.
     pub starts_now: bool,
+    /// Whether it gets quota at once, and waits for admission checks then: these are not tried.
+    pub gets_quota: bool,
     /// Jobs that are preempted for that.
     pub preempts: Vec<String>,
     /// When it starts, if not at once; absent if that is not known.
     pub forecast: Option<Forecast>,
+    /// Why it is not known when it starts.
+    pub no_forecast: Option<String>,
     /// Why the change is refused, if it is.
     pub refused: Option<String>,
+}
+
+impl Course {
+    /// It stays as far as it has come.
+    fn stays(state: State) -> Self {
+        Self { state: Some(state), ..Self::default() }
+    }
+
+    /// It waits, and it is not known how long, for this reason.
+    fn unknown(why: impl Into<String>) -> Self {
+        Self { no_forecast: Some(why.into()), ..Self::default() }
+    }
 }
 
 /// Why a merge patch is none that may be tried: it changes something else than what a user may change of a job.
@@ -59,6 +88,15 @@ pub fn check_change(change: &Value) -> Result<(), String> {
     if good { Ok(()) } else { Err(form.to_owned()) }
 }
 
+/// What is known of a job that waits before anything is tried.
+#[derive(Default)]
+struct Waiting {
+    /// What a person or program has to do first.
+    blocked: Option<String>,
+    /// The manager refuses it for what cannot be tried here.
+    refused: Option<String>,
+}
+
 impl Question<'_> {
     /// What a merge patch of the job would do.
     ///
@@ -69,37 +107,262 @@ impl Question<'_> {
             return Err(ExplainError::Unread(why));
         }
         let simulation = self.world()?;
-        let (job, _) = self.find(&simulation)?;
-        let patch = patch_of(&job, change.clone());
-        let before = self.course(&simulation, &job, None)?;
-        let after = self.course(&simulation, &job, Some(&patch))?;
-        let incomplete = self.patience.is_over();
-        Ok(WhatIf { job: self.shown(&job.namespace, &job.name), change: patch, before, after, incomplete })
+        let found = self.find(&simulation);
+        let (job, courses) = if let Some((job, over)) = self.over() {
+            (job, (over.clone(), over))
+        } else if let Ok((job, _)) = found {
+            let courses = self.courses(&simulation, &patch_of(&job, change.clone()), &job)?;
+            (job, courses)
+        } else {
+            let job = self.job_without_workload(&simulation).ok_or_else(|| self.not_found())?;
+            let courses = self.not_queued_yet(&simulation, &patch_of(&job, change.clone()), &job)?;
+            (job, courses)
+        };
+        let (before, after) = courses;
+        Ok(WhatIf {
+            job: self.shown(&job.namespace, &job.name),
+            change: patch_of(&job, change.clone()),
+            before,
+            after,
+            not_played: simulation.left_out().count,
+            incomplete: self.patience.is_over(),
+        })
     }
 
-    fn course(
+    /// The job whose Workload is over or about to go, so that no change of it starts anything.
+    fn over(&self) -> Option<(ObjectRef, Course)> {
+        let subject = self.manifests.subject.as_ref()?;
+        let workload = subject.workload.as_ref()?;
+        let own = || crate::object::reference(Kind::Workload, workload);
+        let job = known::job_of(workload).unwrap_or_else(own);
+        if lifecycle::state(workload) == State::Finished {
+            return Some((job, Course::stays(State::Finished)));
+        }
+        let goes = deleted::own(workload).or_else(|| subject.job.as_ref().and_then(deleted::own))?;
+        Some((job, Course::unknown(goes.text)))
+    }
+
+    /// The courses of a job that has a Workload.
+    fn courses(
         &self,
         present: &Simulation,
+        patch: &Patch,
         job: &ObjectRef,
-        change: Option<&Patch>,
-    ) -> Result<Course, ExplainError> {
-        let mut course = Course::default();
-        let mut simulation = present.fork();
-        simulation.options.until = None;
-        if let Some(patch) = change {
-            let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
-            if let Err(why) = simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge) {
-                course.refused = Some(why.to_string());
-                return Ok(course);
+    ) -> Result<(Course, Course), ExplainError> {
+        let state = self.state_of(present, job);
+        if !matches!(state, State::Waiting | State::Deactivated) {
+            let after = match self.changed(present, patch, job)? {
+                Err(refused) => refused,
+                Ok(changed) => self.goes_on(present, changed, job, state)?,
+            };
+            return Ok((Course::stays(state), after));
+        }
+        let known = self.waiting(present);
+        let tried = self.starts_with(present, job, &[])?;
+        let at_once = matches!(tried, Tried::Starts(_));
+        let blocked = known.blocked.clone();
+        // What keeps it there is not so here, where it starts at once.
+        let not_here = known.blocked.or(known.refused).filter(|_| at_once);
+        let before = match not_here.as_ref().or(blocked.as_ref()) {
+            Some(why) => Course::unknown(why),
+            None => self.course(present, job, tried, None)?,
+        };
+        let after = match self.changed(present, patch, job)? {
+            Err(refused) => refused,
+            Ok(changed) => {
+                let tried = self.starts_with(present, job, std::slice::from_ref(patch))?;
+                match not_here {
+                    // That it starts with the change shows nothing, either.
+                    Some(why) if matches!(tried, Tried::Starts(_)) => Course::unknown(why),
+                    _ => self.course(&changed, job, tried, blocked)?,
+                }
+            }
+        };
+        Ok((before, after))
+    }
+
+    /// How far it has come: in the cluster that was read, else in the virtual one.
+    fn state_of(&self, simulation: &Simulation, job: &ObjectRef) -> State {
+        let subject = self.manifests.subject.as_ref();
+        if let Some(workload) = subject.and_then(|subject| subject.workload.as_ref()) {
+            return lifecycle::state(workload);
+        }
+        match simulation.record().job(job) {
+            Some(record) if record.finished.is_some() => State::Finished,
+            Some(record) if holds_quota(record) => match record.holds.last() {
+                Some(hold) if hold.admitted.is_none() => State::Checking,
+                _ => State::Admitted,
+            },
+            _ => State::Waiting,
+        }
+    }
+
+    /// What the manager says of a job that waits, where a cluster was read.
+    fn waiting(&self, present: &Simulation) -> Waiting {
+        let subject = self.manifests.subject.as_ref();
+        let Some(workload) = subject.and_then(|subject| subject.workload.as_ref()) else {
+            return Waiting::default();
+        };
+        let view = View::read(self.manifests);
+        let explained = self.of_workload(&view, workload, self.live, present.now());
+        let mut findings = explained.findings.into_iter();
+        let blocked = findings.find(|finding| finding.code.waits_for_action()).map(|finding| finding.text);
+        let refused = self.refused_live(workload).map(|(reason, _)| {
+            format!("the manager refuses it ({reason}), for a reason that cannot be tried here")
+        });
+        Waiting { blocked, refused }
+    }
+
+    /// The world with the change, before anything comes of it; or that the change is refused.
+    fn changed(
+        &self,
+        present: &Simulation,
+        patch: &Patch,
+        job: &ObjectRef,
+    ) -> Result<Result<Simulation, Course>, ExplainError> {
+        let refused = |why: String| Ok(Err(Course { refused: Some(why), ..Course::default() }));
+        // The webhooks see the job as it is in the cluster; in the virtual one it may have started by now.
+        let subject = self.manifests.subject.as_ref();
+        let read = subject.and_then(|subject| subject.job.as_ref());
+        if let (Some(old), Kind::Job(kind)) = (read.or_else(|| present.object(job)), job.kind) {
+            let mut new = old.clone();
+            merge(&mut new, &patch.merge);
+            if let Some(why) = present.refuses_change(kind, old, &new) {
+                return refused(why);
             }
         }
-        let patches: Vec<Patch> = change.into_iter().cloned().collect();
-        if let Tried::Starts(preempts) = self.starts_with(present, job, &patches)? {
-            (course.starts_now, course.preempts) = (true, preempts);
-        } else if simulation.record().job(job).is_some_and(|job| job.finished.is_none() && !holds_quota(job))
-        {
-            course.forecast = self.forecast(&simulation, job)?;
+        let mut simulation = present.fork();
+        simulation.options.until = None;
+        let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
+        if let Err(why) = simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge) {
+            return refused(why.to_string());
         }
-        Ok(course)
+        Ok(Ok(simulation))
+    }
+
+    /// How a job fares that waits, from what came of trying. `blocked`: what kept it before.
+    fn course(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        tried: Tried,
+        blocked: Option<String>,
+    ) -> Result<Course, ExplainError> {
+        let queue = self.queue_of(simulation, job)?;
+        let checks = queue.and_then(|queue| self.unknown_checks(simulation, &queue));
+        Ok(match (tried, checks) {
+            (Tried::Starts(preempts), None) => Course { starts_now: true, preempts, ..Course::default() },
+            (Tried::Starts(preempts), Some(_)) => Course { gets_quota: true, preempts, ..Course::default() },
+            (_, Some(why)) => Course::unknown(blocked.unwrap_or(why)),
+            (_, None) => match blocked {
+                Some(why) => Course::unknown(why),
+                None => self.waits(simulation, job)?,
+            },
+        })
+    }
+
+    /// When a job starts that waits.
+    fn waits(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Course, ExplainError> {
+        let waits = |j: &JobRecord| j.finished.is_none() && !holds_quota(j);
+        let forecast = if simulation.record().job(job).is_some_and(waits) {
+            self.forecast(simulation, job)?
+        } else {
+            None
+        };
+        Ok(Course { forecast, ..Course::default() })
+    }
+
+    /// The ClusterQueue of a job, once what was changed is seen.
+    fn queue_of(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Option<String>, ExplainError> {
+        let mut seen = simulation.fork();
+        seen.advance(SignedDuration::ZERO)?;
+        Ok(seen.record().job(job).and_then(|record| record.cluster_queue.as_deref().map(str::to_owned)))
+    }
+
+    /// How a job fares with a change that has quota without it.
+    fn goes_on(
+        &self,
+        present: &Simulation,
+        mut changed: Simulation,
+        job: &ObjectRef,
+        state: State,
+    ) -> Result<Course, ExplainError> {
+        let Some(index) = present.record().index(job) else { return Ok(Course::stays(state)) };
+        let before = present.record().jobs[index].holds.len();
+        let preempted: Vec<_> = present.record().jobs.iter().map(|j| j.preempted).collect();
+        changed.advance_while(NOW, || !self.patience.is_over())?;
+        let record = changed.record();
+        let own = &record.jobs[index];
+        let goes_on = own.holds.last().is_none_or(|hold| hold.to.is_none() || hold.end == HoldEnd::Finished);
+        if goes_on && own.holds.len() <= before {
+            return Ok(Course::stays(state));
+        }
+        let stopped = |course: Course| Ok(Course { stops: true, ..course });
+        let queue = own.cluster_queue.clone();
+        let checks = queue.and_then(|queue| self.unknown_checks(&changed, &queue));
+        if goes_on && own.holds.last().is_some_and(|hold| hold.admitted.is_some()) {
+            let victims = record.jobs.iter().zip(&preempted).filter(|(j, n)| j.preempted > **n);
+            let preempts = victims.map(|(j, _)| self.shown(&j.namespace, &j.name)).collect();
+            let (starts_now, gets_quota) = (checks.is_none(), checks.is_some());
+            return stopped(Course { starts_now, gets_quota, preempts, ..Course::default() });
+        }
+        if let Some(why) = checks {
+            return stopped(Course::unknown(why));
+        }
+        let mut course = self.waits(&changed, job)?;
+        if let Some(forecast) = &mut course.forecast {
+            let later = |seconds: i64| seconds.saturating_add(NOW.as_secs());
+            (forecast.p50, forecast.p90) = (forecast.p50.map(later), forecast.p90.map(later));
+        }
+        stopped(course)
+    }
+
+    /// The job that is asked about, if it has no Workload: as it was read, or in a world of files.
+    fn job_without_workload(&self, simulation: &Simulation) -> Option<ObjectRef> {
+        match &self.manifests.subject {
+            Some(subject) => subject.job.as_ref().and_then(known::job_read),
+            None => self.unqueued(simulation),
+        }
+    }
+
+    /// The courses of a job that has no Workload: with the change it may get one.
+    fn not_queued_yet(
+        &self,
+        present: &Simulation,
+        patch: &Patch,
+        job: &ObjectRef,
+    ) -> Result<(Course, Course), ExplainError> {
+        let subject = self.manifests.subject.as_ref();
+        let read = subject.and_then(|subject| subject.job.as_ref());
+        let not_queued = |simulation: &Simulation, value: Option<&Value>| {
+            let view = View::Played(simulation);
+            let value = value.or_else(|| simulation.object(job));
+            let found = value.map(|value| {
+                unqueued::findings(&view, &self.options.configuration, job, value).into_iter().next()
+            });
+            let no_forecast = found.flatten().map(|finding| finding.text);
+            Course { state: Some(State::NotQueued), no_forecast, ..Course::default() }
+        };
+        let before = not_queued(present, read);
+        if present.object(job).is_none() {
+            let why = "it is over, is being deleted, or cannot be played: what a change does cannot be tried";
+            return Ok((
+                before,
+                Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },
+            ));
+        }
+        let changed = match self.changed(present, patch, job)? {
+            Err(refused) => return Ok((before, refused)),
+            Ok(changed) => changed,
+        };
+        let mut seen = changed.fork();
+        seen.advance(SignedDuration::ZERO)?;
+        let uid = seen.object(job).map(|job| job["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
+        if seen.workloads_of(&uid.unwrap_or_default()).next().is_none() {
+            return Ok((before, not_queued(&seen, None)));
+        }
+        let tried = self.starts_with(present, job, std::slice::from_ref(patch))?;
+        let after = self.course(&changed, job, tried, None)?;
+        Ok((before, after))
     }
 }

@@ -16,10 +16,12 @@ use sluice_jobs::webhook::{
 use super::{SimError, Simulation};
 use crate::agenda::{Action, after};
 use crate::json::{self, text};
-use crate::manifest::Manifest;
+use crate::left_out::is_stored;
+use crate::manifest::{Manifest, ManifestError};
 use crate::object::FieldError;
 use crate::pods::SUBMIT_AFTER_SECONDS;
 use crate::serving::check_number;
+use crate::setup::manifest_error;
 
 impl Simulation {
     /// Notes something that was refused.
@@ -43,10 +45,24 @@ impl Simulation {
         self.take(manifest.clone())
     }
 
+    /// Takes one of the objects that a simulation begins with, and says what is wrong with it. One that was read from a cluster is there whatever is
+    /// wrong with it: where it cannot be played it is left out, as the engine of a manager passes it over.
+    pub(crate) fn take_first(&mut self, manifest: Manifest) -> Option<ManifestError> {
+        let (source, stored) = (manifest.source.clone(), is_stored(&manifest.object));
+        let wrong = manifest_error(&source, self.take(manifest).err()?);
+        if !stored {
+            return Some(wrong);
+        }
+        self.left_out.add(wrong);
+        None
+    }
+
     /// As [`Self::apply`], of a manifest that is not needed any more: its document becomes the object.
     pub(crate) fn take(&mut self, manifest: Manifest) -> Result<(), SimError> {
         let later = text(&manifest.object["metadata"]["annotations"][SUBMIT_AFTER_SECONDS]);
-        if let Some(seconds) = later.parse::<i64>().ok().filter(|s| *s > 0) {
+        // What was read from a cluster is there already.
+        let waits = |seconds: &i64| *seconds > 0 && !is_stored(&manifest.object);
+        if let Some(seconds) = later.parse::<i64>().ok().filter(waits) {
             let at = after(self.options.start, SignedDuration::from_secs(seconds));
             if at > self.now {
                 self.agenda.put(at, Action::Submit(Box::new(manifest)));
@@ -92,28 +108,13 @@ impl Simulation {
         let namespace = text(&value["metadata"]["namespace"]).to_owned();
         let reference = crate::object::reference(Kind::Job(kind), value);
         let old = self.world.get(&reference);
-        let labels_of = |v: &Value| -> BTreeMap<String, String> {
-            let map = v["metadata"]["labels"].as_object();
-            map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
-        };
-        let known = self.world.get(&ObjectRef::cluster(Kind::Namespace, namespace.as_str()));
-        let namespace_labels = known.map(labels_of).unwrap_or_default();
-        let default_queue =
-            ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), labels::DEFAULT_LOCAL_QUEUE);
-        let default_class =
-            ObjectRef::cluster(Kind::WorkloadPriorityClass, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
-        let configuration = &self.options.configuration;
-        let context = Context {
-            manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
-            managed_jobs_namespace_selector: &configuration.managed_jobs_namespace_selector,
-            namespace_labels: &namespace_labels,
-            default_local_queue: self.world.get(&default_queue).is_some(),
-            default_priority_class: self.world.get(&default_class).is_some(),
-            managed_owner: false,
-            gatherer: None,
-            gates: configuration.gates,
-        };
         check_number(kind, value)?;
+        // One that was read from a cluster is as its webhooks left it; it may break rules that are younger than it.
+        if old.is_none() && is_stored(value) {
+            return Ok(());
+        }
+        let namespace_labels = self.labels_of_namespace(&namespace);
+        let context = self.context(&namespace, &namespace_labels);
         let of_pods = kind.integration().of_pods;
         let changed = || {
             if of_pods {
@@ -122,9 +123,7 @@ impl Simulation {
                 mutate(kind, Operation::Create, value, &context)
             }
         };
-        // One that was read from a cluster is as its webhooks left it.
         if old.is_none()
-            && text(&value["metadata"]["uid"]).is_empty()
             && let Patch::Json(operations) = changed()
         {
             json::apply(value, &operations).map_err(|why| FieldError::new("", why))?;
@@ -132,12 +131,39 @@ impl Simulation {
         if let Some(old) = old {
             keep_suspension(kind, old, value);
         }
-        let judged = if of_pods {
-            validate_plain_pod(value, old, &context)
-        } else {
-            validate(kind, value, old, &context)
-        };
-        judged.map_err(|denied| FieldError::new("", denied.to_string()))
+        judged(kind, value, old, &context)
+    }
+
+    fn labels_of_namespace(&self, namespace: &str) -> BTreeMap<String, String> {
+        let known = self.world.get(&ObjectRef::cluster(Kind::Namespace, namespace));
+        let map = known.and_then(|namespace| namespace["metadata"]["labels"].as_object());
+        map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
+    }
+
+    /// What the webhooks of jobs know of a namespace, whose labels these are.
+    fn context<'a>(&'a self, namespace: &str, namespace_labels: &'a BTreeMap<String, String>) -> Context<'a> {
+        let default_queue = ObjectRef::namespaced(Kind::LocalQueue, namespace, labels::DEFAULT_LOCAL_QUEUE);
+        let default_class =
+            ObjectRef::cluster(Kind::WorkloadPriorityClass, labels::DEFAULT_WORKLOAD_PRIORITY_CLASS);
+        let configuration = &self.options.configuration;
+        Context {
+            manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: &configuration.managed_jobs_namespace_selector,
+            namespace_labels,
+            default_local_queue: self.world.get(&default_queue).is_some(),
+            default_priority_class: self.world.get(&default_class).is_some(),
+            managed_owner: false,
+            gatherer: None,
+            gates: configuration.gates,
+        }
+    }
+
+    /// Why the webhooks refuse that a job becomes another, if they do.
+    pub(crate) fn refuses_change(&self, kind: JobKind, old: &Value, new: &Value) -> Option<String> {
+        let namespace = text(&old["metadata"]["namespace"]);
+        let labels = self.labels_of_namespace(namespace);
+        let denied = judged(kind, new, Some(old), &self.context(namespace, &labels)).err()?;
+        Some(denied.message)
     }
 
     /// What the webhook of pods makes of a new one.
@@ -170,6 +196,21 @@ impl Simulation {
         self.last_event = self.now;
         self.world.patch(&reference, merge, gates).map_err(refused)
     }
+}
+
+/// What the webhooks of jobs say to a new one, or to one that becomes another.
+fn judged(
+    kind: JobKind,
+    value: &Value,
+    old: Option<&Value>,
+    context: &Context<'_>,
+) -> Result<(), FieldError> {
+    let judged = if kind.integration().of_pods {
+        validate_plain_pod(value, old, context)
+    } else {
+        validate(kind, value, old, context)
+    };
+    judged.map_err(|denied| FieldError::new("", denied.to_string()))
 }
 
 /// A document that does not say whether the job is suspended leaves that as it is.

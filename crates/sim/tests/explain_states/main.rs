@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod bounds;
+mod changes;
 mod covered;
+mod left_out;
+mod names;
 mod nodes;
 mod objects;
 mod table;
@@ -15,9 +18,10 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use sluice_engine::{Account, WhyNotMoved};
+use sluice_api::job::JobKind;
+use sluice_engine::{Account, ObjectRef, WhyNotMoved};
 use sluice_sim::explain::{Code, Effect, Explained, Patience, Question, Remedy, State, Subject};
-use sluice_sim::{File, Kind, Manifests, Options, Simulation};
+use sluice_sim::{File, Kind, Manifest, Manifests, Options, Simulation, Source};
 
 const FLAVOR: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -111,6 +115,7 @@ fn question<'a>(manifests: &'a Manifests, name: &'a str) -> Question<'a> {
         name,
         all_namespaces: false,
         names_nodes: false,
+        names_queues: true,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,
@@ -127,6 +132,37 @@ fn options() -> Options {
 
 fn codes(explained: &Explained) -> Vec<Code> {
     explained.findings.iter().map(|f| f.code).collect()
+}
+
+/// The objects of a virtual cluster, as a manager reads them: each with a UID and a status.
+fn as_read(simulation: &Simulation) -> Manifests {
+    let mut manifests = Manifests::default();
+    for kind in [
+        Kind::Namespace,
+        Kind::ResourceFlavor,
+        Kind::AdmissionCheck,
+        Kind::ClusterQueue,
+        Kind::LocalQueue,
+        Kind::WorkloadPriorityClass,
+        Kind::Workload,
+        Kind::Job(JobKind::JOB),
+    ] {
+        for (document, (_, object)) in simulation.objects(kind).enumerate() {
+            let source = Source { file: kind.plural().to_owned(), document: document + 1 };
+            manifests.objects.push(Manifest { source, kind, object: object.clone() });
+        }
+    }
+    manifests
+}
+
+/// What was read of a Job and its Workload, if it has one, and the engine's account of that.
+fn asked_about(simulation: &Simulation, job: &str) -> (Subject, Option<Account>) {
+    let of = ObjectRef::namespaced(Kind::Job(JobKind::JOB), "a", job);
+    let object = simulation.object(&of).unwrap();
+    let workload = simulation.workloads_of(object["metadata"]["uid"].as_str().unwrap()).next();
+    let name = workload.map(|workload| workload["metadata"]["name"].as_str().unwrap());
+    let account = name.and_then(|name| simulation.engine().account(Some(Kind::Workload), "a", name, 5));
+    (Subject { workload: workload.cloned(), job: Some(object.clone()), ..Subject::default() }, account)
 }
 
 /// The cluster ten seconds after the beginning.

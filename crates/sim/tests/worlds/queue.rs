@@ -55,6 +55,7 @@ pub fn question<'a>(manifests: &'a Manifests, options: Options, seconds: i64, na
         name,
         all_namespaces: false,
         names_nodes: false,
+        names_queues: true,
         live: None,
         decides: false,
         patience: Patience::ENDLESS,

@@ -50,7 +50,11 @@ pub(crate) fn workload(namespace: &str, name: &str, queue: &str, priority: i32, 
 
 impl Follower {
     pub(crate) fn new() -> Self {
-        let mut engine = Engine::new(EngineConfig::default());
+        Self::with(EngineConfig::default())
+    }
+
+    fn with(config: EngineConfig) -> Self {
+        let mut engine = Engine::new(config);
         engine.follow_positions();
         let mut follower = Self { engine, board: Board::default(), now: Instant::now() };
         follower.apply(Input::Synced);
@@ -207,6 +211,64 @@ fn a_new_owner_is_shown_although_the_place_is_the_same() {
     let order = follower.board.order("cq", follower.now).unwrap();
     let owners: Vec<_> = order.page(ALL).map(|place| place.waiting.owners.len()).collect();
     assert_eq!(owners, [1, 0, 1, 1]);
+}
+
+/// ClusterQueues whose members are in the order of the usage of their LocalQueues, and so many of these.
+fn by_usage(count: u32) -> Follower {
+    let mut configuration = sluice_sim::Options::default_configuration();
+    configuration.admission_fair_sharing = Some(sluice_api::config::AdmissionFairSharing {
+        usage_half_life_time: sluice_api::config::Duration::ZERO,
+        usage_sampling_interval: sluice_api::config::Duration::from_secs(300),
+        resource_weights: std::collections::BTreeMap::new(),
+    });
+    let mut follower = Follower::with(EngineConfig::from(&configuration));
+    follower.see(Object::ClusterQueue(Box::new(object(json!({
+        "metadata": {"name": "cq", "resourceVersion": "1"},
+        "spec": {
+            "namespaceSelector": {}, "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}],
+        },
+    })))));
+    for number in 0..count {
+        follower.see(cluster_queue(&format!("other{number}")));
+        // The later its name, the less it has used.
+        let used = json!({"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
+            "consumedResources": {"cpu": (count - number).to_string()}, "lastUpdate": "1970-01-24T00:00:00Z"}}});
+        follower.see(Object::LocalQueue(Box::new(object(json!({
+            "metadata": {"name": format!("lq{number}"), "namespace": "a", "resourceVersion": "1"},
+            "spec": {"clusterQueue": "cq"}, "status": used,
+        })))));
+        follower.see(workload("a", &format!("w{number}"), &format!("lq{number}"), 0, number));
+    }
+    follower
+}
+
+#[test]
+fn usages_that_are_told_before_their_queues_order_them_all_the_same() {
+    let mut follower = by_usage(9);
+    follower.follow();
+    let names = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let least_used_first: Vec<_> = (0..9).rev().map(|number| format!("w{number}")).collect();
+    assert_eq!(names(follower.cluster_queue("cq", ALL).unwrap()), least_used_first);
+    // An order that was made before a queue is known is made anew when that comes.
+    let mut follower = by_usage(9);
+    let mut told = 0;
+    while follower.engine.has_moves() {
+        let moves = follower.engine.take_moves(2);
+        told += moves.workloads.len();
+        follower.board.apply(moves);
+        follower.now += STALE;
+        follower.cluster_queue("cq", ALL);
+    }
+    assert_eq!((told, names(follower.cluster_queue("cq", ALL).unwrap())), (9, least_used_first));
+    assert_eq!(follower.board.usages.len(), 9);
+    for number in 0..9 {
+        follower.gone(&local_queue("a", &format!("lq{number}"), "cq", 1));
+    }
+    follower.follow();
+    assert!(follower.board.usages.is_empty(), "what is gone is forgotten");
 }
 
 #[test]

@@ -24,15 +24,21 @@ use crate::visibility::board::tests::{Follower, cluster_queue, local_queue, work
 struct Echo;
 
 impl Explains for Echo {
-    fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
+    fn explain_to(
+        &self,
+        namespace: String,
+        name: String,
+        asked: Asked,
+        queues: bool,
+    ) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             match name.as_str() {
                 "missing" => Err(Refused(StatusCode::NOT_FOUND, "none".to_owned())),
                 "slow" => std::future::pending().await,
                 _ => {
                     let one = json!({
-                        "of": format!("{namespace}/{name}"), "all": asked.all, "nodes": asked.nodes, "kind": asked.kind,
-                        "change": asked.change,
+                        "of": format!("{namespace}/{name}"), "all": asked.all, "nodes": asked.nodes, "queues": queues,
+                        "kind": asked.kind, "change": asked.change,
                     });
                     let both = asked.output == Format::Both;
                     Ok(if both { json!({"text": "words", "explanation": one}) } else { one }.to_string())
@@ -61,8 +67,9 @@ fn api_server() -> kube::Client {
                 return found(&json!({"status": {"authenticated": good, "user": {"username": "bob"}}}));
             }
             let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
-            let nodes = object["resource"] == "nodes";
-            assert_eq!(object["verb"], if nodes { "list" } else { "get" });
+            let listed = object["resource"] == "nodes"
+                || (object["resource"] == "clusterqueues" && object["subresource"] == "");
+            assert_eq!(object["verb"], if listed { "list" } else { "get" });
             let own = *user == "alice" && object["namespace"] == "a" && object["resource"] != "clusterqueues";
             found(&json!({"status": {"allowed": own || *user == "root"}}))
         }
@@ -229,6 +236,19 @@ async fn a_user_sees_what_he_may_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn who_may_see_all_queues_sees_a_hundred_at_once_and_a_team_all_of_its_own() {
+    let bed = bed(true).await;
+    for number in 0..100 {
+        for user in ["root", "alice"] {
+            // There is no queue of that name: what counts is that the user may ask.
+            let path = OF_A.replace("/lq/", &format!("/lq{number}/"));
+            assert_eq!(bed.get(user, &path).await.status, 404, "{user} {number}");
+        }
+        assert_eq!(bed.get("alice", OF_B).await.status, 403);
+    }
+}
+
+#[tokio::test]
 async fn names_in_headers_count_only_from_the_proxy() {
     let bed = bed(true).await;
     let forged = format!(
@@ -310,12 +330,13 @@ async fn explanations_show_other_namespaces_only_to_those_who_may_ask_everywhere
     let alice = of("alice", "?all=true&kind=job").await;
     assert_eq!(
         alice["explanation"],
-        json!({"of": "a/w", "all": false, "nodes": false, "kind": "job", "change": null})
+        json!({"of": "a/w", "all": false, "nodes": false, "queues": false, "kind": "job", "change": null})
     );
     assert_eq!(alice["kind"], "Explanation");
     assert_eq!(of("root", "?all=true").await["explanation"]["all"], true);
-    // Nodes are for those who may list them, whatever is asked for.
-    assert_eq!(of("root", "?nodes=false").await["explanation"]["nodes"], true);
+    // Nodes and ClusterQueues of others are for those who may list them, whatever is asked for.
+    let root = of("root", "?nodes=false").await;
+    assert_eq!((&root["explanation"]["nodes"], &root["explanation"]["queues"]), (&json!(true), &json!(true)));
     assert_eq!(of("alice", "?all=true&nodes=true").await["explanation"]["nodes"], false);
     assert_eq!(of("root", "").await["explanation"]["all"], false);
     assert!(of("root", "?output=text").await["text"].is_string());
