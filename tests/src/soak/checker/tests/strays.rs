@@ -40,7 +40,9 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     let told = |history: History, times: &[Duration]| {
         let mut checker = history.checked();
         let before = checker.violations().len();
-        times.iter().for_each(|now| checker.clock(*now));
+        for now in times {
+            checker.clock(*now);
+        }
         let new = checker.violations()[before..].iter().map(|one| (one.rule, one.text.clone()));
         new.collect::<Vec<_>>()
     };
