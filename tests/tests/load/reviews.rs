@@ -39,8 +39,8 @@ pub async fn hooks(client: &Client) -> Vec<Hook> {
             let path = format!("/{}", at.url.unwrap().splitn(4, '/').nth(3).unwrap());
             let rule = rules.unwrap_or_default().remove(0);
             let one = |all: Option<Vec<String>>| all.unwrap_or_default().remove(0);
-            let last = path.rsplit('-').next().unwrap().to_owned();
-            Hook { kind: [one(rule.api_groups), one(rule.api_versions), last], path }
+            let kind = path.rsplit('-').next().unwrap().to_owned();
+            Hook { kind: [one(rule.api_groups), one(rule.api_versions), kind], path }
         })
         .collect();
     hooks.sort_by(|one, other| one.path.cmp(&other.path));

@@ -52,11 +52,11 @@ pub async fn two_flavors(name: &'static str, quota: [u32; 2]) -> Place<'static> 
 
 /// The same on another plane.
 pub async fn two_flavors_on(
-    plane: &'static ControlPlane,
+    control: &'static ControlPlane,
     name: &'static str,
     quota: [u32; 2],
 ) -> Place<'static> {
-    let place = Place::bare(plane, name).await.unwrap();
+    let place = Place::bare(control, name).await.unwrap();
     for flavor in flavors(name) {
         let labels = selector_of(&flavor);
         let mut pool = nodes::pool(&flavor, 1);

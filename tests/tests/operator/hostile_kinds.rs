@@ -458,12 +458,12 @@ async fn nothing_is_gained_while_the_leader_is_killed_and_the_api_server_fails()
     let manager = Manager::start(plane, setup.acting_as(kubeconfig)).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     let _kubeflow = sluice_testkit::kubeflow::start(plane).await.unwrap();
-    let place = |name: &'static str| flavors::two_flavors_on(plane, name, [QUOTA, 0]);
+    let queues = |name: &'static str| flavors::two_flavors_on(plane, name, [QUOTA, 0]);
     let attacks = [
-        attack_by_pod(place("faulty-pod").await).await,
-        attack_by_deployment(place("faulty-deployment").await).await,
-        attack_by_set(place("faulty-set").await).await,
-        attack_by_kubeflow(place("faulty-pytorch").await, kubeflow::PYTORCH).await,
+        attack_by_pod(queues("faulty-pod").await).await,
+        attack_by_deployment(queues("faulty-deployment").await).await,
+        attack_by_set(queues("faulty-set").await).await,
+        attack_by_kubeflow(queues("faulty-pytorch").await, kubeflow::PYTORCH).await,
     ];
     let over = AtomicBool::new(false);
     let attacked = async {

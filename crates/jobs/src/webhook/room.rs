@@ -184,7 +184,9 @@ mod tests {
             gates: Gates::default(),
         };
         let refused = |object: &Value, old: Option<&Value>, context: &Context<'_>| {
-            validate(JobKind::JOB, object, old, context).err().map_or(0, |denied| denied.0.len())
+            let denied =
+                validate(JobKind::JOB, object, old, context).err().map_or_else(Vec::new, |denied| denied.0);
+            denied.iter().filter(|broken| broken.message.starts_with("Too long")).count()
         };
         let mut large = whole(WHOLE + 10, false);
         large["metadata"]["annotations"] = json!({"example.com/a": "x".repeat(ALL - 13)});

@@ -38,7 +38,7 @@ impl Checker {
                 self.note(
                     Rule::GoesOn,
                     &key,
-                    format!("it goes on for {} s, and {why}", (now - since).as_secs()),
+                    format!("it goes on for {} s, and {why}", now.saturating_sub(since).as_secs()),
                 );
             }
         }
