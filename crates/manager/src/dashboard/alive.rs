@@ -41,9 +41,9 @@ pub async fn follow(store: &Store, sync: &SyncTracker, client: &Client, mut stop
     }
 }
 
-/// Whether the API server answers anything, be it a refusal.
+/// Whether the API server answers anything: a refusal is an answer, too.
 async fn answers(client: &Client) -> bool {
-    match Call::get("/version".to_owned()).send_as::<Value>(client, ANSWER).await {
+    match Call::get("/version").send_as::<Value>(client, ANSWER).await {
         Ok(_) => true,
         Err(error) => error.code().is_some_and(|code| code < 500),
     }
