@@ -4,6 +4,7 @@
 //! for a reader. Every answer is made for one caller: [`viewer`] says in which namespaces they may read Workloads; of others they get amounts without
 //! names. The same routes are served by the manager ([`in_manager`]) and by a program on a laptop ([`local`]).
 
+pub mod alive;
 pub mod amounts;
 pub mod answers;
 pub mod assets;

@@ -14,24 +14,9 @@ use tokio::sync::watch;
 use super::happening::Latest;
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
-use crate::shutdown::Stop;
-use crate::watch::sync::SyncTracker;
 
 /// An answer may be as old as this.
 const STALE: Duration = Duration::from_millis(250);
-
-/// Between two looks whether the watches live.
-const LOOK: Duration = Duration::from_secs(2);
-/// What the views show.
-const WATCHED: [Kind; 7] = [
-    Kind::Workload,
-    Kind::ClusterQueue,
-    Kind::Cohort,
-    Kind::LocalQueue,
-    Kind::ResourceFlavor,
-    Kind::Topology,
-    Kind::Node,
-];
 
 /// How often what the views show has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,18 +127,10 @@ impl Store {
         self.turn(Some(read.unwrap_or_else(Timestamp::now)));
     }
 
-    /// Notes what the watches say of themselves, until stopped.
-    pub async fn follow(&self, sync: &SyncTracker, mut stop: Stop) {
-        while stop.sleep(LOOK).await {
-            let now = Timestamp::now();
-            match sync.cut_off(&WATCHED, now) {
-                Some(at) => {
-                    self.rows().read = Some(at);
-                    self.cut_off();
-                }
-                None => self.alive(now),
-            }
-        }
+    /// The cluster cannot be read since this time.
+    pub fn cut_off_since(&self, at: Timestamp) {
+        self.rows().read = Some(at);
+        self.cut_off();
     }
 
     /// Tells those who follow that it is otherwise than before.

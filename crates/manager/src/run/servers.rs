@@ -8,6 +8,7 @@ use super::{
     watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
+use crate::dashboard::alive;
 use crate::dashboard::callers::Tokens;
 use crate::dashboard::fits::LatelyFit;
 use crate::dashboard::in_manager::{self, InManager, Orders};
@@ -106,8 +107,9 @@ impl Parts {
         let orders = Orders::default();
         let source =
             Arc::new(InManager { published, orders, client, explains, engine, fits, configuration, memory });
-        let (followed, sync, stop) = (Arc::clone(&store), Arc::clone(sync), self.stop.clone());
-        let following = async move { followed.follow(&sync, stop).await };
+        let (followed, sync) = (Arc::clone(&store), Arc::clone(sync));
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        let following = async move { alive::follow(&followed, &sync, &client, stop).await };
         tasks.push(supervisor.spawn("signs of life for the dashboard", following));
         let connections = self.shares.dashboard;
         // The other connections are for answers.

@@ -20,8 +20,8 @@ enum KindState {
     Absent,
 }
 
-/// A watch from which nothing comes for longer may be cut off: the API server sends a bookmark about every minute.
-const SILENT: Duration = Duration::from_secs(150);
+/// A watch from which nothing comes for longer is cut off: the API server ends each one before, and it begins again.
+const SILENT: Duration = Duration::from_secs(330);
 /// One that fails has so long to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None, "nothing is there yet");
         tracker.heard(Kind::Node);
         tracker.heard(Kind::Pod);
-        assert_eq!(tracker.cut_off(&kinds, later(120)), None);
-        assert!(tracker.cut_off(&kinds, later(200)).is_some_and(|at| at <= Timestamp::now()));
+        assert_eq!(tracker.cut_off(&kinds, later(300)), None);
+        assert!(tracker.cut_off(&kinds, later(400)).is_some_and(|at| at <= Timestamp::now()));
         tracker.lost(Kind::Node);
         assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None, "most watches are back at once");
         assert!(tracker.cut_off(&kinds, later(10)).is_some());

@@ -273,7 +273,7 @@ pub async fn made_up_answers_have_the_form_of_real_ones(root: &Caller, ours: &Pl
     queue["name"] = "q".into();
     let made_up = [
         ("/api/who".to_owned(), data::who()),
-        ("/api/now".to_owned(), data::now()),
+        ("/api/now".to_owned(), data::now(0)),
         ("/api/queues/dash-a".to_owned(), queue),
         ("/api/queues/dash-a/starts".to_owned(), data::starts(&[1, 4, 7])),
         ("/api/workloads".to_owned(), list((0..20).map(data::found).collect())),

@@ -40,7 +40,7 @@ fn what_is_deactivated_waits_for_nothing() {
     };
     let waits = condition("QuotaReserved", "False", "Pending", 1);
     let evicted = condition("Evicted", "True", "Deactivated", 2);
-    assert_eq!(of(true, &[waits.clone()]).state, State::Pending);
+    assert_eq!(of(true, std::slice::from_ref(&waits)).state, State::Pending);
     let row = of(false, &[waits, evicted]);
     assert_eq!((row.state, &*row.reason), (State::Inactive, "Deactivated"));
     // It holds its quota until its pods are gone.
