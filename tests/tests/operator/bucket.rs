@@ -34,8 +34,9 @@ impl Bucket {
     /// A manager that sends its files there.
     pub fn for_manager(&self, plane: &ControlPlane, setup: Setup) -> Setup {
         let url = format!("s3://journal/{PATH}");
+        let (endpoint, ca) = (self.gateway.url(), plane.ca_path());
         let store =
-            json!({"url": url, "endpoint": self.gateway.url(), "caFile": plane.ca_path(), "every": "5s"});
+            json!({"url": url, "endpoint": endpoint, "region": "us-east-1", "caFile": ca, "every": "5s"});
         let setup = setup.with(&json!({"journal": {"directory": self.folder, "store": store}}));
         setup.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET)
     }
