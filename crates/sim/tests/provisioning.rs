@@ -55,7 +55,10 @@ fn a_job_starts_when_its_nodes_have_come_and_leaves_nothing_behind() {
     assert_eq!(check(&simulation)["state"], "Pending");
     simulation.run(|_| {}).unwrap();
     // In the first instant the check is not active yet.
-    assert_eq!(story(&simulation), ["0:00 submitted", "0:00 waiting", "5:00 admitted", "15:00 finished"]);
+    assert_eq!(
+        story(&simulation),
+        ["0:00 submitted", "0:00 waiting", "0:00 reserved", "5:00 admitted", "15:00 finished"]
+    );
     for kind in [Kind::ProvisioningRequest, Kind::PodTemplate] {
         assert_eq!(simulation.objects(kind).count(), 0);
     }
