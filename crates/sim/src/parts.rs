@@ -158,7 +158,9 @@ fn join(mut played: Vec<Played>, options: &Options) -> Played {
     let lasted = played.iter().map(|part| part.lasted).max().unwrap_or(0);
     let writes = played.iter().map(|part| part.writes).sum();
     let mut left_out = LeftOut::default();
-    played.iter_mut().for_each(|part| left_out.join(std::mem::take(&mut part.left_out)));
+    for part in &mut played {
+        left_out.join(std::mem::take(&mut part.left_out));
+    }
     let record = match played.len() {
         1 => played.remove(0).record,
         _ => Record::join(options.start, played.into_iter().map(|part| part.record).collect()),

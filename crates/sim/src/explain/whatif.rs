@@ -248,7 +248,7 @@ impl Question<'_> {
         tried: Tried,
         blocked: Option<String>,
     ) -> Result<Course, ExplainError> {
-        let queue = self.queue_of(simulation, job)?;
+        let queue = queue_of(simulation, job)?;
         let checks = queue.and_then(|queue| self.unknown_checks(simulation, &queue));
         Ok(match (tried, checks) {
             (Tried::Starts(preempts), None) => Course { starts_now: true, preempts, ..Course::default() },
@@ -270,13 +270,6 @@ impl Question<'_> {
             None
         };
         Ok(Course { forecast, ..Course::default() })
-    }
-
-    /// The ClusterQueue of a job, once what was changed is seen.
-    fn queue_of(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Option<String>, ExplainError> {
-        let mut seen = simulation.fork();
-        seen.advance(SignedDuration::ZERO)?;
-        Ok(seen.record().job(job).and_then(|record| record.cluster_queue.as_deref().map(str::to_owned)))
     }
 
     /// How a job fares with a change that has quota without it.
@@ -365,4 +358,11 @@ impl Question<'_> {
         let after = self.course(&changed, job, tried, None)?;
         Ok((before, after))
     }
+}
+
+/// The ClusterQueue of a job, once what was changed is seen.
+fn queue_of(simulation: &Simulation, job: &ObjectRef) -> Result<Option<String>, ExplainError> {
+    let mut seen = simulation.fork();
+    seen.advance(SignedDuration::ZERO)?;
+    Ok(seen.record().job(job).and_then(|record| record.cluster_queue.as_deref().map(str::to_owned)))
 }
