@@ -5,7 +5,7 @@ use sluice_engine::Kind;
 use crate::manifest::{Manifest, ManifestError, Manifests, Source};
 use crate::observed::{Observed, RunTimes};
 use crate::options::Options;
-use crate::setup::rank;
+use crate::setup::{manifest_error, rank};
 use crate::simulation::Simulation;
 
 /// The objects of a world, in the order in which they are applied, and what is known of jobs that have ended.

@@ -22,7 +22,7 @@ use sluice_sim::starts::at_once;
 use sluice_sim::whatif::Difference;
 use sluice_sim::{Cancel, ManifestError, Manifests, Options, Packed, Record, Simulation, duration, prepare};
 use tokio::sync::Semaphore;
-use tracing::error;
+use tracing::{debug, error};
 
 use self::changed::Change;
 use self::seen::Seen;
@@ -77,11 +77,14 @@ struct Asked {
 
 /// What is answered.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Answer {
     base: Seen,
     changed: Option<Seen>,
     difference: Vec<String>,
     refused: Value,
+    /// How many objects cannot be played.
+    not_played: usize,
 }
 
 /// Makes simulations.
@@ -261,6 +264,10 @@ fn simulated(
     };
     let first = begun(&base, options.clone())?;
     let refused = at_once(&first, &candidates);
+    let not_played = first.left_out().count;
+    if let Some(why) = first.left_out().first.first() {
+        debug!(count = not_played, first = %why, "objects of the cluster cannot be played");
+    }
     let without = |mut world: Packed| {
         if !refused.is_empty() {
             refused::leave_out(&mut world, &refused);
@@ -295,7 +302,7 @@ fn simulated(
         changed = Some(report(&other));
     }
     let refused = refused::told(&refused, viewer);
-    let answer = Answer { base: report(&base), changed, difference, refused };
+    let answer = Answer { base: report(&base), changed, difference, refused, not_played };
     serde_json::to_string(&answer).map_err(|error| {
         let why = "the answer could not be made".to_owned();
         error!(%error, "{why}");

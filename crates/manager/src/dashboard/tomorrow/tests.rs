@@ -156,6 +156,19 @@ fn what_the_manager_refuses_for_what_is_not_seen_here_does_not_start_tomorrow() 
 }
 
 #[test]
+fn an_object_that_cannot_be_played_does_not_stop_the_others() {
+    let mut begin = begin();
+    let mut broken = job("secret-ns", "broken", 2);
+    broken.object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/max-exec-time-seconds": "x"});
+    broken.object["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("x");
+    begin.live.objects.push(broken);
+    let answer = simulated(begin, SignedDuration::from_hours(24), &[], &viewer(&["a"])).unwrap();
+    assert_eq!(answer["notPlayed"], 1);
+    assert!(start(&answer["base"], "a/own-job").is_some());
+    assert!(!answer.to_string().contains("broken"), "{answer}");
+}
+
+#[test]
 fn changes_that_cannot_be_made_say_why() {
     let day = SignedDuration::from_hours(1);
     let mut wrong = quota_of("2");

@@ -292,7 +292,8 @@ fn what_waits_for_its_checks_did_not_run_whoever_tells_of_it() {
             &json!({"what": "Released", "since": since, "outcome": "Evicted", "reason": "AdmissionCheck", "usage": usage("2")}),
         ),
     ]);
-    let lines = ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "600 low evicted AdmissionCheck: no"];
+    let lines =
+        ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "600 low evicted AdmissionCheck: no"];
     assert_eq!(told(&day), lines);
     assert_eq!((holds(&day, "low"), day.record.jobs[0].lost), (vec![(20, None, Some(600))], 0));
 }
