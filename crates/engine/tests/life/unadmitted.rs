@@ -202,7 +202,12 @@ impl State {
             let unknown = wrapped && self.too_many && self.named_as_made;
             return (!self.is_admitted() || unknown) && !self.finished && !self.deleting;
         }
-        self.managed_itself() && !self.is_admitted() && !self.finished
+        // What follows changes while it runs may run anything once it cannot be read.
+        let unread = (self.invalid || self.too_many) && self.kind().integration().follows_changes;
+        // A new one waits for its owner to be seen.
+        let waits = !self.old && matches!(self.owner, Owner::MadeUp | Owner::WrongUid);
+        let unknown = unread && !self.deleting && !waits;
+        self.managed_itself() && (!self.is_admitted() || unknown) && !self.finished
     }
 
     fn play(&self) -> Cluster {

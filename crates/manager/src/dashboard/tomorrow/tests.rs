@@ -158,10 +158,20 @@ fn what_the_manager_refuses_for_what_is_not_seen_here_does_not_start_tomorrow() 
 #[test]
 fn an_object_that_cannot_be_played_does_not_stop_the_others() {
     let mut begin = begin();
-    let mut broken = job("secret-ns", "broken", 2);
-    broken.object["metadata"]["annotations"] = json!({"kueue.x-k8s.io/max-exec-time-seconds": "x"});
-    broken.object["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("x");
-    begin.live.objects.push(broken);
+    // More groups of pods than a Workload can have.
+    let parts: Vec<Value> = (0..19)
+        .map(|number| {
+            let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}});
+            json!({"name": format!("part-{number}"), "replicas": 1, "template": {"spec": {"template": pod}}})
+        })
+        .collect();
+    begin.live.objects.push(manifest(
+        Kind::Job(sluice_api::job::JobKind::JOB_SET),
+        json!({
+            "metadata": {"name": "broken", "namespace": "secret-ns", "uid": "uid-broken", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+            "spec": {"suspend": true, "replicatedJobs": parts},
+        }),
+    ));
     let answer = simulated(begin, SignedDuration::from_hours(24), &[], &viewer(&["a"])).unwrap();
     assert_eq!(answer["notPlayed"], 1);
     assert!(start(&answer["base"], "a/own-job").is_some());
