@@ -363,12 +363,6 @@ impl Simulation {
         Err(SimError::Restless { at: self.now })
     }
 
-    /// # Errors
-    /// When the caller wants it to give up.
-    pub(crate) fn check_cancelled(&self) -> Result<(), SimError> {
-        if self.options.cancel.is_cancelled() { Err(SimError::Cancelled { at: self.now }) } else { Ok(()) }
-    }
-
     /// When something will happen next, if anything will.
     pub fn next(&self) -> Option<Timestamp> {
         let planned = [self.agenda.next(), self.next_late()].into_iter().flatten().min();

@@ -265,7 +265,7 @@ fn a_change_of_quota_says_what_it_was_before() {
     };
     let known = quotas(&c);
     assert_eq!(known.last().unwrap(), &(Some("2".to_owned()), "4".to_owned(), true), "{known:?}");
-    // Of a queue that stood already nobody knows what it had before; one that is made has had nothing.
+    // What a queue that stood already had before is not known. One that is made has had nothing.
     c.restart();
     c.settle();
     assert_eq!(quotas(&c)[known.len()..], [(None, "4".to_owned(), true)]);

@@ -24,6 +24,12 @@ use crate::serving::check_number;
 use crate::setup::manifest_error;
 
 impl Simulation {
+    /// # Errors
+    /// When the caller wants it to give up.
+    pub(crate) fn check_cancelled(&self) -> Result<(), SimError> {
+        if self.options.cancel.is_cancelled() { Err(SimError::Cancelled { at: self.now }) } else { Ok(()) }
+    }
+
     /// Notes something that was refused.
     pub(crate) fn note_refused(&mut self, who: &str, why: &str) {
         let now = self.now;

@@ -304,7 +304,7 @@ fn a_simulation_for_which_there_is_no_time_shows_how_far_it_came() {
     let short = simulated(&[], Stops { one: none, ..STOPS });
     let end = seconds(&short["base"]);
     assert!(short["base"]["partial"] == true && end > 0.0 && end < 86_400.0, "{}", short["base"]);
-    // Both sides of a what-if end at the same time, whichever was stopped first.
+    // Both sides of a what-if end at the same time.
     let wanted = [quota_of("2")];
     for stops in [Stops { first_of_two: none, ..STOPS }, Stops { second_of_two: none, ..STOPS }] {
         let answer = simulated(&wanted, stops);

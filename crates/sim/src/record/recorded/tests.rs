@@ -281,7 +281,7 @@ fn a_job_that_ran_through_the_whole_day_is_known_from_the_lines_after_it() {
 }
 
 #[test]
-fn what_waits_for_its_checks_did_not_run_whoever_tells_of_it() {
+fn what_waits_for_its_checks_did_not_run_although_it_held_quota() {
     let since = json!(time(20).to_string());
     let day = recorded(vec![
         line(500, "low", &json!({"what": "Holding", "since": since, "usage": usage("2")})),
