@@ -63,6 +63,9 @@ pub(crate) async fn online(
     now: Timestamp,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Online> {
+    // Those who may not read the journal are told so, and not what else they may not read.
+    let journal = journal(queue)?;
+    page(client, &format!("{journal}?limit=1&since={}", encoded(&now.to_string()))).await?;
     let workloads = cluster::list(client, &collection(Kind::Workload, None), "").await?;
     let queues = cluster::list(client, &collection(Kind::ClusterQueue, None), "").await?;
     let workloads: Vec<Line> =
@@ -75,7 +78,7 @@ pub(crate) async fn online(
             open.note(&line);
             sink.take(line);
         };
-        match pages(client, queue, since, &mut take).await {
+        match pages(client, &journal, since, &mut take).await {
             Err(error) if attempt < ATTEMPTS && is_another_replica(&error) => sink.begin_again(),
             read => break (read?, open),
         }
@@ -90,23 +93,31 @@ pub(crate) async fn online(
     Ok(Online { oldest, without_end })
 }
 
-/// Gives every line that the manager has, and the time of the first line of its journal.
-async fn pages(
-    client: &Client,
-    queue: Option<&str>,
-    since: Timestamp,
-    take: &mut (dyn FnMut(Line) + Send),
-) -> anyhow::Result<Option<Timestamp>> {
+/// Where the journal of a ClusterQueue is, or of all.
+fn journal(queue: Option<&str>) -> anyhow::Result<String> {
     let queues = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues";
     // All queues are the one that no queue can be called.
     let all = || Ok(format!("{queues}/-"));
-    let path = queue.map_or_else(all, |queue| cluster::object(queues, queue))? + "/journal";
+    Ok(queue.map_or_else(all, |queue| cluster::object(queues, queue))? + "/journal")
+}
+
+async fn page(client: &Client, uri: &str) -> anyhow::Result<Value> {
+    let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
+    cluster::ask(client, request).await.map_err(advised)
+}
+
+/// Gives every line that the manager has, and the time of the first line of its journal.
+async fn pages(
+    client: &Client,
+    journal: &str,
+    since: Timestamp,
+    take: &mut (dyn FnMut(Line) + Send),
+) -> anyhow::Result<Option<Timestamp>> {
     let (mut oldest, mut token) = (None, String::new());
     loop {
         let more = if token.is_empty() { String::new() } else { selector("continue", Some(&token)) };
-        let uri = format!("{path}?since={}{more}", encoded(&since.to_string()));
-        let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-        let mut page = cluster::ask(client, request).await.map_err(advised)?;
+        let uri = format!("{journal}?since={}{more}", encoded(&since.to_string()));
+        let mut page = page(client, &uri).await?;
         let Value::Array(lines) = page["lines"].take() else { bail!("the answer has no lines") };
         if token.is_empty() {
             oldest = page["metadata"]["oldest"].as_str().and_then(|text| text.parse().ok());
