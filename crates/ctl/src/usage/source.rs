@@ -83,7 +83,9 @@ pub(crate) async fn online(
             read => break (read?, open),
         }
     };
-    workloads.iter().for_each(|line| open.note(line));
+    for line in &workloads {
+        open.note(line);
+    }
     let ends = open.ends(now);
     let without_end = ends.len();
     let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));

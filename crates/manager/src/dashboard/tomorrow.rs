@@ -251,7 +251,7 @@ fn simulated(
     (viewer, snapshot): (&Viewer, Option<&Snapshot>),
     stops: Stops,
 ) -> Result<String, Refusal> {
-    let began = Instant::now();
+    let since = Instant::now();
     let (mut manifests, mut options) = world(begin, Some(lasts));
     let candidates = refused::candidates(&manifests, options.start);
     // The documents of only one simulation are in memory at a time: the rest waits as text.
@@ -283,17 +283,17 @@ fn simulated(
     };
     let seed = options.seed;
     let report = |course: &Course| {
-        let seen = seen::report(&course.record, course.lasted, seed, viewer, snapshot);
-        if course.partial { seen.stopped() } else { seen }
+        let shown = seen::report(&course.record, course.lasted, seed, viewer, snapshot);
+        if course.partial { shown.stopped() } else { shown }
     };
     let time = if with_changes.is_some() { stops.first_of_two } else { stops.one };
-    let mut base = play(first, began + time)?;
+    let mut base = play(first, since + time)?;
     let (mut changed, mut difference) = (None, Vec::new());
     if let Some(world) = with_changes {
         if base.partial {
             options.until = Some(SignedDuration::from_millis(base.lasted));
         }
-        let mut other = play(begun(&without(world), options)?, began + stops.second_of_two)?;
+        let mut other = play(begun(&without(world), options)?, since + stops.second_of_two)?;
         // What only one of them came to is no difference.
         base.end_with(other.lasted);
         other.partial |= base.partial;

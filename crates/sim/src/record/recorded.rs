@@ -42,7 +42,9 @@ impl Recorded {
                 reading.take(line);
             }
         }
-        later.into_iter().for_each(|line| reading.before(line, until));
+        for line in later {
+            reading.before(line, until);
+        }
         reading.finish(until)
     }
 }
@@ -79,7 +81,7 @@ impl Reading {
     /// What a line of after the end says about the time before: what was held then, and which quota there was.
     fn before(&mut self, line: Line, until: Timestamp) {
         match line {
-            Line::Workload(line) => self.held_before(*line, until),
+            Line::Workload(line) => self.held_before(&line, until),
             Line::Quota(line) => {
                 let known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
                 if let Some(nominal) = line.earlier(until).filter(|_| !known).cloned() {
@@ -91,7 +93,7 @@ impl Reading {
         }
     }
 
-    fn held_before(&mut self, line: WorkloadLine, until: Timestamp) {
+    fn held_before(&mut self, line: &WorkloadLine, until: Timestamp) {
         let (since, admitted, held) = match &line.event {
             Event::Holding { since, admitted, held } => (*since, *admitted, held.clone()),
             Event::Resized { since, before, .. } => (*since, None, Usage { usage: before.clone() }),
@@ -108,8 +110,8 @@ impl Reading {
         }
         // What was resized or released had been admitted, as far as anything says; what holds quota says it itself.
         let assumed = !matches!(line.event, Event::Holding { .. });
-        let index = self.index(&line);
-        self.named(index, &line);
+        let index = self.index(line);
+        self.named(index, line);
         self.holding(index, since, &held, assumed);
         self.admitted_before(index, admitted.filter(|at| *at <= until));
     }

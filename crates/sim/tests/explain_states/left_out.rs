@@ -81,11 +81,9 @@ fn what_was_read_and_cannot_be_played_is_told_apart_from_mistakes_in_files() {
     with(&mut manifests, JobKind::JOB_SET, jobset(19));
     with(&mut manifests, JobKind::JOB, old_job());
     let none = BTreeMap::new();
-    for simulation in [
-        sluice_sim::prepare(&manifests, &none, options()).unwrap(),
-        Packed::of(&manifests).prepare(options()).unwrap(),
-    ] {
-        let left_out = simulation.left_out();
+    let one = sluice_sim::prepare(&manifests, &none, options()).unwrap();
+    let other = Packed::of(&manifests).prepare(options()).unwrap();
+    for left_out in [one.left_out(), other.left_out()] {
         assert_eq!(left_out.count, 1, "{left_out:?}");
         assert!(left_out.first[0].to_string().contains("too many pod sets: 19"), "{left_out:?}");
     }

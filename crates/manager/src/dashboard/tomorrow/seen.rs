@@ -36,6 +36,7 @@ pub struct Seen {
 
 impl Seen {
     /// The same, of a simulation that was stopped before its end.
+    #[must_use]
     pub fn stopped(self) -> Self {
         Self { partial: true, ..self }
     }

@@ -31,7 +31,7 @@ use crate::roots;
 /// A connection, with TLS: where it takes longer no one is there.
 const CONNECT: Duration = Duration::from_secs(5);
 /// One request, from the connection to the last byte of the answer: some megabytes on a slow line.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The largest answer that is read, in bytes.
 const MOST_ANSWER: usize = 1 << 20;
 /// The largest head of an answer, in bytes.

@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The pause after the first failure; it doubles.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, and the one after a refusal.
-const MOST_PAUSE: Duration = Duration::from_secs(60);
+const MOST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Says that a file was closed; dropped when the last one is.
 pub type Closed = watch::Sender<()>;

@@ -198,7 +198,7 @@ fn store(
     variables: &Variables,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry =
-        RetryConfig { max_retries: 0, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() };
+        RetryConfig { max_retries: 0, retry_timeout: Duration::from_mins(1), ..RetryConfig::default() };
     let of = |prefix: &'static str| {
         let own = variables.iter().filter(move |(key, _)| key.starts_with(prefix));
         own.map(|(key, value)| (key.to_ascii_lowercase(), value.clone()))
