@@ -464,7 +464,7 @@ async fn until(what: &str, is_reached: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok(), "{what}");
+    assert!(tokio::time::timeout(Duration::from_mins(1), waiting).await.is_ok(), "{what}");
 }
 
 #[tokio::test]
