@@ -445,7 +445,7 @@ mod tests {
         let answer = {
             let made = Arc::clone(&made);
             move |method: Method, _, _| {
-                assert_eq!(method, Method::POST, "there is nothing to change");
+                assert_eq!(method, Method::POST, "each event is a new one, so none is patched");
                 made.send_modify(|made| *made += 1);
                 std::future::ready(fake_api::failed(403, "Forbidden"))
             }
