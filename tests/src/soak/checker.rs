@@ -113,6 +113,8 @@ pub struct Account {
     /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
     /// it: nothing in its status says so.
     pub freed_unseen: usize,
+    /// Times that a Job's own controller had made more pods than the Job has at a time: the answer to a request was lost with its API server.
+    pub surplus: usize,
     /// Times that reservations exceeded a limit for a moment, and nothing ran on what was too much: a write of a former leader came late.
     pub late_reservations: usize,
 }
@@ -264,12 +266,14 @@ impl Checker {
             }
             return;
         };
-        let job = Job::read(object);
+        let mut job = Job::read(object);
         if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
             self.keys.remove(&old.uid);
             self.job_is_gone(key);
         }
         let before = before.filter(|old| old.uid == job.uid);
+        let goes_on = before.as_ref().filter(|before| before.runs() || !job.runs());
+        job.began = goes_on.map_or(self.revision, |before| before.began);
         self.keys.insert(job.uid.clone(), key.to_owned());
         self.jobs.insert(key.to_owned(), job.clone());
         if !job.queued {
@@ -320,7 +324,8 @@ impl Checker {
     fn pod(&mut self, key: &str, object: Option<&Value>) {
         match object {
             Some(object) => {
-                let pod = Pod::read(object);
+                let mut pod = Pod::read(object);
+                pod.made = self.pods.get(key).map_or(self.revision, |before| before.made);
                 let before = self.pods.insert(key.to_owned(), pod.clone());
                 let came = before.is_none_or(|before| before.node.is_none());
                 if let Some(node) = pod.node.as_deref().filter(|_| came && pod.live) {

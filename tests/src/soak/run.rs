@@ -76,10 +76,11 @@ impl Report {
         }
         failures.extend(self.panics.iter().map(|line| format!("a panic: {line}")));
         // None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than faults are.
-        let Account { freed_unseen, late_reservations, evictions, .. } = self.account;
+        let Account { freed_unseen, late_reservations, evictions, surplus, .. } = self.account;
         let rare = [
             ("ends of a manager by itself", self.ended, 0),
             ("reservations of former leaders above a limit", late_reservations, self.faults),
+            ("pods beyond what their Job has at a time", surplus, self.faults),
             (
                 "jobs that ended only once the JobSet controller had begun anew",
                 self.overlooked,
@@ -152,6 +153,7 @@ impl std::fmt::Display for Report {
             "above a limit for a moment by reservations on which nothing ran: {}",
             account.late_reservations
         )?;
+        writeln!(f, "more pods than a Job has at a time, made by its own controller: {}", account.surplus)?;
         writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
         let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
         write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)

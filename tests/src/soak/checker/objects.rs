@@ -58,6 +58,10 @@ pub(super) struct Job {
     pub says_suspended: bool,
     /// Its own controller says that it is suspended.
     pub seen_suspended: bool,
+    /// How many pods a Job has at a time.
+    pub parallelism: usize,
+    /// The revision at which it last began to run.
+    pub began: u64,
 }
 
 impl Job {
@@ -73,6 +77,10 @@ impl Job {
                 || condition(object, "Suspended").is_some_and(|one| one["status"] == "False"),
             says_suspended: condition(object, "Suspended").is_some(),
             seen_suspended: holds(object, "Suspended"),
+            parallelism: object["spec"]["parallelism"]
+                .as_u64()
+                .map_or(1, |pods| usize::try_from(pods).unwrap_or(usize::MAX)),
+            began: 0,
         }
     }
 
@@ -90,6 +98,8 @@ pub(super) struct Pod {
     /// It has not ended and was not stopped.
     pub live: bool,
     pub node: Option<String>,
+    /// The revision at which it was made.
+    pub made: u64,
 }
 
 impl Pod {
@@ -97,7 +107,7 @@ impl Pod {
         let over = ["Succeeded", "Failed"].contains(&text(object, "/status/phase").as_str());
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let node = object["spec"]["nodeName"].as_str().map(str::to_owned);
-        Self { owner: controller(object), live: !over && !deleting, node }
+        Self { owner: controller(object), live: !over && !deleting, node, made: 0 }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::nodes::Assigned;
 use super::objects::Job;
 use super::{Checker, Rule};
 
@@ -79,13 +80,41 @@ impl Checker {
         let Some((_, covering)) = self.workloads_of(job).find(|(_, workload)| workload.covers()) else {
             return;
         };
+        // What becomes of the pods of a job that is gone is judged later.
+        let Some(began) = self.keys.get(job).and_then(|key| self.jobs.get(key)).map(|job| job.began) else {
+            return;
+        };
         let most = covering.pods;
         let mut live = self.live_pods(job);
         live.retain(|key| self.pods[key].node.is_some());
-        if live.len() > most {
+        if live.len() > most && self.is_surplus(&live, job, began, most) {
+            self.account.surplus += 1;
+        } else if live.len() > most {
             let text = format!("{live:?} of its job are on nodes, and {most} pods are admitted");
             self.note(Rule::GoesOn, key, text);
         }
+    }
+
+    /// Whether so many pods go on only because the controller of their Jobs made more than those have at a time. It removes them again. All belong
+    /// to this run of the job, and to places that it has now.
+    fn is_surplus(&self, live: &[String], job: &str, began: u64, most: usize) -> bool {
+        let mut places = self.workloads_of(job).filter_map(|(_, workload)| workload.nodes.as_ref());
+        let places = places.next();
+        let mut of_jobs: BTreeMap<&str, usize> = BTreeMap::new();
+        for pod in live.iter().map(|key| &self.pods[key]) {
+            let has_place = |places: &BTreeMap<String, Assigned>| {
+                pod.node.as_ref().is_some_and(|node| places.get(node).is_some_and(|place| place.pods > 0))
+            };
+            if pod.made < began || !places.is_none_or(has_place) {
+                return false;
+            }
+            *of_jobs.entry(pod.owner.as_deref().unwrap_or_default()).or_default() += 1;
+        }
+        let at_a_time = |uid: &str| {
+            let job = self.keys.get(uid).and_then(|key| self.jobs.get(key));
+            job.map_or(usize::MAX, |job| job.parallelism)
+        };
+        of_jobs.iter().map(|(uid, pods)| (*pods).min(at_a_time(uid))).sum::<usize>() <= most
     }
 
     /// The pods that run or will.

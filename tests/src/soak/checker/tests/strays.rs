@@ -17,6 +17,26 @@ fn pods_beside_those_of_a_later_place_are_noticed() {
     assert_eq!(gone.broken(), []);
 }
 
+#[test]
+fn a_pod_too_many_that_a_jobs_own_controller_made_is_counted() {
+    let of_two = |history: History, suspend| {
+        let mut history = history.job(suspend, &[]);
+        let object = history.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["spec"]["parallelism"] = json!(2);
+        history
+    };
+    let begun = |admitted| of_two(of_two(History::new(), true).workload(WORKLOAD, ADMITTED, admitted), false);
+    let three = |history: History| history.pod_on("p", "n-1").pod_on("q", "n-1").pod_on("r", "n-1");
+    let checker = three(begun(2)).checked();
+    assert_eq!((checker.violations().len(), checker.account().surplus), (0, 1));
+    assert_broken(three(begun(1)), Rule::GoesOn, "1 pods are admitted");
+    let gone = begun(2).pod_on("p", "n-1").pod_on("q", "n-1").delete(JOB).pod_on("r", "n-1");
+    assert_eq!(gone.broken().iter().filter(|(rule, _)| *rule == Rule::GoesOn).count(), 0);
+    // A pod of a former run is not one of these.
+    let again = of_two(of_two(begun(2).pod_on("p", "n-1"), true), false);
+    assert_broken(again.pod_on("q", "n-1").pod_on("r", "n-1"), Rule::GoesOn, "2 pods are admitted");
+}
+
 /// A job that has run and is stopped; its controller says so, and its pod goes on, or not.
 fn stopped_and_seen(goes_on: bool) -> History {
     let mut runs =
