@@ -76,11 +76,19 @@ impl Drop for History {
 
 impl History {
     /// Begins to watch the Jobs of a namespace that is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or there is a Job or a Workload in the namespace.
     pub async fn start(client: Client, namespace: &str) -> Result<Self> {
         Self::start_with(client, namespace, Kind::Job).await
     }
 
     /// Begins to watch the JobSets of a namespace that is empty; their Jobs are not watched.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached or does not know JobSets, or there is a JobSet or a Workload in the namespace.
     pub async fn of_jobsets(client: Client, namespace: &str) -> Result<Self> {
         Self::start_with(client, namespace, Kind::JobSet).await
     }
@@ -100,6 +108,10 @@ impl History {
 
     /// Waits until everything that happened until now has been seen, and checks all of it: see [`check`]. `quota` is what
     /// each ClusterQueue may use, in processors.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, what there is has not been seen within `deadline`, or something held that must never hold.
     pub async fn check(&self, quota: &BTreeMap<String, u64>, deadline: Duration) -> Result<Account> {
         for kind in [self.jobs, Kind::Workload] {
             let now = kind
@@ -118,6 +130,10 @@ impl History {
     }
 
     /// Waits until the Workload of a Job is as wanted, and gives it; null stands for one that is not there.
+    ///
+    /// # Errors
+    ///
+    /// If it is not so within `deadline`. The error has the status that was seen last.
     pub async fn workload_until(
         &self,
         job: &str,
@@ -134,6 +150,10 @@ impl History {
     }
 
     /// Waits until a Job (or JobSet) is as wanted, and gives it; null stands for one that is not there.
+    ///
+    /// # Errors
+    ///
+    /// If it is not so within `deadline`. The error has the status that was seen last.
     pub async fn job_until(
         &self,
         name: &str,

@@ -32,6 +32,10 @@ pub struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// Makes the namespace with a flavor and queues of this many processors.
+    ///
+    /// # Errors
+    ///
+    /// If the namespace cannot be made (see [`Place::bare`]), or the flavor or a queue cannot (see [`create`]).
     pub async fn new(plane: &'a ControlPlane, name: &str, cpu: u32) -> Result<Self> {
         let made = Self::bare(plane, name).await?;
         made.flavor(name).await?;
@@ -41,6 +45,10 @@ impl<'a> Place<'a> {
     }
 
     /// Makes the namespace, without any queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`ControlPlane::make_namespace`].
     pub async fn bare(plane: &'a ControlPlane, name: &str) -> Result<Self> {
         plane.make_namespace(name).await?;
         Ok(Self { plane, client: plane.client().await?, name: name.to_owned() })
@@ -82,13 +90,49 @@ impl<'a> Place<'a> {
     }
 
     /// The pods here that a selector of labels selects.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or `labels` is no selector.
     pub async fn pods_with(&self, labels: &str) -> Result<Vec<Value>> {
         let pods = self.pods().list(&ListParams::default().labels(labels)).await.context("listing pods")?;
         pods.iter().map(|pod| serde_json::to_value(pod).context("reading a pod")).collect()
     }
 
+    /// The processors of the pods here that run or may be bound, in thousandths, and their names.
+    ///
+    /// # Errors
+    ///
+    /// If the pods cannot be listed, or one asks for an amount that is no number, with or without `m`.
+    pub async fn live_cpu(&self) -> Result<(u64, Vec<String>)> {
+        let (mut milli, mut names) = (0, Vec::new());
+        for pod in self.pods().list(&ListParams::default()).await? {
+            let pod = serde_json::to_value(pod)?;
+            let over = ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
+            let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+            if over || gated || pod["metadata"]["deletionTimestamp"].is_string() {
+                continue;
+            }
+            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+                milli += match container["resources"]["requests"]["cpu"].as_str() {
+                    Some(text) => match text.strip_suffix('m') {
+                        Some(milli) => milli.parse()?,
+                        None => text.parse::<u64>()? * 1_000,
+                    },
+                    None => 0,
+                };
+            }
+            names.push(pod["metadata"]["name"].to_string());
+        }
+        Ok((milli, names))
+    }
+
     /// Makes the Job `urgent` of one pod that asks for `cpu` processors, and the priority class of this name, by which it matters more than
     /// others.
+    ///
+    /// # Errors
+    ///
+    /// If the class (see [`create`]) or the Job (see [`Place::make_job`]) cannot be made.
     pub async fn make_urgent(&self, class: &str, cpu: u32) -> Result<()> {
         let object = json!({"metadata": {"name": class}, "value": 1_000});
         create(&self.global("WorkloadPriorityClass", "workloadpriorityclasses"), object).await?;
@@ -98,11 +142,19 @@ impl<'a> Place<'a> {
     }
 
     /// Makes a flavor.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`].
     pub async fn flavor(&self, name: &str) -> Result<()> {
         create(&self.global("ResourceFlavor", "resourceflavors"), json!({"metadata": {"name": name}})).await
     }
 
     /// Makes a ClusterQueue of this many processors of the flavor of this place; `more` is merged into its spec.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`].
     pub async fn cluster_queue(&self, name: &str, cpu: u32, more: &Value) -> Result<()> {
         let mut spec = json!({
             "namespaceSelector": {},
@@ -115,17 +167,29 @@ impl<'a> Place<'a> {
     }
 
     /// Makes a LocalQueue.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`].
     pub async fn local_queue(&self, name: &str, cluster_queue: &str) -> Result<()> {
         let object = json!({"metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue}});
         create(&self.local_queues(), object).await
     }
 
     /// Makes a Job of one pod that asks for `cpu` processors and runs until it is deleted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::make_job`].
     pub async fn job(&self, name: &str, queue: &str, cpu: u32) -> Result<()> {
         self.make_job(&job(name, queue, cpu, 1, 3_600)).await
     }
 
     /// Makes a Job.
+    ///
+    /// # Errors
+    ///
+    /// If `job` is none, the API server cannot be reached, or it or a webhook refuses the Job.
     pub async fn make_job(&self, job: &Value) -> Result<()> {
         let job = serde_json::from_value(job.clone()).context("reading a Job")?;
         self.jobs().create(&PostParams::default(), &job).await.context("making a Job")?;
@@ -133,22 +197,38 @@ impl<'a> Place<'a> {
     }
 
     /// Changes a Job as a user would.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, there is no such Job, or it or a webhook refuses the change.
     pub async fn patch_job(&self, name: &str, patch: Value) -> kube::Result<Job> {
         self.jobs().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
     /// Deletes a Job with its pods.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or there is no such Job.
     pub async fn delete_job(&self, name: &str) -> Result<()> {
         self.jobs().delete(name, &DeleteParams::background()).await.context("deleting a Job")?;
         Ok(())
     }
 
     /// Whether a Job is suspended.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or there is no such Job.
     pub async fn suspended(&self, name: &str) -> Result<bool> {
         Ok(self.jobs().get(name).await?.spec.and_then(|spec| spec.suspend).unwrap_or(false))
     }
 
     /// Waits until a Job runs (or is suspended again).
+    ///
+    /// # Errors
+    ///
+    /// If it does not within three minutes ([`DEADLINE`]). The error has the conditions of its Workload.
     pub async fn wait_until(&self, name: &str, runs: bool) -> Result<()> {
         let what = format!("{}/{name} to {}", self.name, if runs { "run" } else { "be suspended" });
         eventually(&what, DEADLINE, || async {
@@ -161,6 +241,10 @@ impl<'a> Place<'a> {
     }
 
     /// The Workload of a Job, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none within three minutes ([`DEADLINE`]).
     pub async fn workload(&self, job: &str) -> Result<Value> {
         eventually(&format!("the Workload of {}/{job}", self.name), DEADLINE, || async {
             let found = workloads::of_job(&self.client, &self.name, job).await?;
@@ -173,12 +257,20 @@ impl<'a> Place<'a> {
     }
 
     /// The Workload of a Job, as events are about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::workload`].
     pub async fn about_workload(&self, job: &str) -> Result<String> {
         let workload = self.workload(job).await?;
         Ok(format!("Workload/{}", workload["metadata"]["name"].as_str().unwrap_or_default()))
     }
 
     /// Waits until a condition of the Workload of a Job reads `<status>/<reason>: <message>`, with anything behind that.
+    ///
+    /// # Errors
+    ///
+    /// If it does not read so within three minutes ([`DEADLINE`]). The error has what it reads.
     pub async fn wait_for_condition(&self, job: &str, condition: &str, begins: &str) -> Result<()> {
         let what = format!("{condition} of {}/{job} to be {begins:?}", self.name);
         eventually(&what, DEADLINE, || async {
@@ -190,6 +282,10 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until a condition of a queue reads `<status>/<reason>: <message>`, with anything behind that.
+    ///
+    /// # Errors
+    ///
+    /// If it does not read so within three minutes ([`DEADLINE`]), for example because there is no such queue.
     pub async fn wait_for_queue(&self, api: &Api<DynamicObject>, name: &str, begins: &str) -> Result<()> {
         eventually(&format!("the queue {name} to be {begins:?}"), DEADLINE, || async {
             let told = told(&serde_json::to_value(api.get(name).await?)?, "Active");
@@ -199,6 +295,10 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until an event of this reason, whose note contains the text, was recorded here about this object (`<kind>/<name>`).
+    ///
+    /// # Errors
+    ///
+    /// If there is none within three minutes ([`DEADLINE`]). The error has those that there are.
     pub async fn wait_for_event(&self, about: &str, reason: &str, note: &str) -> Result<()> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         eventually(&format!("an event {reason} of {about} in {}", self.name), DEADLINE, || async {
@@ -219,6 +319,10 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until the ClusterQueue of this place says how many workloads wait, hold quota and are admitted.
+    ///
+    /// # Errors
+    ///
+    /// If it does not say so within three minutes ([`DEADLINE`]). The error has the counts that it says.
     pub async fn wait_for_counts(&self, counts: [u64; 3]) -> Result<()> {
         eventually(&format!("the counts of {} to be {counts:?}", self.name), DEADLINE, || async {
             let status = self.cluster_queues().get(&self.name).await?.data["status"].clone();
@@ -230,6 +334,10 @@ impl<'a> Place<'a> {
     }
 
     /// How many processors of the flavor of this place its ClusterQueue says are reserved.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or there is no such ClusterQueue.
     pub async fn reserved_cpu(&self) -> Result<String> {
         let status = self.cluster_queues().get(&self.name).await?.data["status"].clone();
         let total = status["flavorsReservation"][0]["resources"][0]["total"].clone();
@@ -237,6 +345,10 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until that many are reserved. The status may be one of before, whatever else in it is as it will be.
+    ///
+    /// # Errors
+    ///
+    /// If it does not say so within three minutes ([`DEADLINE`]). The error has what it says.
     pub async fn wait_for_reserved_cpu(&self, cpu: &str) -> Result<()> {
         eventually(&format!("{cpu} processors of {} to be reserved", self.name), DEADLINE, || async {
             let reserved = self.reserved_cpu().await?;
@@ -246,6 +358,10 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until nothing is left of the Workloads here.
+    ///
+    /// # Errors
+    ///
+    /// If there still is one after three minutes ([`DEADLINE`]).
     pub async fn wait_until_empty(&self) -> Result<()> {
         eventually(&format!("no Workload to be left in {}", self.name), DEADLINE, || async {
             let left = workloads::list(&self.client, &self.name).await?;
@@ -294,6 +410,10 @@ pub fn job(name: &str, queue: &str, cpu: u32, pods: u32, seconds: u32) -> Value 
 }
 
 /// Creates an object of one of Kueue's kinds.
+///
+/// # Errors
+///
+/// If `api` is of another kind, or the object is refused or a webhook does not answer: see [`answered`].
 pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
     let kind = api.resource_url().rsplit('/').next().unwrap_or_default().to_owned();
     object["apiVersion"] = json!("kueue.x-k8s.io/v1beta2");
@@ -315,6 +435,10 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
 
 /// Repeats a write as a user does while a webhook does not answer: after the manager was killed, the API server still sends a first request on
 /// its connection to the dead one. Such a write was not carried out.
+///
+/// # Errors
+///
+/// If the API server cannot be reached or refuses the write, or a webhook still does not answer after three minutes ([`DEADLINE`]).
 pub async fn answered<T, F>(what: &str, write: impl Fn() -> F) -> Result<()>
 where
     F: Future<Output = kube::Result<T>>,
@@ -331,6 +455,10 @@ where
 }
 
 /// Changes an object of one of Kueue's kinds.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, there is no such object, or it or a webhook refuses the change.
 pub async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<()> {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await

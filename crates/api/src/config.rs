@@ -62,11 +62,20 @@ const MAX_BYTES: usize = 1 << 20;
 
 impl Configuration {
     /// Reads a file, in an environment without a service account and flags.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse_in`].
     pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         Self::parse_in(text, &Environment::default())
     }
 
     /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If the text is larger than 1 MiB or is not YAML; else every mistake in it with its path: another kind or version, a field that does not exist,
+    /// a value that is not allowed, a feature gate that cannot be set so.
     pub fn parse_in(text: &str, environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         let whole = |message: String| ConfigErrors(vec![FieldError { path: String::new(), message }]);
         if text.len() > MAX_BYTES {
@@ -85,6 +94,10 @@ impl Configuration {
     }
 
     /// The configuration without a file: every default of v1beta2.
+    ///
+    /// # Errors
+    ///
+    /// If the feature gates of the environment are wrong, or contradict each other.
     pub fn defaults_in(environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         Self::parse_in(&format!("apiVersion: {GROUP}/v1beta2\nkind: {KIND}\n"), environment)
     }

@@ -57,6 +57,11 @@ impl fmt::Display for Version {
 }
 
 /// Converts one object in place. Kinds whose shape is the same in both versions only change their `apiVersion`.
+///
+/// # Errors
+///
+/// If the document is not an object, has another `apiVersion` than the two versions, or has a topology assignment that cannot be read or has more
+/// than 100,000 domains.
 pub fn convert(object: &mut Value, to: Version) -> Result<(), ConversionError> {
     convert_root(object, to, false).map(drop)
 }

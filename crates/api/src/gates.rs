@@ -109,6 +109,10 @@ impl Gates {
     }
 
     /// Reads the value of `--feature-gates`: `A=true,B=false`. Later entries win.
+    ///
+    /// # Errors
+    ///
+    /// Every entry without `=`, or with a value other than true or false; and what [`Self::from_entries`] refuses.
     pub fn parse(text: &str) -> Result<(Self, Vec<GateWarning>), Vec<GateError>> {
         let mut errors = Vec::new();
         let mut entries = Vec::new();
@@ -135,6 +139,10 @@ impl Gates {
 
     /// The gates after these entries; later entries win. `AllAlpha` and `AllBeta` set every gate of the stage that
     /// has no entry of its own.
+    ///
+    /// # Errors
+    ///
+    /// Every gate that does not exist, that is locked to its other value, or that is switched on while a gate that it needs is off.
     pub fn from_entries<'a>(
         entries: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<(Self, Vec<GateWarning>), Vec<GateError>> {

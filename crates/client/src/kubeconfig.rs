@@ -52,6 +52,10 @@ pub enum ClientError {
 }
 
 /// Reads the connection: `--kubeconfig`, else `KUBECONFIG`, else the in-cluster account.
+///
+/// # Errors
+///
+/// If the kubeconfig cannot be read or has no usable context, cluster or user; or if there is none, and the process does not run in a cluster.
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -84,6 +88,10 @@ fn from_environment(source: kube::config::KubeconfigError) -> ClientError {
 }
 
 /// Builds a client. Each has its own connections, so that the lease never queues behind other requests.
+///
+/// # Errors
+///
+/// If the certificates, keys, credentials or the proxy of the connection are not usable.
 pub fn client(config: &Config) -> Result<Client, ClientError> {
     Client::try_from(config.clone()).map_err(|source| ClientError::Build {
         server: config.cluster_url.to_string(),

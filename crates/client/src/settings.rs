@@ -36,6 +36,11 @@ pub fn environment(feature_gates: Option<String>) -> Environment {
 }
 
 /// Reads the file, or takes all defaults.
+///
+/// # Errors
+///
+/// If the file cannot be read or is not a valid Configuration, the feature gates of the environment are wrong, or a declared kind cannot be compiled
+/// or was declared otherwise before.
 pub fn load(
     file: Option<&Path>,
     environment: &Environment,

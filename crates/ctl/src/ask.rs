@@ -21,6 +21,10 @@ pub struct Reply {
 }
 
 /// Asks for a path, and reads the answer to its end.
+///
+/// # Errors
+///
+/// If the stream breaks, the answer is not there after 90 s, or it is not HTTP.
 pub async fn get<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     host: &str,
@@ -49,6 +53,10 @@ fn reply(answer: &str) -> anyhow::Result<Reply> {
 }
 
 /// Opens a connection to `http://host:port`; gives the host to name in the request.
+///
+/// # Errors
+///
+/// If the URL is not of this form or has a path, or the host does not take the connection.
 pub async fn connect(url: &str) -> anyhow::Result<(TcpStream, String)> {
     let host = host_of(url)?;
     let stream = TcpStream::connect(&host).await.with_context(|| format!("connecting to {host}"))?;

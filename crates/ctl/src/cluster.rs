@@ -42,6 +42,10 @@ pub fn shown(kind: Kind, name: &str) -> String {
 }
 
 /// A request that answers with a document.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, refuses the request, or answers with what is not JSON.
 pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
     let what = format!("{} {}", request.method(), request.uri().path());
     match client.request(request).await {
@@ -52,6 +56,10 @@ pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Re
 }
 
 /// Sends a document.
+///
+/// # Errors
+///
+/// If `uri` or `media` cannot stand in a request; and as [`ask`].
 pub async fn send(
     client: &Client,
     method: http::Method,
@@ -65,6 +73,10 @@ pub async fn send(
 }
 
 /// Every object of a collection, page by page. `query` has the selectors, each with a leading `&`.
+///
+/// # Errors
+///
+/// If the collection or the query cannot stand in a URL, or a page cannot be had: see [`ask`].
 pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Result<Vec<Value>> {
     let page = async |uri: String| {
         let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
@@ -74,6 +86,10 @@ pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Res
 }
 
 /// The answers with a collection's pages; `ask` asks for one.
+///
+/// # Errors
+///
+/// As `ask`, of the first page that cannot be had; the pages before it are lost.
 pub async fn pages(
     collection: &str,
     query: &str,

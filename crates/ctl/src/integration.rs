@@ -34,6 +34,11 @@ pub struct TryArgs {
 const FLAVOR: (&str, &str) = ("example.com/flavor", "chosen");
 
 /// Runs the command.
+///
+/// # Errors
+///
+/// If a file cannot be read, the declaration is wrong, the object is of no declared kind, or it has no name; if it would not be queued, gets no
+/// Workload or could not be started; or if standard output cannot be written.
 pub fn run(command: &IntegrationCommand) -> anyhow::Result<u8> {
     let IntegrationCommand::Try(args) = command;
     let configuration = declarations(&args.declaration)?;

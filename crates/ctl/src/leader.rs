@@ -9,6 +9,10 @@ use crate::cluster::object;
 use crate::connection::checked;
 
 /// The pod of the manager that leads.
+///
+/// # Errors
+///
+/// If the namespace or the name is not one, the lease cannot be read or does not exist, or it has no holder or one that is not Sluice.
 pub async fn pod(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
     object(checked(namespace)?, name)?;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);

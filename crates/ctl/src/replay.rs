@@ -23,6 +23,10 @@ pub struct ReplayArgs {
 }
 
 /// Runs `sluice replay`: 0 if every cycle came out as it was recorded, else 1.
+///
+/// # Errors
+///
+/// If the file cannot be read, a line of it cannot be replayed, or standard output cannot be written.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
     let name = args.file.display();
     let file = std::fs::File::open(&args.file).with_context(|| format!("opening {name}"))?;

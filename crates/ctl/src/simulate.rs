@@ -124,6 +124,10 @@ fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Reads manifests, scenarios, and the files that these apply.
+///
+/// # Errors
+///
+/// If a file or folder cannot be read, a folder has no manifests, a document is wrong, or a file that a scenario applies cannot be read.
 pub fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
     let mut read_files = Vec::new();
     for path in paths {
@@ -195,6 +199,10 @@ fn not_played(left_out: &LeftOut) -> Vec<Skipped> {
 }
 
 /// A simulation that can run.
+///
+/// # Errors
+///
+/// If an object or a scenario is refused (see [`prepare_with_log`]); every mistake is a line of the message.
 pub fn begin(loaded: &Loaded, options: Options, log: Option<Box<Sink>>) -> anyhow::Result<Simulation> {
     prepare_with_log(&loaded.manifests, &loaded.files, options, log)
         .map_err(|errors| anyhow::anyhow!(lines(&errors)))

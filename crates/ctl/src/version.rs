@@ -10,6 +10,11 @@ use crate::connection::{ClusterArgs, checked};
 use crate::print::print;
 
 /// Prints the version of this program and the images of the managers.
+///
+/// # Errors
+///
+/// If the namespace is not a name, the kubeconfig is not usable, the API server cannot be reached or refuses, there is no manager in the namespace,
+/// or standard output cannot be written.
 pub async fn print_both(cluster: &ClusterArgs, namespace: &str) -> anyhow::Result<u8> {
     print(&format!("client: {VERSION} ({COMMIT}, {})\n", platform()))?;
     checked(namespace)?;

@@ -122,6 +122,11 @@ impl Engine {
         {
             entry.only_suspends = false;
         }
+        if open.purpose == Purpose::SuspendJob
+            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+        {
+            entry.suspend_is_not_refused();
+        }
         if open.purpose == Purpose::ReserveQuota
             && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
         {
@@ -212,7 +217,11 @@ impl Engine {
         if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
             if open.purpose == Purpose::SuspendJob {
-                entry.suspend_refused = matches!(error, WriteError::Refused(_));
+                entry.suspend_failed(error);
+            }
+            // A refused deletion is no reason not to try the other way again.
+            if open.purpose == Purpose::DeleteChild && matches!(error, WriteError::Refused(_)) {
+                entry.suspend_is_not_refused();
             }
             // What belongs to a stop may be too much for the object, such as one more annotation: that lets no job run on.
             let refused = open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_));

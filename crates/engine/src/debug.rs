@@ -18,9 +18,13 @@ pub struct Explanation<'a> {
 }
 
 impl Engine {
-    /// Rebuilds everything that is kept incrementally from the objects, and names what differs.
+    /// Rebuilds everything that is kept incrementally from the objects, and compares.
     ///
     /// The core's usage and queues are rebuilt by the core itself; here the indexes over the objects are.
+    ///
+    /// # Errors
+    ///
+    /// What differs, if anything does.
     pub fn audit(&self) -> Result<(), Vec<String>> {
         let mut differences = self.scheduler.audit().err().unwrap_or_default();
         let mut fresh = World::default();

@@ -49,6 +49,7 @@ mod templates;
 mod topologies;
 mod topology;
 mod unheeded;
+mod unstoppable;
 mod version;
 mod world;
 

@@ -8,7 +8,7 @@
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`stopped`]: how a run ends; [`left`]: what becomes of it without its queue; [`finished`]: what remains of it; [`clean_up`]: what parts of a
 //!   deleted job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller
-//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey.
+//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey; [`unstoppable`]: if it cannot be suspended.
 //! * [`requeue`]: what lets it be queued again; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
@@ -45,5 +45,6 @@ pub(crate) mod unadmitted;
 pub(crate) mod ungate;
 pub(crate) mod unheeded;
 pub(crate) mod unreadable;
+mod unstoppable;
 pub(crate) mod workload;
 pub(crate) mod write;

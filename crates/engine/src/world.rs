@@ -30,6 +30,7 @@ use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 use crate::unheeded::Unheeded;
+use crate::unstoppable::Unstoppable;
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -151,8 +152,8 @@ pub(crate) struct JobEntry {
     pub stop_failed: bool,
     /// A stop with everything that belongs to it was refused, so that it is suspended and nothing else, until it is started.
     pub only_suspends: bool,
-    /// That it is suspended was refused when it was last tried.
-    pub suspend_refused: bool,
+    /// That it, or a part of it, could not be suspended; few jobs ever need it.
+    pub unstoppable: Option<Box<Unstoppable>>,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
     /// What the pending checks said when that was last reported.
@@ -357,6 +358,9 @@ impl World {
         }
         if let Some(entry) = self.jobs.get_mut(&key) {
             entry.view = view;
+            if entry.view.suspended {
+                entry.suspend_is_not_refused();
+            }
         } else {
             let entry = JobEntry {
                 view,
@@ -367,7 +371,7 @@ impl World {
                 unheeded: None,
                 stop_failed: false,
                 only_suspends: false,
-                suspend_refused: false,
+                unstoppable: None,
                 reported: None,
                 reported_checks: String::new(),
                 named: false,

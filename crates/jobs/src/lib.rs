@@ -67,12 +67,21 @@ pub fn observe(kind: JobKind, object: &Value) -> JobView {
 }
 
 /// The patch that starts a job: what admission adds to the templates, counts, `suspend: false`. See [`prepare`] for the kinds that need two.
+///
+/// # Errors
+///
+/// If the admission has other pod sets than the job or a number of pods that the job cannot run with, what it adds contradicts a template or has no
+/// place in the kind, or the kind is managed by others.
 pub fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     registry::of(view.job.kind).start(view, infos)
 }
 
 /// The write that comes before [`start`], for a kind whose controller takes templates only while the job is suspended; pin the start to its
 /// answer with [`Patch::pinned`]. After a crash in between, observe again: what was written is not written again.
+///
+/// # Errors
+///
+/// If the admission has other pod sets than the job or a number of pods that the job cannot run with, or what it adds contradicts a template.
 pub fn prepare(view: &JobView, infos: &[PodSetInfo]) -> Result<Option<Step>, StartError> {
     registry::of(view.job.kind).prepare(view, infos)
 }

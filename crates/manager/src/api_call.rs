@@ -185,6 +185,10 @@ impl Call {
     }
 
     /// Sends it once and gives the raw answer.
+    ///
+    /// # Errors
+    ///
+    /// If the URI is not one, the API server cannot be reached or does not answer within `timeout`, or its answer has an error status.
     pub async fn send(&self, client: &Client, timeout: Duration) -> Result<Vec<u8>, CallError> {
         let failed =
             |source| CallError::Transport { method: self.method.clone(), uri: self.uri.clone(), source };
@@ -217,6 +221,10 @@ impl Call {
     }
 
     /// Sends it once and decodes the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`]; and if the answer is not JSON of this type.
     pub async fn send_as<T: DeserializeOwned>(
         &self,
         client: &Client,

@@ -115,6 +115,10 @@ impl Controllers {
     }
 
     /// Parses a comma-separated list; an empty one means `*`.
+    ///
+    /// # Errors
+    ///
+    /// If the list has a name that no part has, or turns a part both on and off.
     pub fn parse(list: &str) -> Result<Self, ControllersError> {
         let mut star = list.trim().is_empty();
         let (mut on, mut off) = (BTreeSet::new(), BTreeSet::new());

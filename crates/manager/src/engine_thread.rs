@@ -156,6 +156,10 @@ impl<M> Handle<M> {
 }
 
 /// Starts the thread, which `supervisor` watches over. `build` makes an engine, at the start and after a panic; `recorder` takes what happens to it.
+///
+/// # Errors
+///
+/// If the system cannot start another thread.
 pub fn start<M, O>(
     supervisor: &Supervisor,
     build: impl Fn() -> M + Send + 'static,

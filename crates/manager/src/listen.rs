@@ -28,6 +28,10 @@ pub enum ListenError {
 }
 
 /// The address that a configuration field names; nothing when it switches the server off (`""`, `"0"`).
+///
+/// # Errors
+///
+/// If the text is not of the form host:port or :port, or its host cannot be looked up.
 pub fn address(field: &'static str, text: &str) -> Result<Option<SocketAddr>, ListenError> {
     if text.is_empty() || text == "0" {
         return Ok(None);
@@ -50,6 +54,10 @@ fn every_interface() -> &'static str {
 const WAITING: u32 = 1024;
 
 /// Opens the socket.
+///
+/// # Errors
+///
+/// If the port is taken, the address is not one of this machine's, or the process may not open it.
 pub fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, ListenError> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };

@@ -22,6 +22,10 @@ pub struct LogLevelError(String);
 
 /// Turns `--log-level` into a filter: names, zap's verbosities (0 and 1: info, 2 and 3: info, 4 to 6: debug, above: trace;
 /// the shipped deployments of Kueue say 2), or tracing's own `target=level` directives.
+///
+/// # Errors
+///
+/// If the level is neither a name, nor a number, nor a list of directives that tracing can read.
 pub fn filter(level: &str) -> Result<String, LogLevelError> {
     let level = level.trim();
     let name = match level {
@@ -47,6 +51,10 @@ pub fn filter(level: &str) -> Result<String, LogLevelError> {
 }
 
 /// Installs the subscriber; may be called once per process.
+///
+/// # Errors
+///
+/// If [`filter`] does not take the level. A subscriber that is installed already is no error.
 pub fn init(level: &str, format: LogFormat) -> Result<(), LogLevelError> {
     let filter = EnvFilter::new(filter(level)?);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

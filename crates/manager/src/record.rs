@@ -59,6 +59,11 @@ fn own_file(path: &Path) -> io::Result<File> {
 
 impl Recorder {
     /// Creates the file, readable for its owner alone, and begins with the header.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened, is a link or no regular file, has another name too or another owner; or if the system cannot start another
+    /// thread.
     pub fn start(supervisor: &Supervisor, file: &Path, header: Entry) -> io::Result<Self> {
         let target = own_file(file)?;
         Self::with(supervisor, target, header, BUFFER, LARGEST)

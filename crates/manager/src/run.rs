@@ -65,6 +65,11 @@ use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
 
 /// Runs the manager until it is told to stop or must end. The process's exit code.
+///
+/// # Errors
+///
+/// If the configuration, the list of controllers or the kubeconfig is not usable, a port cannot be listened on, certificates cannot be made, or the
+/// journal, the traces or the decision log cannot be started.
 pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
     let began = Instant::now();
     let (configuration, controllers) = configure(&args)?;

@@ -76,6 +76,10 @@ impl Supervisor {
     }
 
     /// Starts a thread that goes on until the stop.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start another thread.
     pub fn thread(
         &self,
         name: &'static str,
@@ -89,6 +93,10 @@ impl Supervisor {
     }
 
     /// Starts a thread that may end.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start another thread.
     #[expect(clippy::disallowed_methods, reason = "this is what watches over it")]
     pub fn thread_finite(
         &self,
@@ -110,7 +118,11 @@ impl Supervisor {
     }
 }
 
-/// What came of `work` on one object, or the message of its panic. It must leave nothing half done that outlives it.
+/// What came of `work` on one object. It must leave nothing half done that outlives it.
+///
+/// # Errors
+///
+/// The message of the panic, if `work` panics.
 pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
 }

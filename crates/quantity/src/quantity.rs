@@ -41,6 +41,10 @@ impl Quantity {
     /// Reads a quantity: sign, digits with an optional point, and a suffix of any [`Format`].
     ///
     /// Digits below one billionth round away from zero; a binary quantity is capped at 2⁶³ − 1 (both as Kubernetes).
+    ///
+    /// # Errors
+    ///
+    /// If the text is empty, has no digits, or has a suffix that is of no [`Format`].
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         parse::parse(text)
     }

@@ -4,6 +4,10 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 /// Reads a duration: numbers with the units `d`, `h`, `m`, `s`, `ms`, or a plain number of seconds.
+///
+/// # Errors
+///
+/// If the text is empty, a number is missing, a unit is none of these, or the whole is too long to count in milliseconds.
 pub fn parse(text: &str) -> Result<SignedDuration, String> {
     let wrong = || format!("expected a duration like 90s, 1h30m or 2d, found {text:?}");
     let mut total: i64 = 0;

@@ -73,6 +73,11 @@ impl Question<'_> {
     }
 
     /// Explains it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such job or Workload. Where its state is not known from a cluster that was read, also if an object or scenario is refused, or
+    /// the simulation breaks off.
     pub fn answer(&self) -> Result<Explained, ExplainError> {
         let Some(subject) = &self.manifests.subject else { return self.played(None) };
         let view = View::read(self.manifests);
@@ -219,6 +224,10 @@ impl Question<'_> {
     }
 
     /// Only when the job will start, if it waits.
+    ///
+    /// # Errors
+    ///
+    /// If an object or scenario is refused, the simulation breaks off, or no such job has a Workload at that time.
     pub fn forecast_only(&self) -> Result<Option<Forecast>, ExplainError> {
         let simulation = self.world()?;
         let (job, _) = self.find(&simulation)?;

@@ -108,6 +108,11 @@ fn documents(text: &str) -> Vec<String> {
 
 impl Manifests {
     /// Reads files. Every mistake is collected.
+    ///
+    /// # Errors
+    ///
+    /// If a document is not YAML, is not an object although its file was named, has a field that its schema does not allow, or is a Scenario that
+    /// cannot be read.
     pub fn read(files: &[File]) -> Result<Self, Vec<ManifestError>> {
         let mut found = Self::default();
         let mut errors = Vec::new();
@@ -206,6 +211,10 @@ pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
 }
 
 /// Reads a value of a type out of text, for files that hold one document.
+///
+/// # Errors
+///
+/// If the text is not YAML, or does not have the form of the type.
 pub fn one<T: for<'de> Deserialize<'de>>(file: &str, text: &str) -> Result<T, ManifestError> {
     serde_saphyr::from_str(text).map_err(|error| ManifestError {
         at: Source { file: file.to_owned(), document: 1 },

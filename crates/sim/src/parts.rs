@@ -84,6 +84,10 @@ pub enum PlayError {
 }
 
 /// Simulates a world to its end, in parts where it has parts. `progress` hears of every step, from several threads.
+///
+/// # Errors
+///
+/// If an object or a scenario is refused, or a part of the world cannot go on: see [`SimError`].
 pub fn play(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,

@@ -14,7 +14,7 @@ use crate::parts::PartNamespaces;
 use crate::random::Stream;
 use crate::record::JobRecord;
 use crate::scenario::{After, Arrivals, JobState, Scenario, ScenarioEvent};
-use crate::simulation::{SimError, Simulation};
+use crate::simulation::Simulation;
 
 /// A stream of arrivals under way.
 #[derive(Clone, Debug)]
@@ -79,6 +79,11 @@ impl Play {
 
 impl Simulation {
     /// Takes on a scenario. `files` are those that its events apply, by the names that they have in it.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake of the scenario: a file that is not among `files` or is wrong, an object or template that is not one of a simulated kind, a name
+    /// of a kind, job, policy or state that cannot be read.
     pub fn play(
         &mut self,
         source: &Source,
@@ -136,10 +141,10 @@ impl Simulation {
     }
 
     /// Lets events happen whose conditions are met now.
-    pub(crate) fn play_events(&mut self) -> Result<(), SimError> {
+    pub(crate) fn play_events(&mut self) {
         loop {
             let met = |waiting: &Waiting| waiting.after.iter().all(|a| self.has_reached(a));
-            let Some(at) = self.play.waiting.iter().position(met) else { return Ok(()) };
+            let Some(at) = self.play.waiting.iter().position(met) else { return };
             let waiting = self.play.waiting.remove(at);
             // Creation times, which order queues, count whole seconds: what comes after comes in a later one.
             let delay = waiting.delay.max(SignedDuration::from_secs(1));

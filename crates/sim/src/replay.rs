@@ -91,6 +91,11 @@ pub struct Replay {
 
 impl Replay {
     /// Takes one line.
+    ///
+    /// # Errors
+    ///
+    /// If the line is not one of a decision log, has an object or a configuration that cannot be read, or is a header of another format; or if it
+    /// comes before the header, or after a panic of the engine that was not recorded.
     pub fn line(&mut self, line: &str) -> Result<(), ReplayError> {
         self.line += 1;
         if line.trim().is_empty() {

@@ -47,6 +47,11 @@ pub(crate) fn rank(kind: Kind) -> usize {
 /// A simulation with these objects and scenarios, begun but not run. `files` are those that scenarios apply, by path.
 ///
 /// What an event of a scenario applies is not applied at the beginning, though it lies in a folder that was read.
+///
+/// # Errors
+///
+/// Every object that an API server or the webhooks would refuse, unless it was read from a cluster, and every mistake of a scenario; or, alone, that
+/// the simulation was cancelled.
 pub fn prepare(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,
@@ -56,6 +61,10 @@ pub fn prepare(
 }
 
 /// As [`prepare`], with a decision log that goes to `log`.
+///
+/// # Errors
+///
+/// As [`prepare`].
 pub fn prepare_with_log(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,

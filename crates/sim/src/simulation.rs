@@ -2,6 +2,7 @@
 
 mod adopting;
 mod applying;
+mod clock;
 mod controllers;
 mod error;
 #[cfg(feature = "faults")]
@@ -19,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use sluice_engine::{Engine, Input, Kind, Object, ObjectRef};
 
-use crate::agenda::{Action, Agenda, after};
+use crate::agenda::{Action, Agenda};
 use crate::autoscaler::Autoscaler;
 #[cfg(feature = "faults")]
 use crate::faults::FaultRun;
@@ -38,8 +39,6 @@ pub use error::SimError;
 
 /// Rounds at one instant after which something is wrong with the engine or with us.
 const MOST_ROUNDS: usize = 2_000_000;
-/// How long the engine's own timers are followed when nothing else is left to happen.
-const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A cluster that exists only here.
 #[derive(Debug)]
@@ -334,6 +333,10 @@ impl Simulation {
     }
 
     /// Lets everything happen that happens at this instant.
+    ///
+    /// # Errors
+    ///
+    /// If it is cancelled, does not come to rest, or an audit or a check of safety finds something wrong. Each function that lets time pass fails so.
     pub fn settle(&mut self) -> Result<(), SimError> {
         for _ in 0..self.most_rounds() {
             self.check_cancelled()?;
@@ -361,111 +364,6 @@ impl Simulation {
             }
         }
         Err(SimError::Restless { at: self.now })
-    }
-
-    /// When something will happen next, if anything will.
-    pub fn next(&self) -> Option<Timestamp> {
-        let planned = [self.agenda.next(), self.next_late()].into_iter().flatten().min();
-        let timer = self.engine_timer().map(|t| match self.idle_timer {
-            // A timer that is due again and again at the same time must not stop the clock.
-            Some(idle) if t <= idle => after(idle, SignedDuration::from_secs(1)),
-            _ => t,
-        });
-        match (planned, timer) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (Some(a), None) => Some(a),
-            (None, Some(b)) => {
-                // Nothing but the engine's timers is left: they may still bring something, but not for ever.
-                let patience = after(self.last_event, PATIENCE);
-                let unbounded = self.options.until.is_some();
-                (unbounded || b <= patience).then_some(b)
-            }
-            (None, None) => None,
-        }
-    }
-
-    /// When the next step is: when something happens next, or at the end that was asked for, if that is sooner.
-    pub fn next_step(&self) -> Option<Timestamp> {
-        let next = self.next()?;
-        Some(self.end().map_or(next, |end| next.min(end)))
-    }
-
-    /// The end, if one was asked for.
-    fn end(&self) -> Option<Timestamp> {
-        self.options.until.map(|until| after(self.options.start, until))
-    }
-
-    /// Goes to the next time at which something happens, and lets it happen. False at the end.
-    pub fn step(&mut self) -> Result<bool, SimError> {
-        let next = match (self.next(), self.end()) {
-            (Some(next), None) => next,
-            (Some(next), Some(end)) if next <= end => next,
-            // Nothing more happens up to the end: what waits, waits until then, and what is free stays free.
-            (_, Some(end)) => {
-                self.set_now(end);
-                return Ok(false);
-            }
-            (None, None) => return Ok(false),
-        };
-        let planned = self.agenda.next().is_some_and(|at| at <= next);
-        self.set_now(next);
-        while let Some(action) = self.agenda.take_due(self.now) {
-            self.act(action);
-        }
-        if planned {
-            self.last_event = self.now;
-        }
-        self.settle()?;
-        self.play_events()?;
-        let due = self.engine_timer().is_some_and(|t| t <= self.now);
-        self.idle_timer = due.then_some(self.now);
-        Ok(true)
-    }
-
-    fn set_now(&mut self, now: Timestamp) {
-        self.now = self.now.max(now);
-        self.world.now = self.now;
-    }
-
-    /// Runs to the end.
-    pub fn run(&mut self, mut progress: impl FnMut(&Self)) -> Result<(), SimError> {
-        self.settle()?;
-        self.play_events()?;
-        while self.step()? {
-            progress(self);
-        }
-        Ok(())
-    }
-
-    /// Lets a while pass.
-    pub fn advance(&mut self, wait: SignedDuration) -> Result<(), SimError> {
-        self.advance_while(wait, || true)
-    }
-
-    /// Lets a while pass, as long as `go_on` says so before each step.
-    pub fn advance_while(&mut self, wait: SignedDuration, go_on: impl Fn() -> bool) -> Result<(), SimError> {
-        self.settle()?;
-        let until = after(self.now, wait);
-        while self.next().is_some_and(|next| next <= until) {
-            if !go_on() || !self.step()? {
-                break;
-            }
-        }
-        self.set_now(until);
-        self.settle()
-    }
-
-    /// Runs until the condition holds. False if it never does.
-    pub fn run_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<bool, SimError> {
-        self.settle()?;
-        loop {
-            if so(self) {
-                return Ok(true);
-            }
-            if !self.step()? {
-                return Ok(false);
-            }
-        }
     }
 
     /// Does what the agenda says.

@@ -222,6 +222,10 @@ fn modules() -> PathBuf {
 
 /// The folder for what is built of `tool`'s module: it changes with the pinned versions, so an old program is never taken for a
 /// new one, and a new pin builds nothing but its own module again.
+///
+/// # Errors
+///
+/// If a go.mod, go.sum or source file of the tool's module cannot be read.
 pub fn bin_folder(tool: Tool) -> Result<PathBuf> {
     let Source { folder, own, .. } = tool.source();
     let mut hash = Sha256::new();
@@ -247,6 +251,11 @@ pub fn is_there(tool: Tool) -> bool {
 }
 
 /// The program's path; built first where it is missing. Blocks, minutes for a cold build: lines on stderr show the progress.
+///
+/// # Errors
+///
+/// If the program is missing and cannot be built: Go is not installed, a module cannot be downloaded or compiled, or the cache folder cannot be
+/// written.
 pub fn path(tool: Tool) -> Result<PathBuf> {
     if let Some(found) = given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool) {
         return Ok(found);
@@ -271,11 +280,19 @@ pub fn path(tool: Tool) -> Result<PathBuf> {
 }
 
 /// The CustomResourceDefinition of JobSets that belongs to [`Tool::JobSetController`]. Blocks, like [`path`].
+///
+/// # Errors
+///
+/// As [`path`].
 pub fn jobset_crd() -> Result<PathBuf> {
     Ok(path(Tool::JobSetController)?.with_file_name(JOBSET_CRD))
 }
 
 /// The CustomResourceDefinitions that belong to a program with controllers. Blocks, like [`path`].
+///
+/// # Errors
+///
+/// As [`path`].
 pub fn crds(tool: Tool) -> Result<Vec<PathBuf>> {
     let program = path(tool)?;
     let crds = tool.companions().iter();
@@ -283,6 +300,10 @@ pub fn crds(tool: Tool) -> Result<Vec<PathBuf>> {
 }
 
 /// Makes sure that every one of `tools` is there.
+///
+/// # Errors
+///
+/// As [`path`], of the first tool that cannot be had; those after it are not tried.
 pub fn ensure(tools: &[Tool]) -> Result<()> {
     tools.iter().try_for_each(|tool| path(*tool).map(drop))
 }

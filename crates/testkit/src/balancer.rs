@@ -18,6 +18,10 @@ pub struct Balancer {
 
 impl Balancer {
     /// Starts one for these ports; none of them needs to be open yet.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be opened on 127.0.0.1.
     pub async fn start(ports: &[u16]) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("opening the balancer's port")?;
         let address = listener.local_addr().context("reading the balancer's port")?;

@@ -13,6 +13,11 @@ use crate::assets::workspace;
 const VARIABLE: &str = "SLUICE_BIN";
 
 /// The `sluice` binary: `SLUICE_BIN`, else that of the running profile, which cargo brings up to date first.
+///
+/// # Errors
+///
+/// If `SLUICE_BIN` names a file that is not there; without it, if cargo cannot be run or does not succeed. Every call in a process gets the answer
+/// of the first.
 pub fn binary() -> Result<PathBuf> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| match given() {
@@ -24,6 +29,11 @@ pub fn binary() -> Result<PathBuf> {
 }
 
 /// The `kubectl-kueue` binary: beside `SLUICE_BIN`, else that of the running profile.
+///
+/// # Errors
+///
+/// If the plugin is not beside `SLUICE_BIN`; without that variable, if cargo cannot be run or does not succeed. Every call in a process gets the
+/// answer of the first.
 pub fn plugin() -> Result<PathBuf> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| match given() {

@@ -22,6 +22,10 @@ pub const RELEASE: &str = "sluice";
 pub const SERVICE_ACCOUNT: &str = "kueue-controller-manager";
 
 /// Runs helm against the plane; its standard output.
+///
+/// # Errors
+///
+/// If helm is missing and cannot be built, cannot be run, or does not end with 0: then the error has all that it printed.
 pub async fn helm(plane: &ControlPlane, args: &[&str]) -> Result<String> {
     let home = plane.folder().join("helm");
     let program =
@@ -50,6 +54,11 @@ pub async fn helm(plane: &ControlPlane, args: &[&str]) -> Result<String> {
 
 /// Installs (or upgrades) the chart and returns the setup of a manager that belongs to it. `setup` says ports and
 /// configuration, `values` overrides the chart's values.
+///
+/// # Errors
+///
+/// If helm does not install the chart (see [`helm`]) or the definitions are not served in time, the chart's ConfigMap has no configuration that can
+/// be read, or there is no token for its ServiceAccount; also if the values or the kubeconfig cannot be written.
 pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Result<Setup> {
     let mut all = json!({
         "controllerManager": { "replicas": 0 },
@@ -90,6 +99,10 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
 }
 
 /// Removes the release, as `helm uninstall` does.
+///
+/// # Errors
+///
+/// As [`helm`], for example if there is no such release.
 pub async fn uninstall(plane: &ControlPlane) -> Result<()> {
     helm(plane, &["uninstall", RELEASE, "--namespace", NAMESPACE])
         .await

@@ -49,6 +49,10 @@ pub async fn crds(tool: Tool) -> Result<Vec<CustomResourceDefinition>> {
 }
 
 /// Installs the CustomResourceDefinitions of a program's kinds and waits until they are served.
+///
+/// # Errors
+///
+/// If the program is missing (see [`crds`]), or its definitions are refused or not served in time (see [`crate::crds::apply`]).
 pub async fn install_crds(client: &Client, tool: Tool) -> Result<()> {
     crate::crds::apply(client, &crds(tool).await?).await
 }
@@ -83,6 +87,10 @@ pub struct Controllers {
 
 impl Controllers {
     /// Installs the CustomResourceDefinitions and starts the program with the administrator's rights.
+    ///
+    /// # Errors
+    ///
+    /// As [`install_crds`]; and if the program cannot be started, or its log file not be opened.
     pub async fn start(plane: &ControlPlane, tool: Tool, arguments: &[&str]) -> Result<Self> {
         Self::start_with(plane, tool, arguments, &[]).await
     }

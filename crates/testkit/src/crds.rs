@@ -18,6 +18,10 @@ const DEADLINE: Duration = Duration::from_mins(3);
 
 /// Installs Sluice's own CRDs. With `webhook_url` objects of v1beta1 are converted by the manager that listens there, which
 /// also puts its certificate authority in; without it the API server does not convert, and only v1beta2 is of use.
+///
+/// # Errors
+///
+/// As [`apply`].
 pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
     let mut crds = sluice_api::crds();
     for crd in &mut crds {
@@ -37,6 +41,10 @@ pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
 }
 
 /// Applies the definitions (server-side) and waits until each is served.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, refuses a definition, or does not serve them all in time: see [`wait_until_served`].
 pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply("sluice-testkit").force();
@@ -51,6 +59,10 @@ pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result
 
 /// Waits until the API server serves every one of the definitions and names it in its discovery, from which kubectl knows the
 /// kinds: "established" comes a moment before the first, and that a moment before the second.
+///
+/// # Errors
+///
+/// If a definition is not served within three minutes, or the discovery does not name all of them within three more.
 pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     for crd in crds {
         let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else { continue };
@@ -100,6 +112,11 @@ fn undiscovered(discovery: &APIGroupDiscoveryList, crds: &[CustomResourceDefinit
 
 /// Waits until a manager has put its certificate authority into every one of Sluice's CRDs that converts by webhook, and the
 /// API server serves them again: it takes a changed definition out of service for a moment.
+///
+/// # Errors
+///
+/// If one of these waits takes more than three minutes: for the certificate authority in a definition, for the definitions to be served, for the
+/// webhooks to let a ClusterQueue through.
 pub async fn wait_until_converting(client: &Client) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crds = sluice_api::crds();

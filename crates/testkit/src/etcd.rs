@@ -36,6 +36,10 @@ pub struct Etcd(Client);
 
 impl Etcd {
     /// Of a plane; etcd need not answer now.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates: the HTTP client is not made without them, also where it does not use TLS.
     pub fn of(plane: &ControlPlane) -> Result<Self> {
         let mut config = Config::new(plane.etcd_url().parse().context("reading etcd's address")?);
         config.default_retry = false;
@@ -53,6 +57,10 @@ impl Etcd {
     }
 
     /// Stores something that is not the API server's; the revision of it.
+    ///
+    /// # Errors
+    ///
+    /// If etcd cannot be reached, answers with an error, or does not answer within 10 s.
     pub async fn put(&self, key: &str, value: &Value) -> Result<u64> {
         let asked = async {
             let (key, value) =
@@ -65,8 +73,13 @@ impl Etcd {
         tokio::time::timeout(ANSWER, asked).await.context("etcd does not answer")?
     }
 
-    /// Gives every change of the API server's objects from a revision on to `sink`, in order, together with those of the same answer; ends
-    /// when the connection does, or with the sink's error. Keys for which `wanted` is false are left out unread.
+    /// Gives every change of the API server's objects from a revision on to `sink`, in order, together with those of the same answer, until
+    /// the connection is closed. Keys for which `wanted` is false are left out unread.
+    ///
+    /// # Errors
+    ///
+    /// If etcd cannot be reached or ends the watch, as it does for a revision that was compacted; if the connection breaks, a wanted object is not
+    /// JSON, or `sink` returns an error.
     pub async fn follow(
         &self,
         from: u64,

@@ -29,7 +29,11 @@ impl Output {
     }
 }
 
-/// Runs kubectl against the plane; its standard output. A failure is an error with all it printed.
+/// Runs kubectl against the plane; its standard output.
+///
+/// # Errors
+///
+/// If kubectl cannot be run (see [`try_kubectl`]) or does not end with 0: then the error has all it printed.
 pub async fn kubectl<S: AsRef<OsStr>>(plane: &ControlPlane, args: &[S]) -> Result<String> {
     let output = try_kubectl(&plane.kubeconfig_path(), args, None).await?;
     if !output.success {
@@ -40,6 +44,10 @@ pub async fn kubectl<S: AsRef<OsStr>>(plane: &ControlPlane, args: &[S]) -> Resul
 }
 
 /// Applies manifests given as text, as `kubectl apply -f -` does; its standard output.
+///
+/// # Errors
+///
+/// If kubectl cannot be run (see [`try_kubectl`]) or does not apply every manifest: then the error has all it printed.
 pub async fn apply(plane: &ControlPlane, manifests: &str) -> Result<String> {
     let output = try_kubectl(&plane.kubeconfig_path(), &["apply", "-f", "-"], Some(manifests)).await?;
     if !output.success {
@@ -49,6 +57,11 @@ pub async fn apply(plane: &ControlPlane, manifests: &str) -> Result<String> {
 }
 
 /// Runs kubectl with any kubeconfig and input, and returns what came of it.
+///
+/// # Errors
+///
+/// If kubectl is missing and cannot be built, cannot be started, or ends with 0 before all of the input is written to it. Any other exit code is no
+/// error: see [`Output::success`].
 pub async fn try_kubectl<S: AsRef<OsStr>>(
     kubeconfig: &Path,
     args: &[S],

@@ -18,6 +18,11 @@ use crate::plane::ControlPlane;
 const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
 
 /// Starts the controllers and installs their webhooks, and waits until jobs can be made. When they end, only MPIJobs can be made.
+///
+/// # Errors
+///
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
+/// minute.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let (mut controllers, port) =
         Controllers::start_with_webhooks(plane, Tool::KubeflowControllers, "kubeflow").await?;

@@ -24,6 +24,11 @@ const DEFAULTER: &str = "lws-mutating-webhook-configuration";
 const VALIDATOR: &str = "lws-validating-webhook-configuration";
 
 /// Starts the controllers and installs their webhooks, and waits until LeaderWorkerSets can be made.
+///
+/// # Errors
+///
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
+/// minute.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let folder = plane.folder().join("lws");
     fs::create_dir_all(&folder).context("making the folder of the LeaderWorkerSets' webhooks")?;

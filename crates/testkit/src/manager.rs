@@ -37,6 +37,10 @@ pub struct Manager {
 
 impl Manager {
     /// Starts a manager and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be launched (see [`Manager::launch`]), or is not ready in time (see [`Manager::wait_until_ready`]).
     pub async fn start(plane: &ControlPlane, setup: Setup) -> Result<Self> {
         let mut manager = Self::launch(plane, setup).await?;
         manager.wait_until_ready().await?;
@@ -44,6 +48,10 @@ impl Manager {
     }
 
     /// Starts a manager without waiting, for tests of a start that must wait or fail.
+    ///
+    /// # Errors
+    ///
+    /// If there is no binary (see [`binary`]), its configuration or its log file cannot be written, or the process cannot be started.
     pub async fn launch(plane: &ControlPlane, setup: Setup) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary).await.context("building sluice")??;
         let name = format!("sluice-{}", setup.health);
@@ -76,7 +84,11 @@ impl Manager {
         Ok(Self { program, setup, config, cgroup })
     }
 
-    /// Waits until /readyz says so; ends at once if the process does.
+    /// Waits until /readyz says so.
+    ///
+    /// # Errors
+    ///
+    /// If it is not ready within a minute, and at once if the process ends. The error has the end of the log.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
         let port = self.setup.health;
         let program = std::sync::Mutex::new(&mut self.program);
@@ -117,11 +129,19 @@ impl Manager {
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.
+    ///
+    /// # Errors
+    ///
+    /// As [`health()`].
     pub async fn health(&self, path: &str) -> Result<(u16, String)> {
         health(self.setup.health, path).await
     }
 
-    /// SIGTERM; how long it took to end, and how it ended. More than 15 s is an error.
+    /// SIGTERM; how long it took to end, and how it ended.
+    ///
+    /// # Errors
+    ///
+    /// If it has not ended after 15 s: then it is killed, and the error has the end of its log. Also if the signal cannot be sent.
     pub async fn stop(mut self) -> Result<(Duration, ExitStatus)> {
         self.program.terminate(STOP_DEADLINE).await
     }
@@ -133,17 +153,29 @@ impl Manager {
     }
 
     /// SIGKILL, and a new start with the same setup.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::start`].
     pub async fn restart(self, plane: &ControlPlane) -> Result<Self> {
         let setup = self.kill();
         Self::start(plane, setup).await
     }
 
     /// Makes it stand still (SIGSTOP), until [`Manager::resume`].
+    ///
+    /// # Errors
+    ///
+    /// If the signal cannot be sent. A process that has ended is no error.
     pub fn pause(&mut self) -> Result<()> {
         self.program.signal(Signal::STOP)
     }
 
     /// Lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// If the signal cannot be sent. A process that has ended is no error.
     pub fn resume(&mut self) -> Result<()> {
         self.program.signal(Signal::CONT)
     }
@@ -164,6 +196,10 @@ impl Manager {
     }
 
     /// The whole log so far.
+    ///
+    /// # Errors
+    ///
+    /// If the log file cannot be read, or is not UTF-8.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(self.program.log()).context("reading the manager's log")
     }
@@ -179,11 +215,19 @@ impl Manager {
     }
 
     /// Resident memory, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended: then /proc does not say how much it uses.
     pub fn resident_memory(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
     /// Resident memory without what is mapped from files, in bytes: the program's own code comes in page by page.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended: then /proc does not say how much it uses.
     pub fn anonymous_memory(&self) -> Result<u64> {
         self.memory("RssAnon:")
     }
@@ -205,6 +249,10 @@ impl Manager {
 }
 
 /// A plain HTTP GET on a health port of 127.0.0.1: status and body.
+///
+/// # Errors
+///
+/// If nothing listens on the port, the answer is not complete after a minute, or it has no HTTP status.
 pub async fn health(port: u16, path: &str) -> Result<(u16, String)> {
     let started = Instant::now();
     let mut stream =

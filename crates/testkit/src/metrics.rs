@@ -50,6 +50,10 @@ impl<'a> Scraper<'a> {
     }
 
     /// The text of one scrape.
+    ///
+    /// # Errors
+    ///
+    /// If the account cannot be made or there is no token for it, the manager's metrics port cannot be reached, or its answer is a refusal.
     pub async fn scrape(&self, manager: &Manager) -> Result<String> {
         let address = format!("https://127.0.0.1:{}", manager.setup().metrics);
         let mut config = Config::new(address.parse().context("reading the metrics address")?);

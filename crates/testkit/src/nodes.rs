@@ -98,6 +98,10 @@ impl Pool {
     }
 
     /// Makes the nodes (server-side apply, so that it may be repeated).
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or refuses a node or its status. Those before it are made then.
     pub async fn make(&self, client: &Client) -> Result<()> {
         let api: Api<Node> = Api::all(client.clone());
         let params = PatchParams::apply("sluice-testkit").force();

@@ -80,6 +80,11 @@ impl Builder {
     }
 
     /// Starts the plane and waits until it serves; builds missing programs first.
+    ///
+    /// # Errors
+    ///
+    /// If a program is missing and cannot be built, there are too few free ports, a file of the plane cannot be written, or a program cannot be
+    /// started, ends, or does not serve within five minutes.
     pub async fn start(self) -> Result<ControlPlane> {
         // Two crates with different providers may be linked in; the first choice stands.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -184,7 +189,11 @@ impl ControlPlane {
         Program::start(name, command, &self.log_path(name), &self.watchdog)
     }
 
-    /// An error with the end of the log if a program has ended that should run.
+    /// Looks whether the programs of the plane run.
+    ///
+    /// # Errors
+    ///
+    /// If a program has ended that should run. The error has the end of its log.
     pub fn check(&self) -> Result<()> {
         let mut programs = self.programs();
         let Programs { others, api_server, etcd } = &mut *programs;
@@ -192,6 +201,11 @@ impl ControlPlane {
     }
 
     /// Starts the API server again after [`ControlPlane::stop_api_server`], on the same port and data, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started, a program of the plane ends, or it is not ready within five minutes, or has no namespace `default` within five
+    /// more.
     pub async fn start_api_server(&self) -> Result<()> {
         let accounts = self.parts.controller_manager;
         let flags = &self.parts.api_server_flags;
@@ -224,6 +238,10 @@ impl ControlPlane {
     }
 
     /// Kills the API server and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`ControlPlane::start_api_server`].
     pub async fn restart_api_server(&self) -> Result<()> {
         self.stop_api_server();
         self.start_api_server().await
@@ -260,11 +278,19 @@ impl ControlPlane {
     }
 
     /// A new client with the administrator's rights. It belongs to the runtime it is made in: make one per test.
+    ///
+    /// # Errors
+    ///
+    /// If the plane's kubeconfig, or a certificate that it names, cannot be read.
     pub async fn client(&self) -> Result<Client> {
         client_of(&self.kubeconfig_path()).await
     }
 
     /// A kubeconfig that acts as a service account, whose token is good for a day.
+    ///
+    /// # Errors
+    ///
+    /// If there is no token (see [`ControlPlane::token_of_service_account`]), or the file cannot be written.
     pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let token = self.token_of_service_account(namespace, name).await?;
         let path = self.folder.join(format!("{namespace}.{name}.kubeconfig"));
@@ -273,6 +299,10 @@ impl ControlPlane {
     }
 
     /// A kubeconfig that acts as a service account, against another server: the plain HTTP address of a fault proxy.
+    ///
+    /// # Errors
+    ///
+    /// If there is no token (see [`ControlPlane::token_of_service_account`]), or the file cannot be written.
     pub async fn kubeconfig_through(&self, server: &str, namespace: &str, name: &str) -> Result<PathBuf> {
         let token = self.token_of_service_account(namespace, name).await?;
         let port = server.rsplit(':').next().unwrap_or_default();
@@ -282,6 +312,10 @@ impl ControlPlane {
     }
 
     /// A token of a service account (TokenRequest), good for a day.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or has no such account.
     pub async fn token_of_service_account(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let spec =
@@ -295,6 +329,11 @@ impl ControlPlane {
     }
 
     /// Makes a namespace, and waits for its service account so that pods can be made at once.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached or refuses the namespace, for example because it exists; or if, on a plane with kube-controller-manager,
+    /// it has no service account within five minutes.
     pub async fn make_namespace(&self, name: &str) -> Result<()> {
         let client = self.client().await?;
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -353,11 +392,19 @@ impl Drop for ControlPlane {
 }
 
 /// A client for a kubeconfig file. It does not retry: a test wants to see a refusal, not wait it out.
+///
+/// # Errors
+///
+/// If the file cannot be read or is no kubeconfig, or what its current context names is missing or cannot be read.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     client_with(kubeconfig, false).await
 }
 
 /// A client for a kubeconfig file that waits out a short overload (429, 503), as kubectl does.
+///
+/// # Errors
+///
+/// As [`client_of`].
 pub async fn patient_client_of(kubeconfig: &Path) -> Result<Client> {
     client_with(kubeconfig, true).await
 }

@@ -23,21 +23,37 @@ impl ControlPlane {
     }
 
     /// Makes a program stand still (SIGSTOP), until [`ControlPlane::resume`].
+    ///
+    /// # Errors
+    ///
+    /// If the program was killed and not started again, or the signal cannot be sent.
     pub fn pause(&self, part: Part) -> Result<()> {
         self.signal(part, Signal::STOP)
     }
 
     /// Lets a program go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// If the program was killed and not started again, or the signal cannot be sent.
     pub fn resume(&self, part: Part) -> Result<()> {
         self.signal(part, Signal::CONT)
     }
 
     /// Makes the controllers of Kubernetes stand still, until [`ControlPlane::resume_controllers`].
+    ///
+    /// # Errors
+    ///
+    /// If the plane has no kube-controller-manager, or the signal cannot be sent.
     pub fn pause_controllers(&self) -> Result<()> {
         self.signal_controllers(Signal::STOP)
     }
 
     /// Lets them go on.
+    ///
+    /// # Errors
+    ///
+    /// If the plane has no kube-controller-manager, or the signal cannot be sent.
     pub fn resume_controllers(&self) -> Result<()> {
         self.signal_controllers(Signal::CONT)
     }
@@ -58,6 +74,10 @@ impl ControlPlane {
     }
 
     /// Kills etcd and starts it again on the same data, and waits until the API server has found it.
+    ///
+    /// # Errors
+    ///
+    /// If etcd cannot be started, or the API server is not ready again within five minutes.
     pub async fn restart_etcd(&self) -> Result<()> {
         // Killed on drop.
         drop(self.programs().etcd.take());

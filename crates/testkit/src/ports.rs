@@ -17,6 +17,10 @@ static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
 /// Ports that are free now, all different, and not given to other test processes at the same time. They are looked for from
 /// a random place on.
+///
+/// # Errors
+///
+/// If fewer than `count` ports are free from 15000 to 32000.
 pub fn free_ports(count: usize) -> Result<Vec<u16>> {
     let size = u64::from(RANGE.end - RANGE.start);
     let start = RandomState::new().hash_one(std::process::id()) % size;

@@ -45,6 +45,10 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts a watchdog that removes `folder` at the end.
+    ///
+    /// # Errors
+    ///
+    /// If `sh` cannot be started.
     pub fn start(folder: &Path) -> Result<Arc<Self>> {
         let mut child = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog"])
@@ -102,6 +106,10 @@ pub struct Program {
 
 impl Program {
     /// Starts `command` in a process group of its own; both its outputs are appended to `log`.
+    ///
+    /// # Errors
+    ///
+    /// If the log file cannot be opened, or the program is not there or cannot be run.
     pub fn start(name: &str, mut command: Command, log: &Path, watchdog: &Arc<Watchdog>) -> Result<Self> {
         let out = File::options()
             .create(true)
@@ -144,7 +152,11 @@ impl Program {
         self.child.try_wait().ok().flatten()
     }
 
-    /// An error with the end of the log if the program has ended.
+    /// Looks whether the program runs.
+    ///
+    /// # Errors
+    ///
+    /// If the program has ended. The error has the end of its log.
     pub fn check(&mut self) -> Result<()> {
         match self.ended() {
             None => Ok(()),
@@ -160,6 +172,10 @@ impl Program {
     }
 
     /// Sends a signal, unless the program has ended already.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system does not let the signal be sent.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.ended().is_some() {
             return Ok(());
@@ -170,6 +186,10 @@ impl Program {
     }
 
     /// SIGTERM, then waits at most `patience`; returns how long it took and how it ended.
+    ///
+    /// # Errors
+    ///
+    /// If it has not ended after `patience`: then it is killed, and the error has the end of its log. Also if SIGTERM cannot be sent.
     pub async fn terminate(&mut self, patience: Duration) -> Result<(Duration, ExitStatus)> {
         let started = Instant::now();
         VITALS.remove(self.child.id());

@@ -85,6 +85,10 @@ pub struct FaultProxy {
 
 impl FaultProxy {
     /// Starts a proxy in front of the plane's API server, without any fault.
+    ///
+    /// # Errors
+    ///
+    /// If the plane's certificate authority cannot be read, or no port can be opened on 127.0.0.1.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let mut config = Config::new(plane.url().parse().context("reading the API server's address")?);
         config.root_cert_file = Some(plane.ca_path());
@@ -104,11 +108,19 @@ impl FaultProxy {
     }
 
     /// Answers every request with this status (429, 500, …) for a while.
+    ///
+    /// # Errors
+    ///
+    /// If `status` is no HTTP status: below 100 or above 999.
     pub fn refuse(&self, status: u16, period: Duration) -> Result<()> {
         self.refuse_matching(status, period, |_, _| true)
     }
 
     /// Answers those requests with this status for a while; the closure gets the method and the path.
+    ///
+    /// # Errors
+    ///
+    /// If `status` is no HTTP status: below 100 or above 999.
     pub fn refuse_matching(
         &self,
         status: u16,

@@ -93,6 +93,11 @@ impl Runner {
 }
 
 /// Runs a race on a plane of its own.
+///
+/// # Errors
+///
+/// If the plane or the manager does not start or end in time, the queues are not active within two minutes, a write is refused, not everything has
+/// ended within [`Race::limit`], or events still come ten minutes later. Also without any queue or class.
 pub async fn run(race: &Race) -> Result<Figures> {
     let plane = ControlPlane::builder().start().await?;
     let client = plane.client().await?;

@@ -11,6 +11,11 @@ use crate::plane::ControlPlane;
 use crate::wait::progress;
 
 /// Starts the operator, and waits until it looks after clusters.
+///
+/// # Errors
+///
+/// As [`Controllers::start`]; and if the cluster to try is refused or cannot be removed, or the operator ends or has said nothing of it within a
+/// minute.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let arguments = [
         "--enable-leader-election=false",

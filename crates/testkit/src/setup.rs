@@ -48,6 +48,10 @@ impl Limits {
 
 impl Setup {
     /// A manager with the administrator's rights and free ports, for tests that do without the chart. Its leases last 15 s, as a user's do.
+    ///
+    /// # Errors
+    ///
+    /// If there are not four free ports: see [`free_ports`].
     pub fn new(plane: &ControlPlane) -> Result<Self> {
         let ports = free_ports(4)?;
         let (health, metrics, webhook, visibility) = (ports[0], ports[1], ports[2], ports[3]);
@@ -81,6 +85,10 @@ impl Setup {
     }
 
     /// The same setup for a second replica: other ports, everything else equal.
+    ///
+    /// # Errors
+    ///
+    /// If there are not four free ports: see [`free_ports`].
     pub fn replica(&self) -> Result<Self> {
         let ports = free_ports(4)?;
         let (health, metrics, webhook, visibility) = (ports[0], ports[1], ports[2], ports[3]);

@@ -34,6 +34,11 @@ pub struct Operator {
 }
 
 /// Starts the operator, and waits until applications can be made.
+///
+/// # Errors
+///
+/// If the operator cannot be built or was started on this plane before, its certificate cannot be made, no port is free, or the webhooks are
+/// refused, end, or do not answer within a minute; and as [`Controllers::start`].
 pub async fn start(plane: &ControlPlane) -> Result<Operator> {
     let folder = plane.folder().join("spark");
     let submit = tokio::task::spawn_blocking(|| assets::path(Tool::SparkOperator))

@@ -24,11 +24,20 @@ const VALIDATOR: &str = "validator.trainer.kubeflow.org";
 const RUNTIMES: &str = include_str!("../../../tests/control-plane/trainer/runtimes.yaml");
 
 /// The ClusterTrainingRuntimes that the trainer ships.
+///
+/// # Errors
+///
+/// If the file with the runtimes, which is compiled in, is not YAML.
 pub fn runtimes() -> Result<Vec<Value>> {
     serde_saphyr::from_multiple(RUNTIMES).context("reading the trainer's runtimes")
 }
 
 /// Starts the controllers and installs their webhooks, and waits until runtimes can be made.
+///
+/// # Errors
+///
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
+/// minute.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let (mut controllers, port) =
         Controllers::start_with_webhooks(plane, Tool::TrainerControllers, "trainer").await?;

@@ -32,8 +32,12 @@ fn pause(waited: Duration) -> Duration {
     (waited / 10).clamp(PAUSE, LONGEST_PAUSE)
 }
 
-/// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away. Once a program has
-/// ended that must not ([`crate::Manager::must_not_end`]), it looks no more.
+/// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
+///
+/// # Errors
+///
+/// If `deadline` passes first: the error says what was seen last. At once if the condition never will hold ([`Progress::Never`]), or a program has
+/// ended that must not ([`crate::Manager::must_not_end`]).
 pub async fn eventually<T, F>(what: &str, deadline: Duration, condition: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Progress<T>>>,
@@ -73,7 +77,11 @@ where
     }
 }
 
-/// Checks that the condition holds at every look for as long as `period`; the error says when it first did not.
+/// Checks that the condition holds at every look for as long as `period`.
+///
+/// # Errors
+///
+/// If the condition does not hold at a look: the error says when that was, and what was seen. A look that returns an error ends it, too.
 pub async fn consistently<F>(what: &str, period: Duration, mut condition: impl FnMut() -> F) -> Result<()>
 where
     F: Future<Output = Result<Progress<()>>>,

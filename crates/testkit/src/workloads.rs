@@ -20,6 +20,10 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 }
 
 /// The Workloads of a namespace, whole, sorted by name.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, or refuses the list.
 pub async fn list(client: &Client, namespace: &str) -> Result<Vec<Value>> {
     let api = namespaced(client, namespace, "Workload", "workloads");
     let mut items = api.list(&ListParams::default()).await.context("listing Workloads")?.items;
@@ -28,6 +32,10 @@ pub async fn list(client: &Client, namespace: &str) -> Result<Vec<Value>> {
 }
 
 /// The Workload that the job of this name owns, if there is one.
+///
+/// # Errors
+///
+/// As [`list`].
 pub async fn of_job(client: &Client, namespace: &str, job: &str) -> Result<Option<Value>> {
     let owned = |workload: &Value| {
         let owners = workload.pointer("/metadata/ownerReferences").and_then(Value::as_array);

@@ -20,6 +20,8 @@ use sluice_testkit::etcd::Change;
 use excess::Excess;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
+
+pub use objects::FAILS;
 use quota::Quotas;
 use strays::Strays;
 
@@ -179,6 +181,11 @@ impl Checker {
     }
 
     /// Looks at the next change.
+    ///
+    /// # Errors
+    ///
+    /// If a Workload holds quota without an admission, or is admitted with pod sets or nodes that make no sense; or if an amount, also of a queue,
+    /// cohort or node, is not a whole number with a known unit.
     pub fn observe(&mut self, change: &Change) -> Result<()> {
         self.revision = change.revision;
         self.account.changes += 1;
@@ -286,6 +293,9 @@ impl Checker {
         }
         if job.finished && self.open.remove(key) {
             self.account.finished += 1;
+            if job.failed_unmade {
+                self.note(Rule::Lost, key, "it failed, and no pod of it was made to fail".to_owned());
+            }
         }
         if job.runs() && !before.as_ref().is_some_and(Job::runs) {
             self.nothing_of_a_former_run(key, before.as_ref());

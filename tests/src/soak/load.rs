@@ -12,7 +12,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_testkit::workloads;
 
-use super::checker::{job_key, jobset_key};
+use super::checker::{FAILS, job_key, jobset_key};
 use super::plan::{Act, JobPlan, Shape};
 use super::recorder::Recorder;
 use super::world::{NAMESPACES, QUEUES};
@@ -221,7 +221,7 @@ fn template(job: &JobPlan) -> Value {
     }
     match job.shape {
         Shape::Ragged => annotations[AT_MOST] = json!(seconds(job.runs * 5)),
-        Shape::Fails => annotations["sluice.dev/fail-after-seconds"] = json!(seconds(job.runs)),
+        Shape::Fails => annotations[FAILS] = json!(seconds(job.runs)),
         _ => {}
     }
     let requests = json!({"cpu": format!("{}m", job.cpu), "memory": "64Mi"});

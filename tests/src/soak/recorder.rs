@@ -54,6 +54,10 @@ impl Line {
 }
 
 /// Judges the recording of a day, also of one that was broken off: its last line may be cut.
+///
+/// # Errors
+///
+/// If the file cannot be read, a line before the last is not one of a recording, or a change in it cannot be read: see [`Checker::observe`].
 pub fn judge(file: &Path) -> Result<Checker> {
     let mut checker = Checker::default();
     let mut lines = BufReader::new(File::open(file).context("opening the recording")?).lines().peekable();

@@ -70,6 +70,10 @@ impl Report {
         if self.account.jobs != self.made {
             failures.push(format!("{} jobs were made, and {} were seen", self.made, self.account.jobs));
         }
+        if self.made < self.size.jobs {
+            failures
+                .push(format!("{} of {} jobs were made before the time was over", self.made, self.size.jobs));
+        }
         let above = self.above_idle();
         if above > MEMORY {
             failures.push(format!("{} MiB above idle, and {} are allowed", above >> 20, MEMORY >> 20));
@@ -161,6 +165,11 @@ impl std::fmt::Display for Report {
 }
 
 /// Plays a day. What it leaves for people (the recording, the logs) is in the folder.
+///
+/// # Errors
+///
+/// If the plane, the JobSet controller or a manager does not start, a job is refused, an answer or a leader is waited for too long, the recording
+/// breaks off, or a file in `folder` cannot be written. A broken rule is no error: it is in the [`Report`].
 pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     let began = Instant::now();
     std::fs::create_dir_all(folder).context("making the folder of the recording")?;
@@ -181,8 +190,9 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     let deadline = Instant::now() + size.at_most;
     let load = async {
         let all = (0..size.users).map(|user| {
-            let each = size.jobs / size.users as usize;
-            users.work(plan::acts(size.seed, user, each), deadline)
+            let (all, number) = (size.users as usize, user as usize);
+            let jobs = size.jobs / all + usize::from(number < size.jobs % all);
+            users.work(plan::acts(size.seed, user, jobs), deadline)
         });
         let made = futures::future::try_join_all(all).await.map(|made| made.concat());
         println!("all jobs are made");

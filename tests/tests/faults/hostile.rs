@@ -9,6 +9,7 @@
 use futures::FutureExt as _;
 use futures::future::join_all;
 
+mod annotations;
 mod bed;
 mod huge;
 mod orphans;
@@ -21,6 +22,8 @@ mod workloads;
 #[tokio::test]
 async fn a_hostile_tenant_gains_nothing() {
     let stories = [
+        annotations::marks_of_the_manager_gain_a_user_nothing().boxed_local(),
+        annotations::marks_in_templates_gain_a_user_nothing().boxed_local(),
         huge::huge_objects_wait_like_others_or_are_refused().boxed_local(),
         orphans::a_job_that_is_deleted_without_its_pods_stays().boxed_local(),
         owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),

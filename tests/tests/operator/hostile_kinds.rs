@@ -104,36 +104,12 @@ impl Attack {
         drop(self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await);
     }
 
-    /// The processors of the pods that run or may be bound, in thousandths, with their names.
-    async fn live(&self) -> Result<(u64, Vec<String>)> {
-        let (mut milli, mut names) = (0, Vec::new());
-        for pod in self.place.pods().list(&ListParams::default()).await? {
-            let pod = serde_json::to_value(pod)?;
-            let over = ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
-            let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-            if over || gated || pod["metadata"]["deletionTimestamp"].is_string() {
-                continue;
-            }
-            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-                milli += match container["resources"]["requests"]["cpu"].as_str() {
-                    Some(text) => match text.strip_suffix('m') {
-                        Some(milli) => milli.parse()?,
-                        None => text.parse::<u64>()? * 1_000,
-                    },
-                    None => 0,
-                };
-            }
-            names.push(pod["metadata"]["name"].to_string());
-        }
-        Ok((milli, names))
-    }
-
     /// There are no more pods than of so many processors; a controller may make some a moment after it was stopped, which then go.
     async fn at_most(&self, processors: u32, when: &str) {
         let what = format!("{} to have pods of {processors} processors at most, {when}", self.place.name);
         for _ in 0..2 {
             eventually(&what, DEADLINE, || async {
-                let (milli, names) = self.live().await?;
+                let (milli, names) = self.place.live_cpu().await?;
                 Ok(progress(milli <= u64::from(processors) * 1_000, format!("{milli}m {names:?}")))
             })
             .await
@@ -220,7 +196,7 @@ impl Attack {
 
     async fn runs(&self) {
         eventually(&format!("{}/runs to run", self.place.name), DEADLINE, || async {
-            let (milli, names) = self.live().await?;
+            let (milli, names) = self.place.live_cpu().await?;
             Ok(progress(milli > u64::from(QUOTA - 2) * 1_000, format!("{milli}m {names:?}")))
         })
         .await
@@ -234,7 +210,7 @@ impl Attack {
             drop(self.api().delete(name, &DeleteParams::background()).await);
         }
         eventually(&format!("everything in {} to go", self.place.name), DEADLINE, || async {
-            let ((milli, names), used) = (self.live().await?, self.used().await?);
+            let ((milli, names), used) = (self.place.live_cpu().await?, self.used().await?);
             Ok(progress(milli == 0 && used == 0, format!("{used} used, {milli}m {names:?}")))
         })
         .await

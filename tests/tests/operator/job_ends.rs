@@ -21,9 +21,14 @@ async fn pods(place: &Place<'_>, job: &str) -> Result<Vec<Pod>> {
 
 /// Lets one pod of a Job end well.
 async fn succeed_one(place: &Place<'_>, job: &str) -> Result<()> {
+    end_one(place, job, "Succeeded").await
+}
+
+/// Lets one pod of a Job end so.
+async fn end_one(place: &Place<'_>, job: &str, phase: &str) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(place.client.clone(), &place.name);
     let name = pods(place, job).await?[0].metadata.name.clone().unwrap();
-    let ended = json!({"status": {"phase": "Succeeded"}});
+    let ended = json!({"status": {"phase": phase}});
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(ended)).await?;
     Ok(())
 }
@@ -205,8 +210,8 @@ async fn wait_for_all(place: &Place<'_>, jobs: &[&str], what: &str, holds: impl 
     .unwrap();
 }
 
-/// A JobSet of two Jobs of one pod each, of which the first ends at once.
-fn first_ends(name: &str, queue: &str) -> Value {
+/// A JobSet of two Jobs of one pod each, of which the first ends after so many seconds, and the second later.
+fn set_of_two(name: &str, queue: &str, seconds: &str) -> Value {
     let group = |name: &str, seconds: &str| {
         let pods = json!({
             "metadata": {"annotations": {"sluice.dev/run-seconds": seconds}},
@@ -218,7 +223,7 @@ fn first_ends(name: &str, queue: &str) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"name": name, "labels": {QUEUE_NAME: queue}},
-        "spec": {"replicatedJobs": [group("first", "0.2"), group("second", "3600")]},
+        "spec": {"replicatedJobs": [group("first", seconds), group("second", "3600")]},
     })
 }
 
@@ -231,7 +236,7 @@ async fn killed_in_between(control: &ControlPlane, mut manager: Manager) -> Mana
     place.local_queue("lq", "kills").await.unwrap();
     let classes = place.global("WorkloadPriorityClass", "workloadpriorityclasses");
     create(&classes, json!({"metadata": {"name": "kills"}, "value": 1_000})).await.unwrap();
-    let mut set = first_ends("set", "lq");
+    let mut set = set_of_two("set", "lq", "0.2");
     set["metadata"]["namespace"] = json!(place.name);
     apply(control, &set.to_string()).await.unwrap();
     for (name, mode) in [("plain", "NonIndexed"), ("indexed", "Indexed")] {
@@ -281,8 +286,8 @@ async fn killed_in_between(control: &ControlPlane, mut manager: Manager) -> Mana
     manager
 }
 
-/// All pods of these Jobs have ended well while the Job controller stands still, and the Jobs are stopped meanwhile, by hand and to make room: they
-/// complete once it goes on, whether the manager was killed in between or not.
+/// All pods of these jobs have ended while the Job controller stands still, and the jobs are stopped meanwhile, by hand and to make room: they complete
+/// or fail once it goes on, whether the manager was killed in between or not.
 async fn over_while_their_controller_stands_still(
     control: &ControlPlane,
     mut manager: Manager,
@@ -292,7 +297,7 @@ async fn over_while_their_controller_stands_still(
     let place = Place::bare(control, name).await.unwrap();
     place.flavor(name).await.unwrap();
     let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
-    place.cluster_queue(name, 5, &preemption).await.unwrap();
+    place.cluster_queue(name, 8, &preemption).await.unwrap();
     place.local_queue("lq", name).await.unwrap();
     let jobs = [("one", 1, "NonIndexed"), ("two", 2, "NonIndexed"), ("indexed", 2, "Indexed")];
     for (job_name, pods, mode) in jobs {
@@ -300,18 +305,31 @@ async fn over_while_their_controller_stands_still(
         object["spec"]["completionMode"] = json!(mode);
         place.make_job(&object).await.unwrap();
     }
-    for (job, pods, _) in jobs {
+    let mut fails = job("fails", "lq", 1, 1, 3_600);
+    fails["spec"]["backoffLimit"] = json!(0);
+    place.make_job(&fails).await.unwrap();
+    let mut set = set_of_two("set", "lq", "3600");
+    set["metadata"]["namespace"] = json!(name);
+    apply(control, &set.to_string()).await.unwrap();
+    let single = ["fails", "set-first-0", "set-second-0"].map(|job| (job, 1));
+    for (job, pods) in jobs.map(|(job, pods, _)| (job, pods)).into_iter().chain(single) {
         wait_for(&place, job, "to run", |job| job["status"]["ready"] == pods).await;
     }
     control.pause_controllers().unwrap();
+    end_one(&place, "fails", "Failed").await.unwrap();
+    for job in ["set-first-0", "set-second-0"] {
+        succeed_one(&place, job).await.unwrap();
+    }
     for (job, pods, _) in jobs {
         for _ in 0..pods {
             succeed_one(&place, job).await.unwrap();
         }
     }
     set_active(&place, "one", false).await;
-    place.make_urgent(name, 5).await.unwrap();
-    for (job, ..) in jobs {
+    place.make_urgent(name, 8).await.unwrap();
+    let is = |workload: &Value, kind: &str, begins: &str| told(workload, kind).starts_with(begins);
+    wait_for_all(&place, &["set"], "to be evicted", |workload| is(workload, "Evicted", "True")).await;
+    for job in ["one", "two", "indexed", "fails"] {
         place.wait_for_condition(job, "Evicted", "True").await.unwrap();
         wait_for(&place, job, "to be stopped", |job| job["spec"]["suspend"] == true).await;
     }
@@ -329,6 +347,18 @@ async fn over_while_their_controller_stands_still(
         .await;
         place.wait_for_condition(job, "Finished", "True/Succeeded").await.unwrap();
         assert_eq!(self::pods(&place, job).await.unwrap().len(), 0, "{job} runs on");
+    }
+    wait_for(&place, "fails", "to have failed, with nothing left of its stop", |job| {
+        let conditions = job["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Failed" && c["status"] == "True"))
+            && job["metadata"]["annotations"]["kueue.x-k8s.io/stopping"].is_null()
+            && job["status"]["startTime"].is_string()
+    })
+    .await;
+    place.wait_for_condition("fails", "Finished", "True/Failed").await.unwrap();
+    wait_for_all(&place, &["set"], "to be over", |workload| is(workload, "Finished", "True/Succeeded")).await;
+    for job in ["set-first-0", "set-second-0"] {
+        wait_for(&place, job, "to complete", is_complete).await;
     }
     wait_for(&place, "urgent", "to run", |job| job["status"]["ready"] == 1).await;
     place.delete_job("urgent").await.unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, told};
 
 use crate::bed::bed;
 
@@ -216,8 +216,7 @@ async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_th
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 1).make(&client).await.unwrap();
     let selector = json!({"matchLabels": {"queued": "yes"}});
-    let configuration =
-        json!({"integrations": {"frameworks": ["pod"]}, "managedJobsNamespaceSelector": selector});
+    let configuration = json!({"integrations": {"frameworks": ["batch/job", "pod"]}, "managedJobsNamespaceSelector": selector});
     let setup = Setup::new(&plane).unwrap().with(&configuration);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
@@ -234,6 +233,17 @@ async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_th
     })
     .await
     .unwrap();
+    // A Job with a queue is suspended there, whatever its user does, and gets no Workload: of Jobs with a queue the selector frees none.
+    let mut job = job("queued", "lq", 1, 1, 3_600);
+    job["spec"]["suspend"] = json!(false);
+    other.make_job(&job).await.unwrap();
+    for _ in 0..2 {
+        other.wait_until("queued", false).await.unwrap();
+        let suspend = Patch::Merge(json!({"spec": {"suspend": false}}));
+        drop(other.jobs().patch("queued", &PatchParams::default(), &suspend).await);
+    }
+    other.wait_until("queued", false).await.unwrap();
+    assert!(other.workloads().list(&ListParams::default()).await.unwrap().items.is_empty());
     manager.stop().await.unwrap();
     let unqueued = |name: &str| {
         let mut pod = pod(name, 3_600);

@@ -168,8 +168,11 @@ pub struct DeclaredStates {
     pub failed: Value,
 }
 
-/// The parts of a path such as `spec.tasks[0].template`; else what is wrong with it. A key in quotes stands in brackets:
-/// `metadata.annotations["example.com/x"]`.
+/// The parts of a path such as `spec.tasks[0].template`. A key in quotes stands in brackets: `metadata.annotations["example.com/x"]`.
+///
+/// # Errors
+///
+/// If the path is empty or longer than 256 bytes, or has a part without a name, a bracket that is not closed or an index above 65535.
 pub fn path_parts(path: &str) -> Result<Vec<String>, String> {
     if path.is_empty() || path.len() > MAX_PATH {
         return Err(format!("must have 1 to {MAX_PATH} characters"));

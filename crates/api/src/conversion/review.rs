@@ -84,6 +84,10 @@ impl Serialize for Converted {
 
 /// Answers the API server, in JSON. One object that cannot be converted fails the whole request, as the protocol demands; the
 /// message names it.
+///
+/// # Errors
+///
+/// If the answer cannot be written as JSON. An object that cannot be converted is no error here: the answer says so.
 pub fn answer_review(review: ConversionReview) -> Result<Vec<u8>, serde_json::Error> {
     let ConversionReview { api_version, kind, request } = review;
     let (uid, outcome) = match request {

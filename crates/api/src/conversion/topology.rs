@@ -55,6 +55,10 @@ pub enum TopologyError {
 
 /// Compresses. `by_hostname_prefix` is the gate TASAssignmentsEncodingByHostnamePrefix: runs of nodes of one pool, whose names
 /// begin alike, become slices of their own if that is shorter.
+///
+/// # Errors
+///
+/// If a domain has another number of values than there are levels.
 pub fn encode(rows: &Rows, by_hostname_prefix: bool) -> Result<Columns, TopologyError> {
     let levels = rows.levels.len();
     for (domain, row) in rows.domains.iter().enumerate() {
@@ -141,6 +145,11 @@ fn common_suffix<'a>(a: &'a str, b: &str) -> &'a str {
 }
 
 /// Expands. Any legal form is read, not only the one that [`encode`] chooses.
+///
+/// # Errors
+///
+/// If a slice contradicts itself (a negative number of domains, or lists that do not fit their number or that of the levels), or all slices have more
+/// than 100,000 domains.
 pub fn decode(columns: &Columns) -> Result<Rows, TopologyError> {
     let mut left = MAX_DOMAINS;
     count(columns, &mut left)?;

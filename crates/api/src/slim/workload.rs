@@ -100,8 +100,11 @@ struct Rest {
 }
 
 impl Workload {
-    /// Decodes an object whose spec is known already, as of its present `metadata.generation`: the templates are most of
-    /// the work. Fails as decoding the whole does.
+    /// Decodes an object whose spec is known already, as of its present `metadata.generation`: the templates are most of the work.
+    ///
+    /// # Errors
+    ///
+    /// As decoding the whole does: if the metadata or the status do not have the form of a Workload's.
     pub fn with_spec<'de, D: Deserializer<'de>>(object: D, spec: WorkloadSpec) -> Result<Self, D::Error> {
         let Rest { metadata, status } = Rest::deserialize(object)?;
         Ok(Self { metadata, spec, status })

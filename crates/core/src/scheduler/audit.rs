@@ -10,7 +10,11 @@ use crate::usage::Usage;
 use crate::workloads::{Place, QuotaReservation};
 
 impl Scheduler {
-    /// Rebuilds usage and queues from the specs and compares; the differences, if any.
+    /// Rebuilds usage and queues from the specs and compares.
+    ///
+    /// # Errors
+    ///
+    /// The differences, if there are any.
     pub fn audit(&self) -> Result<(), Vec<String>> {
         let mut found = Vec::new();
         self.audit_usage(&mut found);

@@ -25,6 +25,10 @@ pub struct FlavorArgs {
 
 impl FlavorArgs {
     /// The spec that the flags stand for.
+    ///
+    /// # Errors
+    ///
+    /// If a node label has no `=`, or a node taint has no `:` before an effect.
     pub fn spec(&self) -> anyhow::Result<Value> {
         let mut labels = Map::new();
         for pair in &self.node_labels {

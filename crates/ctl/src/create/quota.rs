@@ -74,6 +74,11 @@ fn find<'a>(amounts: &'a Amounts, flavor: &str, resource: &str) -> Option<&'a st
 
 impl QueueArgs {
     /// The spec that the flags stand for.
+    ///
+    /// # Errors
+    ///
+    /// If the namespace selector or a quota is not of the form of its flag, a quantity cannot be read, a flavor is named twice, or a limit has no
+    /// nominal quota.
     pub fn spec(&self) -> anyhow::Result<Value> {
         let mut spec = Map::new();
         spec.insert("namespaceSelector".to_owned(), self.selector()?);

@@ -12,6 +12,11 @@ const STORAGE: &str = "v1beta2";
 const KNOWN: [&str; 2] = ["v1beta1", STORAGE];
 
 /// What is in the cluster, what would change, and what is not supported.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, or refuses to show the manager, its configuration, lease and webhooks, or the definitions. Objects that
+/// cannot be read are a part of the report.
 pub async fn check(place: &Place) -> Result<Report, MigrateError> {
     let mut report = Report::default();
     let configuration = surroundings::look(place, &mut report).await?.unwrap_or_default();

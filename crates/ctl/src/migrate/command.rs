@@ -11,7 +11,7 @@ use crate::print::{line, print};
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
 const NOT_CLEAR: u8 = 3;
 
-/// Refusals that are api_message of a kind: they often have one cause.
+/// Refusals that are reported for a kind: they often have one cause.
 const EXAMPLES: usize = 10;
 
 /// `sluice migrate …`.
@@ -55,6 +55,11 @@ pub struct StorageArgs {
 }
 
 /// Runs it; the process's exit code.
+///
+/// # Errors
+///
+/// If the kubeconfig is not usable, the API server cannot be reached or refuses a request, a list expires too often, or standard output cannot be
+/// written.
 pub async fn run(command: MigrateCommand) -> anyhow::Result<u8> {
     match command {
         MigrateCommand::Check(args) => {

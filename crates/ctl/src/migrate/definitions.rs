@@ -75,6 +75,10 @@ impl Definition {
     }
 
     /// Reads the definition again.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached or refuses. A definition that does not exist is no error.
     pub async fn refresh(&mut self, client: &Client) -> Result<(), MigrateError> {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         let name = self.name();
@@ -86,6 +90,10 @@ impl Definition {
 }
 
 /// All kinds of Kueue's API, with what the cluster has of each.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, or refuses to show one of them.
 pub async fn definitions(client: &Client) -> Result<Vec<Definition>, MigrateError> {
     let mut all = Vec::new();
     for crd in sluice_api::crds() {

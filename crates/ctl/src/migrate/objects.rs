@@ -21,7 +21,7 @@ use super::definitions::{Definition, Found};
 
 /// Objects per request.
 const PAGE: u32 = 500;
-/// Names that are api_message of each thing found.
+/// Names that are listed for each thing found.
 const EXAMPLES: usize = 3;
 
 /// Kinds on which nothing in Sluice acts.

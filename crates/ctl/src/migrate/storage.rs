@@ -47,7 +47,12 @@ pub enum Outcome {
     Changed,
 }
 
-/// Rewrites the objects of one kind. `progress` is api_message how many are done, page by page.
+/// Rewrites the objects of one kind. `progress` receives how many are done, page by page.
+///
+/// # Errors
+///
+/// If the objects cannot be listed, their list expires more than five times, or the definition cannot be read or its status cannot be written.
+/// Objects that cannot be rewritten are no error: see [`Outcome::Refused`].
 pub async fn migrate_storage(
     client: &Client,
     definition: &mut Definition,

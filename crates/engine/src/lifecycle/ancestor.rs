@@ -10,13 +10,12 @@ use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView};
 use sluice_core::Name;
 
-use super::unheeded::STOP_ENFORCED;
 use super::workload::later;
-use crate::effect::{Level, Purpose, Write};
+use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::external::parents::ExternalParent;
 use crate::ingest::workload::is;
-use crate::outbox::{normal, warning};
+use crate::outbox::normal;
 use crate::world::JobKey;
 
 /// How many owners are looked at.
@@ -195,6 +194,9 @@ impl Engine {
             return;
         }
         let admitted = admitted && !exceeds;
+        if admitted && let Some(entry) = self.world.jobs.get_mut(key) {
+            entry.suspend_is_not_refused();
+        }
         // What is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {
@@ -213,33 +215,6 @@ impl Engine {
         let reported = normal(self.about_job(key, view), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
-    }
-
-    /// Deletes a job that another one made, may not run, and that the API server does not let be suspended, as one that its user made as large as
-    /// etcd stores: its maker makes another as it should be. Says whether it does.
-    pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
-        let is_refused = self.world.jobs.get(key).is_some_and(|entry| entry.suspend_refused);
-        let has_maker = self.parent(view).is_some_and(|above| self.world.jobs.contains_key(above));
-        if !(is_refused && has_maker) {
-            return false;
-        }
-        let note = format!(
-            "{} {:?} may not run and cannot be suspended, so it was deleted",
-            key.kind.kind(),
-            key.name
-        );
-        let then = vec![
-            warning(self.about_job(key, view), STOP_ENFORCED, note),
-            self.log(
-                Level::Warn,
-                "job that may not run and cannot be suspended deleted",
-                &[("job", &key.object())],
-            ),
-        ];
-        let uid = Some(Arc::clone(&view.job.uid));
-        let write = Write::Delete { uid, grace_period_seconds: None, foreground: false };
-        self.write_job(key, Purpose::DeleteChild, write, then);
-        true
     }
 
     /// Looks at a job again when the time for its owner to be seen is over.

@@ -80,9 +80,7 @@ impl Engine {
         if waits.is_some() {
             return;
         }
-        // One that completed before it was seen to be about to keeps nothing of its stop either.
-        let is_left = view.finished.is_some() && view.ending && view.stopping;
-        if managed && (view.end_blocked || is_left) {
+        if managed && view.end_blocked {
             return self.let_end(key, &view);
         }
         if view.deleting {
@@ -434,7 +432,7 @@ impl Engine {
 
     /// A job whose end is only to be declared is not stopped: clearing its start time would keep that from happening. What an earlier stop
     /// left is put right. If it waits for pods on lost nodes alone, it is suspended, so that it holds no quota.
-    fn let_end(&mut self, key: &JobKey, view: &Arc<JobView>) {
+    pub(super) fn let_end(&mut self, key: &JobKey, view: &Arc<JobView>) {
         if view.stopping || view.end_blocked {
             let write = Write::StopJob { view: Arc::clone(view), infos: Vec::new() };
             self.write_job(key, Purpose::StopJob, write, Vec::new());

@@ -17,8 +17,8 @@ use crate::metrics;
 use crate::outbox::{About, normal, observe, warning};
 use crate::world::{JobKey, workload_ref};
 
-/// How often in a row the API server refuses a start before the job is evicted: 15 s, in which one that has just started learns of rights and webhooks.
-const REFUSALS: u32 = 3;
+/// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which one that has just started learns of rights and webhooks.
+pub(super) const REFUSALS: u32 = 3;
 
 impl Engine {
     /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
@@ -84,6 +84,9 @@ impl Engine {
         } else if stray {
             // Nothing is to be restored from it any more.
             self.dirty.workloads.insert(workload.clone());
+        } else if view.finished.is_some() && view.ending && view.stopping {
+            // One that completed before it was seen to be about to keeps nothing of its stop either. Its quota is free by now, whatever comes of this.
+            self.let_end(key, view);
         }
     }
 

@@ -26,7 +26,11 @@ pub struct TemplateSource {
 }
 
 impl TemplateSource {
-    /// The PodTemplate, or why there cannot be one.
+    /// The PodTemplate.
+    ///
+    /// # Errors
+    ///
+    /// If the Workload was replaced, has no such pod set, or has a node selector there that contradicts the flavor's.
     pub fn build(&self, workload: &Workload) -> Result<PodTemplate, String> {
         if workload.metadata.uid.as_deref() != Some(&self.uid) {
             return Err("the Workload was replaced".to_owned());

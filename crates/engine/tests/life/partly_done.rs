@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::job::JobFinished;
-use sluice_engine::{Kind, ObjectRef, Purpose};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition, told};
@@ -122,4 +122,24 @@ fn a_job_that_completed_while_it_was_being_stopped_keeps_no_mark_of_that() {
     c.advance(60);
     assert!(!c.api.job("a").view.stopping);
     assert_eq!((stops(&c), condition(&c.workload("a"), "Finished")), (1, "True".to_owned()));
+}
+
+#[test]
+fn a_mark_that_cannot_be_taken_off_a_completed_job_holds_no_quota() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 2, "1"));
+    c.settle();
+    c.refuse = Some((Purpose::StopJob, WriteError::Refused("finished jobs are immutable".to_owned())));
+    c.api.edit_job("a", |job| {
+        let view = &mut job.view;
+        (view.suspended, view.stopping, view.active, view.ending) = (false, true, false, true);
+        view.finished = Some(JobFinished { success: true, message: String::new() });
+    });
+    c.advance(10);
+    assert_eq!(condition(&c.workload("a"), "Finished"), "True");
+    assert!(c.api.job("a").view.stopping);
+    c.refuse = None;
+    c.advance(300);
+    assert!(!c.api.job("a").view.stopping);
 }

@@ -1,11 +1,14 @@
 //! A job whose stop the API server refuses is suspended all the same.
 
-use sluice_api::job::{ControllerRef, JobKind};
+use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
 use crate::unadmitted::{cluster, halts, running};
+
+/// The name of the Job of a JobSet.
+const PART: &str = "set-main-0";
 
 fn refusal() -> WriteError {
     WriteError::Refused("metadata.annotations: Too long: may not be more than 262144 bytes".to_owned())
@@ -55,34 +58,94 @@ fn a_victim_whose_stop_is_refused_gives_its_quota_back() {
     assert_eq!((sent(&c, Purpose::StopJob), sent(&c, Purpose::SuspendJob)), (2, 1));
 }
 
+/// A JobSet that may not run, and the Job that its controller made.
+fn with_part() -> (Cluster, JobView) {
+    let mut c = cluster();
+    let mut set = job("team-a", "set", "lq", 2, "1");
+    set.job.kind = JobKind::JOB_SET;
+    c.api.add_job(set);
+    c.settle();
+    let mut part = job("team-a", PART, "", 1, "1");
+    part.controller = Some(ControllerRef {
+        api_version: JobKind::JOB_SET.api_version().to_owned(),
+        kind: "JobSet".to_owned(),
+        name: "set".to_owned(),
+        uid: c.api.job("set").view.job.uid.to_string(),
+    });
+    (c, part)
+}
+
+fn is_there(c: &Cluster) -> bool {
+    c.api.jobs().any(|(job, _)| *job.name == *PART)
+}
+
 #[test]
 fn a_job_that_another_one_made_and_that_cannot_be_suspended_is_deleted() {
     // More than there is, and a user who lets run what takes the place of one of its Jobs.
     for is_stopped in [false, true] {
-        let mut c = cluster();
-        let mut set = job("team-a", "set", "lq", 2, "1");
-        set.job.kind = JobKind::JOB_SET;
-        c.api.add_job(set);
-        c.settle();
+        let (mut c, part) = with_part();
         if !is_stopped {
             c.api.edit_job("set", |job| (job.view.suspended, job.started_by_user) = (false, true));
         }
-        let uid = c.api.job("set").view.job.uid.to_string();
         c.refuse = Some((Purpose::SuspendJob, refusal()));
-        let mut part = job("team-a", "set-main-0", "", 1, "1");
-        part.controller = Some(ControllerRef {
-            api_version: JobKind::JOB_SET.api_version().to_owned(),
-            kind: "JobSet".to_owned(),
-            name: "set".to_owned(),
-            uid,
-        });
         running(&mut c, part);
-        c.advance(10);
-        assert!(c.api.jobs().all(|(job, _)| *job.name == *"set"), "{is_stopped}");
+        c.advance(60);
+        assert!(!is_there(&c), "{is_stopped}");
         let told =
             "Job/set-main-0: Job \"set-main-0\" may not run and cannot be suspended, so it was deleted";
         assert_eq!(c.notes("StopEnforced"), [told]);
     }
+}
+
+#[test]
+fn an_api_server_that_refuses_for_a_moment_costs_no_part_its_life() {
+    let (mut c, part) = with_part();
+    running(&mut c, part);
+    for _ in 0..3 {
+        // As one that has just started does.
+        c.fail.extend([(Purpose::SuspendJob, refusal()), (Purpose::SuspendJob, refusal())]);
+        c.advance(60);
+        assert!(c.fail.is_empty() && c.api.job(PART).view.suspended);
+        c.api.edit_job(PART, |job| (job.view.suspended, job.view.active) = (false, true));
+    }
+    c.settle();
+    assert!(c.api.job(PART).view.suspended);
+    assert_eq!(sent(&c, Purpose::DeleteChild), 0);
+}
+
+#[test]
+fn a_part_that_could_not_be_deleted_either_is_suspended_when_that_is_allowed_again() {
+    let (mut c, part) = with_part();
+    c.refuse = Some((Purpose::SuspendJob, refusal()));
+    c.fail.push_back((Purpose::DeleteChild, refusal()));
+    running(&mut c, part);
+    c.advance(60);
+    assert_eq!((sent(&c, Purpose::DeleteChild), is_there(&c)), (1, true));
+    c.refuse = None;
+    c.advance(300);
+    assert!(c.api.job(PART).view.suspended);
+    assert_eq!(sent(&c, Purpose::DeleteChild), 1);
+}
+
+#[test]
+fn a_part_that_its_maker_makes_again_as_it_was_is_deleted_ever_more_seldom() {
+    let (mut c, part) = with_part();
+    c.refuse = Some((Purpose::SuspendJob, refusal()));
+    // Two at first: neither waits for the other.
+    let mut other = part.clone();
+    other.job.name = "set-main-1".into();
+    running(&mut c, part.clone());
+    running(&mut c, other);
+    c.advance(60);
+    assert_eq!(sent(&c, Purpose::DeleteChild), 2);
+    for _ in 0..3_600 {
+        if !is_there(&c) {
+            running(&mut c, part.clone());
+        }
+        c.advance(1);
+    }
+    let deleted = sent(&c, Purpose::DeleteChild);
+    assert!((8..30).contains(&deleted), "{deleted}");
 }
 
 #[test]

@@ -25,14 +25,21 @@ pub(crate) fn of(kind: JobKind) -> Option<&'static Declared> {
     known.iter().find(|declared| declared.of == kind).copied()
 }
 
-/// Makes the kinds known that a configuration declares; else says what is wrong with them, and where.
+/// Makes the kinds known that a configuration declares. The same declaration may come again.
 ///
-/// The same declaration may come again. Another one of a known kind is refused: kinds do not change while a process runs.
+/// # Errors
+///
+/// What is wrong with them, and where: an expression that cannot be compiled, a path that cannot be read, states that its expressions do not take for
+/// such; or another declaration of a known kind: kinds do not change while a process runs.
 pub fn declare(configuration: &Configuration) -> Result<(), ConfigErrors> {
     declare_kinds(&configuration.integrations.declared)
 }
 
 /// Makes kinds known: see [`declare`].
+///
+/// # Errors
+///
+/// As [`declare`]; then none of the kinds is made known.
 pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
     let (mut compiled, mut errors) = (Vec::new(), Vec::new());
     let mut known = DECLARED.write().unwrap_or_else(PoisonError::into_inner);

@@ -40,6 +40,10 @@ impl fmt::Display for StopReason<'_> {
 }
 
 /// The patch that lets a pod be scheduled, with what admission adds to it. One that was let go already needs none.
+///
+/// # Errors
+///
+/// If a node selector, label or annotation that admission adds has another value in the pod.
 pub fn start(member: &Member, info: &PodSetInfo) -> Result<Option<Patch>, StartError> {
     let Some(pod_set) = member.pod_set.as_deref().ok().filter(|_| member.gated) else { return Ok(None) };
     ungated(pod_set, &member.resource_version, info).map(Some)

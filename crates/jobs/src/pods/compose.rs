@@ -112,6 +112,11 @@ pub struct Against {
 
 impl Group {
     /// What the Workload of the group with this name is to be made of.
+    ///
+    /// # Errors
+    ///
+    /// If pods are missing, cannot be read, or do not agree on their number, their queue or a label to copy; if a pod has a number that is not below
+    /// the total; or if the pods or their roles are too many for a Workload.
     pub fn compose(&self, group: &str) -> Result<Composition, ComposeError> {
         let total = self.agreed_total()?;
         let excess = beyond(&self.counting, total);

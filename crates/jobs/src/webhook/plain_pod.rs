@@ -115,6 +115,11 @@ fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) 
 /// Checks a new pod (`old` is `None`) or a changed one.
 ///
 /// Of a changed one only what changed is held against the rules. One that is being deleted is never refused.
+///
+/// # Errors
+///
+/// The rules that the pod breaks: a name or number in a label or annotation that is not one, an incomplete group, a topology request that is not
+/// allowed, a change of what stays, such as the group.
 pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_>) -> Result<(), Denied> {
     if pod["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());

@@ -16,6 +16,11 @@ use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_pa
 ///
 /// Of a changed one only what changed is held against the rules: an object that broke one before must still be written
 /// by controllers. One that is being deleted is never refused, so that nothing of ours keeps a namespace from going.
+///
+/// # Errors
+///
+/// The rules that the job breaks: a name or number in a label or annotation that is not one, a topology request or a field that its kind does not
+/// allow, too little room for what a start adds, a change of what stays, such as the queue of a running job.
 pub fn validate(
     kind: JobKind,
     object: &Value,

@@ -198,6 +198,11 @@ impl Access {
     }
 
     /// Whose token this is; nothing if the API server does not know it.
+    ///
+    /// # Errors
+    ///
+    /// If too many tokens that are not remembered were asked about lately, or the API server cannot be reached, refuses the review or does not answer
+    /// within 5 s.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, AccessError> {
         self.user_at(token, Instant::now()).await
     }
@@ -224,6 +229,11 @@ impl Access {
     }
 
     /// Whether a user may do something.
+    ///
+    /// # Errors
+    ///
+    /// If this user or all users together were asked about too often lately, or the API server cannot be reached, refuses the review or does not
+    /// answer within 5 s.
     pub async fn may(&self, user: &User, what: &Attributes) -> Result<bool, AccessError> {
         let spec = spec(user, what);
         let key = spec.to_string();
@@ -239,6 +249,10 @@ impl Access {
     }
 
     /// The same, asked anew: the caller counts, and remembers.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, refuses the review or does not answer within 5 s.
     pub async fn review(&self, user: &User, what: &Attributes) -> Result<bool, AccessError> {
         self.reviewed(spec(user, what)).await
     }

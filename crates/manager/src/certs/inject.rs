@@ -163,6 +163,10 @@ impl Injector {
     }
 
     /// Reads what changed. An object that does not exist (yet) is no error.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, refuses a read for another reason than that the object does not exist, or does not answer within 10 s.
     pub async fn refresh(&mut self) -> Result<(), CallError> {
         for uri in self.targets.uris() {
             let found = Call::get(&uri).send_as::<WebhookConfiguration>(&self.client, TIMEOUT).await;
@@ -205,6 +209,11 @@ impl Injector {
     }
 
     /// Writes the CA where another one (or none) stands.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, refuses a change or does not answer within 10 s. An APIService that does not exist or that this program
+    /// may not read is no error.
     pub async fn inject(&mut self, ca_bundle: &str) -> Result<(), CallError> {
         let bundle = ByteString(ca_bundle.as_bytes().to_vec());
         for (uri, entries) in &mut self.webhooks {

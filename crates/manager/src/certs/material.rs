@@ -88,6 +88,10 @@ pub fn decide(material: &Material, names: &BTreeSet<String>, now: Timestamp) -> 
 
 /// Carries a decision out. A new CA is put in front of those that are still valid, so that no moment exists in which a
 /// certificate that some replica still serves is not trusted.
+///
+/// # Errors
+///
+/// If the CA that is kept or its key cannot be read, a name cannot stand in a certificate, or a key cannot be generated.
 pub fn renew(
     material: &Material,
     decision: Renewal,

@@ -80,11 +80,19 @@ pub struct Serving {
 
 impl Serving {
     /// Starts with a certificate of its own that no client trusts, so that the port is open at once.
+    ///
+    /// # Errors
+    ///
+    /// If a key or a certificate cannot be generated.
     pub fn provisional(options: TlsOptions) -> Result<Self, CertsError> {
         Self::provisional_for(options, None)
     }
 
     /// The same for a server that asks for certificates of clients, and lets this verify them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::provisional`].
     pub fn provisional_for(
         options: TlsOptions,
         clients: Option<Arc<dyn ClientCertVerifier>>,

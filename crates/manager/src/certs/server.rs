@@ -92,11 +92,19 @@ impl TlsOptions {
     }
 
     /// Makes the server's configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the certificate or the key is not PEM or is of a kind that TLS does not know, or if the two do not belong together.
     pub fn server(&self, cert_pem: &[u8], key_pem: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
         self.server_for(cert_pem, key_pem, None)
     }
 
     /// The same for a server that asks for certificates of clients, and lets this verify them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::server`].
     pub fn server_for(
         &self,
         cert_pem: &[u8],

@@ -58,6 +58,10 @@ impl OneEach {
     }
 
     /// A user's turn, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If this user has a turn already, or this user or all users together asked too often lately.
     pub fn take(&self, user: &str) -> Result<Turn<'_>, Refusal> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);

@@ -78,6 +78,10 @@ impl Streams {
     }
 
     /// A stream for a user.
+    ///
+    /// # Errors
+    ///
+    /// If this user has five streams already, or all users together have as many as there may be.
     pub fn answer(
         self: &Arc<Self>,
         user: &str,

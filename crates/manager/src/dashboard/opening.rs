@@ -12,6 +12,10 @@ use rustls::crypto::ring;
 const KEY: usize = 24;
 
 /// A key that cannot be guessed: forty-eight hexadecimal digits.
+///
+/// # Errors
+///
+/// If the system has no random numbers.
 pub fn key() -> io::Result<String> {
     let mut bytes = [0_u8; KEY];
     let random = ring::default_provider().secure_random.fill(&mut bytes);
@@ -35,6 +39,10 @@ pub struct Way(PathBuf);
 
 impl Way {
     /// Writes the file. `url` has no characters that mean something in HTML.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random numbers, or the file cannot be made in the folder or cannot be written.
     pub fn to(url: &str, folder: &Path) -> io::Result<Self> {
         let path = folder.join(format!("sluice-dashboard-{}.html", key()?));
         let mut options = OpenOptions::new();
@@ -51,6 +59,10 @@ impl Way {
     }
 
     /// Has the user's browser open it.
+    ///
+    /// # Errors
+    ///
+    /// If the program that opens files (`open` on macOS, else `xdg-open`) is not installed or cannot be started.
     pub fn open(&self) -> io::Result<()> {
         let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
         let mut command = Command::new(program);

@@ -28,12 +28,20 @@ fn number(query: &str, name: &str) -> Result<Option<usize>, Refusal> {
 }
 
 /// The page that is wanted.
+///
+/// # Errors
+///
+/// If `limit` or `offset` is not a whole number, is negative, or is too large.
 pub fn page(query: &str) -> Result<Page, Refusal> {
     let limit = number(query, "limit")?.unwrap_or(USUAL).min(MOST);
     Ok(Page { offset: number(query, "offset")?.unwrap_or(0), limit })
 }
 
 /// The state that is wanted, if one is.
+///
+/// # Errors
+///
+/// If `state` is none of pending, reserved, admitted, inactive and finished.
 pub fn state(query: &str) -> Result<Option<State>, Refusal> {
     let Some(text) = parameter(query, "state").filter(|text| !text.is_empty()) else { return Ok(None) };
     let wrong = || {
@@ -43,6 +51,10 @@ pub fn state(query: &str) -> Result<Option<State>, Refusal> {
 }
 
 /// A text that is looked for, if one is.
+///
+/// # Errors
+///
+/// If the text is longer than 256 bytes.
 pub fn text(query: &str, name: &str) -> Result<Option<String>, Refusal> {
     let text = parameter(query, name).filter(|text| !text.is_empty());
     if text.as_ref().is_some_and(|text| text.len() > LONGEST) {

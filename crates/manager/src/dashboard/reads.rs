@@ -44,6 +44,11 @@ impl Default for Reads {
 
 impl Reads {
     /// A Workload, by namespace and name, for a user.
+    ///
+    /// # Errors
+    ///
+    /// If this user or all users together looked at too many Workloads lately, there is no such Workload, or the API server cannot be reached or does
+    /// not let this program read it.
     pub async fn object(
         &self,
         source: &dyn Source,

@@ -109,6 +109,11 @@ impl Tomorrow {
     /// The answer for a viewer.
     ///
     /// It is a JSON document as text: as a value it would take many times the memory.
+    ///
+    /// # Errors
+    ///
+    /// If the question cannot be read, is out of bounds, comes too often or is about what the viewer may not see; if the cluster has more than 25,000
+    /// Workloads, or cannot be read or simulated; or if there is no turn within 5 s, too little memory, or no end within a minute.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
         let (lasts, changes) = read(viewer, body)?;
         let _turn = self.users.take(&viewer.user)?;

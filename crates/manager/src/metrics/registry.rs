@@ -100,6 +100,10 @@ pub struct Registry {
 
 impl Registry {
     /// A registry of these metrics.
+    ///
+    /// # Errors
+    ///
+    /// If a metric or a label has a name that Prometheus does not allow, a metric has no help or is defined twice, or a label is.
     pub fn new(definitions: Vec<Definition>, role: Role) -> Result<Self, prometheus::Error> {
         let registry = prometheus::Registry::new();
         let mut families = BTreeMap::new();

@@ -117,6 +117,10 @@ impl Discovery {
 }
 
 /// The plurals that a group and version has; none when the group itself is unknown.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, refuses for another reason than that there is no such group, or does not answer within 10 s.
 pub async fn served(client: &Client, group: &str, version: &str) -> Result<BTreeSet<String>, CallError> {
     Ok(resources(client, group, version).await?.into_iter().map(|resource| resource.name).collect())
 }

@@ -144,6 +144,10 @@ impl Seen {
     }
 
     /// Decodes it.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON of this type.
     pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         if self.line {
             serde_json::from_slice::<Line<T>>(&self.text).map(|line| line.object)
@@ -196,6 +200,11 @@ impl Source {
     }
 
     /// The next event. It is not to be asked again when it was dropped halfway.
+    ///
+    /// # Errors
+    ///
+    /// If a list or watch is refused or not answered within a minute; if an answer breaks off, is silent for too long, cannot be read or has no
+    /// resourceVersion; or if the API server ends the watch with an error. After an error it may be asked again.
     pub async fn next(&mut self) -> Result<Event, Error> {
         loop {
             // After an error without another state, everything is listed again.

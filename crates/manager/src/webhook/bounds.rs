@@ -112,6 +112,10 @@ impl Drop for Granted {
 impl Bounds {
     /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
     /// left, those that hold much of it, and for long, give way.
+    ///
+    /// # Errors
+    ///
+    /// If the body is larger than 8 MiB or breaks off, or there is no room for it within 5 s.
     pub async fn read(
         &self,
         body: Body,
@@ -139,6 +143,10 @@ impl Bounds {
     }
 
     /// Grants what is missing up to so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// If so many bytes are not free within 5 s.
     pub async fn grant(&self, granted: &mut Granted, bytes: usize) -> Result<(), Refusal> {
         let missing = bytes.saturating_sub(granted.bytes());
         if missing == 0 {
@@ -157,6 +165,11 @@ impl Bounds {
     }
 
     /// Waits until the review may be worked on. An answer may take `most` bytes, however short the review is.
+    ///
+    /// # Errors
+    ///
+    /// If the review would take more memory than all reviews together may, or its object grows and would take more than nearly half of that; or if
+    /// there is no room for it within 5 s.
     pub async fn turn(&self, body: &[u8], most: usize) -> Result<OwnedSemaphorePermit, Refusal> {
         let Weights { all, object, old } = weights(body);
         let weight = all.saturating_add(most);

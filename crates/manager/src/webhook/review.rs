@@ -71,6 +71,10 @@ pub enum Verdict {
 }
 
 /// The body that goes back.
+///
+/// # Errors
+///
+/// If the patch or the answer cannot be written as JSON.
 pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error> {
     let mut response = Response { uid, allowed: true, status: None, patch_type: None, patch: None };
     match verdict {

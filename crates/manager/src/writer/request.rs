@@ -30,7 +30,11 @@ pub enum Plan {
     EndPods(Vec<Arc<str>>, EndPods),
 }
 
-/// Makes the requests of a write, in the version of the kind that is served; fails when a job cannot be started as it is.
+/// Makes the requests of a write, in the version of the kind that is served.
+///
+/// # Errors
+///
+/// When a job cannot be started as it is, or a Workload cannot be written as JSON.
 pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, WriteError> {
     let one = |method, subresource, query, content, body: &Value| {
         let uri = format!("{}{query}", uri(object, version, subresource));
@@ -141,6 +145,10 @@ pub fn uri(object: &ObjectRef, version: &str, subresource: Option<&str>) -> Stri
 }
 
 /// Reads an answer. A deletion that is done at once answers with a Status, which is no object.
+///
+/// # Errors
+///
+/// If the answer is not JSON, or is not an object of the kind that it names.
 pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -179,12 +187,20 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
 }
 
 /// Reads a job.
+///
+/// # Errors
+///
+/// If the answer is not JSON.
 pub fn view(kind: JobKind, body: &[u8]) -> Result<JobView, WriteError> {
     let value: Value = decode(body)?;
     Ok(sluice_jobs::observe(kind, &value))
 }
 
 /// Reads an answer as a type.
+///
+/// # Errors
+///
+/// If the answer is not JSON of this type.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
     serde_json::from_slice(body)
         .map_err(|error| WriteError::Transient(format!("the answer cannot be read: {error}")))

@@ -47,6 +47,11 @@ impl Simulation {
     }
 
     /// Applies a manifest now, as `kubectl apply` would; one that says that it comes later is put on the agenda.
+    ///
+    /// # Errors
+    ///
+    /// If the object is refused, as an API server or the webhooks of jobs would, or it has too many pods to simulate. One that comes later is not
+    /// checked here.
     pub fn apply(&mut self, manifest: &Manifest) -> Result<(), SimError> {
         self.take(manifest.clone())
     }
@@ -184,6 +189,10 @@ impl Simulation {
     }
 
     /// Changes an object now, as `kubectl patch --type=merge` would.
+    ///
+    /// # Errors
+    ///
+    /// If the kind is not simulated, there is no such object, or an API server would refuse what it becomes.
     pub fn patch(
         &mut self,
         kind: &str,

@@ -28,6 +28,10 @@ use crate::wait::{Progress, eventually, progress};
 const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The CustomResourceDefinition of JobSets; builds the controller first where it is missing.
+///
+/// # Errors
+///
+/// If the controller is missing and cannot be built (see [`assets::path`]), or the file beside it cannot be read or is no CustomResourceDefinition.
 pub async fn crd() -> Result<CustomResourceDefinition> {
     let path =
         tokio::task::spawn_blocking(assets::jobset_crd).await.context("building the JobSet controller")??;
@@ -36,6 +40,10 @@ pub async fn crd() -> Result<CustomResourceDefinition> {
 }
 
 /// Installs the CustomResourceDefinition of JobSets and waits until it is served.
+///
+/// # Errors
+///
+/// As [`crd`]; and if the API server refuses the definition or does not serve it in time (see [`crate::crds::apply`]).
 pub async fn install_crd(client: &Client) -> Result<()> {
     crate::crds::apply(client, &[crd().await?]).await
 }
@@ -50,6 +58,11 @@ pub struct Controller {
 impl Controller {
     /// Installs the CustomResourceDefinition and the webhooks, starts the controller with the administrator's rights, and waits until
     /// a JobSet can be made.
+    ///
+    /// # Errors
+    ///
+    /// As [`install_crd`]; and if no ports are free, a file of the controller cannot be written, its webhooks are refused, or it ends or its
+    /// webhooks do not fill in a JobSet within a minute.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client().await?;
         install_crd(&client).await?;

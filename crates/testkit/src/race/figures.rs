@@ -20,6 +20,10 @@ pub struct Requests(BTreeMap<(String, String, String), u64>);
 
 impl Requests {
     /// As `apiserver_request_total` says now.
+    ///
+    /// # Errors
+    ///
+    /// If the API server cannot be reached, or does not let `client` read its metrics.
     pub async fn read(client: &Client) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new()).context("making the scrape")?;
         let text = client.request_text(request).await.context("scraping the API server")?;

@@ -144,6 +144,10 @@ impl fmt::Display for Forms {
 }
 
 /// Measures all forms on a plane of its own, each twice, the second time in the opposite order.
+///
+/// # Errors
+///
+/// If the plane does not start, the definitions are not served in time, or a Workload or a status write is refused.
 pub async fn run() -> Result<Forms> {
     let plane = ControlPlane::builder().start().await?;
     let client = patient_client_of(&plane.kubeconfig_path()).await?;

@@ -10,6 +10,9 @@ use super::nodes::{Assigned, assigned};
 use super::quota::{FlavorResource, Usage, node_queue};
 use crate::place::QUEUE_NAME;
 
+/// A pod with this fails after so many seconds.
+pub const FAILS: &str = "sluice.dev/fail-after-seconds";
+
 /// An amount in thousandths, exactly.
 pub(super) fn amount(text: &Value) -> Result<i128> {
     let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
@@ -51,6 +54,8 @@ pub(super) struct Job {
     pub queued: bool,
     pub suspended: bool,
     pub finished: bool,
+    /// It failed, and no pod of it was made to fail.
+    pub failed_unmade: bool,
     pub deleting: bool,
     /// Its own controller says that it has seen it run.
     pub seen_running: bool,
@@ -72,6 +77,8 @@ impl Job {
             queued: object["metadata"]["labels"][QUEUE_NAME].is_string(),
             suspended: object["spec"]["suspend"] == true,
             finished: ["Complete", "Failed", "Completed"].iter().any(|kind| holds(object, kind)),
+            failed_unmade: holds(object, "Failed")
+                && !object["spec"]["template"]["metadata"]["annotations"][FAILS].is_string(),
             deleting: object["metadata"]["deletionTimestamp"].is_string(),
             seen_running: object["status"]["active"].as_u64().is_some_and(|active| active > 0)
                 || condition(object, "Suspended").is_some_and(|one| one["status"] == "False"),

@@ -443,6 +443,20 @@ fn a_job_of_a_jobset_may_not_begin_once_the_controller_has_seen_the_stop() {
 }
 
 #[test]
+fn a_job_that_fails_although_no_pod_of_it_was_made_to_is_lost() {
+    let failed = |fails: bool| {
+        let mut history = History::new().job(true, &[]).job(true, &["Failed"]);
+        if fails {
+            let object = history.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+            object["spec"]["template"]["metadata"]["annotations"][FAILS] = json!("1");
+        }
+        history
+    };
+    assert_broken(failed(false), Rule::Lost, "no pod of it was made to fail");
+    assert_eq!(failed(true).broken(), []);
+}
+
+#[test]
 fn what_waits_while_nothing_runs_is_told_apart() {
     assert!(!History::new().job(true, &[]).checked().something_runs());
     assert!(History::new().job(false, &[]).checked().something_runs());

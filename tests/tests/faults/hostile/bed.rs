@@ -275,13 +275,28 @@ impl Tenant {
             let status = self.status(queue).await;
             let total = status["flavorsReservation"][0]["resources"][0]["total"].clone();
             let total = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
-            assert!(["0", "1", "2"].contains(&total.as_str()) || total.ends_with('m'), "{queue}: {status}");
+            let milli = total.strip_suffix('m').map(|milli| milli.parse::<u64>().unwrap());
+            let milli = milli.unwrap_or_else(|| total.parse::<u64>().unwrap() * 1_000);
+            assert!(milli <= 2_000, "{queue}: {status}");
         }
+        self.has_pods_within_quota().await;
         let workload = workloads::of_job(&self.place.client, "victim", "precious").await.unwrap().unwrap();
         assert_eq!(workload["metadata"]["uid"].as_str(), Some(bed.victim.as_str()));
         assert!(workloads::holds(&workload, "Admitted") && !workloads::holds(&workload, "Evicted"));
         let (status, text) = bed.manager.health("/debug/audit?pause=true").await.unwrap();
         assert_eq!((status, text.as_str()), (200, "no differences\n"));
+    }
+
+    /// The pods that are here ask for no more than the tenant's queues have, two processors each, and the queue that is shared has nothing left.
+    async fn has_pods_within_quota(&self) {
+        eventually("pods of no more than the queues have", DEADLINE, || async {
+            let queues = self.place.local_queues().list(&ListParams::default()).await?;
+            let own = queues.iter().filter(|queue| queue.data["spec"]["clusterQueue"] != "victim").count();
+            let (milli, names) = self.place.live_cpu().await?;
+            Ok(progress(milli <= u64::try_from(own)? * 2_000, format!("{milli}m of {own} queues: {names:?}")))
+        })
+        .await
+        .unwrap();
     }
 
     /// The status of a ClusterQueue. It comes after what jobs wait for, so a busy API server shows none of a new one for a while.

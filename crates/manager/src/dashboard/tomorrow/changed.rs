@@ -53,6 +53,11 @@ pub enum Change {
 
 impl Change {
     /// Whether it is within bounds, and about what the viewer may see.
+    ///
+    /// # Errors
+    ///
+    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, or the viewer may not see Workloads of the namespace
+    /// or may not list nodes.
     pub fn check(&self, viewer: &Viewer) -> Result<(), Refusal> {
         let wrong = |why: &str| Err(Refusal::BadRequest(why.to_owned()));
         let names: [&str; 4] = match self {
@@ -89,6 +94,10 @@ impl Change {
 }
 
 /// Applies changes to the objects of a cluster.
+///
+/// # Errors
+///
+/// If there is no such ClusterQueue, quota, Workload or node among the objects. The changes before that one are applied then.
 pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change]) -> Result<(), Refusal> {
     for (at, change) in changes.iter().enumerate() {
         let applied = match change {

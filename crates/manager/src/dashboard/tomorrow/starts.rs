@@ -90,6 +90,11 @@ impl Cache {
 
 impl Tomorrow {
     /// The starts of the first Workloads of a queue in this order, or of one of them, as the viewer may know them.
+    ///
+    /// # Errors
+    ///
+    /// If the viewer has a simulation already or asked too often lately; if more than 25,000 Workloads share quota with the queue, or they cannot be
+    /// read or simulated; or if there is no turn within 5 s, too little memory, or no end within 20 s.
     pub async fn starts(
         &self,
         viewer: &Viewer,

@@ -1,0 +1,69 @@
+//! Parts of other jobs that the API server does not let be suspended: they are deleted, and their makers make them anew as they should be.
+
+use std::sync::Arc;
+
+use sluice_api::job::JobView;
+
+use super::stopped::REFUSALS;
+use super::unheeded::STOP_ENFORCED;
+use crate::effect::{Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::input::WriteError;
+use crate::outbox::warning;
+use crate::world::{JobEntry, JobKey};
+
+impl JobEntry {
+    /// Suspending it failed.
+    pub(crate) fn suspend_failed(&mut self, error: &WriteError) {
+        if matches!(error, WriteError::Refused(_)) {
+            let unstoppable = self.unstoppable.get_or_insert_default();
+            unstoppable.refused = unstoppable.refused.saturating_add(1);
+        }
+    }
+
+    /// It is suspended, may run, or is to be suspended again: refusals before count no more.
+    pub(crate) fn suspend_is_not_refused(&mut self) {
+        if let Some(unstoppable) = &mut self.unstoppable {
+            unstoppable.refused = 0;
+        }
+    }
+}
+
+impl Engine {
+    /// Deletes a job that another one made, may not run, and that the API server does not let be suspended, as one that its user made as large as
+    /// etcd stores: its maker makes another as it should be. If that makes the same again, it is deleted ever more seldom. Says whether it is
+    /// deleted now.
+    pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
+        let entry = self.world.jobs.get(key).and_then(|entry| entry.unstoppable.as_ref());
+        let above = self.parent(view).filter(|above| self.world.jobs.contains_key(*above)).cloned();
+        let (true, Some(above)) = (entry.is_some_and(|entry| entry.refused >= REFUSALS), above) else {
+            return false;
+        };
+        let now = self.now;
+        let maker = self.world.jobs.get_mut(&above);
+        if let Some(until) =
+            maker.and_then(|maker| maker.unstoppable.get_or_insert_default().delete(view.created, now))
+        {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return false;
+        }
+        let note = format!(
+            "{} {:?} may not run and cannot be suspended, so it was deleted",
+            key.kind.kind(),
+            key.name
+        );
+        let then = vec![
+            warning(self.about_job(key, view), STOP_ENFORCED, note),
+            self.log(
+                Level::Warn,
+                "job that may not run and cannot be suspended deleted",
+                &[("job", &key.object()), ("owner", &above.object())],
+            ),
+        ];
+        let uid = Some(Arc::clone(&view.job.uid));
+        // Its maker has to wait until its pods are gone.
+        let write = Write::Delete { uid, grace_period_seconds: None, foreground: true };
+        self.write_job(key, Purpose::DeleteChild, write, then);
+        true
+    }
+}

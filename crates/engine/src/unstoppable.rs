@@ -1,0 +1,31 @@
+//! What is known of jobs that the API server does not let be suspended.
+
+use jiff::Timestamp;
+
+use crate::effect::Purpose;
+use crate::input::WriteError;
+use crate::retry::Retry;
+
+/// How stopping a job, or its parts, was refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unstoppable {
+    /// How often in a row the API server refused to suspend the job.
+    pub(crate) refused: u32,
+    /// When a part of it was deleted last because it could not be suspended.
+    deleted: Option<Timestamp>,
+    /// How long parts that were made since then are left.
+    retry: Retry,
+}
+
+impl Unstoppable {
+    /// A part that was made at `created` is to be deleted. Until when it is left, if others were deleted before it was made.
+    pub(crate) fn delete(&mut self, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let Some(until) = self.retry.until.filter(|until| *until > now) else {
+            self.retry.failed(Purpose::DeleteChild, &WriteError::Refused(String::new()), now);
+            self.deleted = Some(now);
+            return None;
+        };
+        // Times of creation count whole seconds.
+        self.deleted.is_some_and(|deleted| created.as_second() >= deleted.as_second()).then_some(until)
+    }
+}
