@@ -16,7 +16,7 @@ use sluice_client::error_chain::Chain;
 use super::client::Client;
 
 /// What is in memory at once, in bytes: a smaller file goes in one request, a larger one in parts of this size.
-pub(super) const PART: usize = 8 << 20;
+pub(in crate::journal) const PART: usize = 8 << 20;
 
 /// Variables of the environment.
 pub(super) type Variables = Vec<(String, String)>;
