@@ -399,6 +399,40 @@ async fn keys_that_cannot_be_used_are_an_error_at_the_start_that_does_not_show_t
     }
 }
 
+#[tokio::test]
+async fn no_variable_says_where_the_store_is() {
+    let giver = r#"{"access_token":"geheim-token","expires_in":3599,"token_type":"Bearer"}"#;
+    let store = StandIn::answering(StatusCode::OK, giver).await;
+    let elsewhere = "http://elsewhere.example";
+    let variables = [
+        ("GOOGLE_BASE_URL", elsewhere),
+        ("AZURE_STORAGE_ACCOUNT_KEY", "Z2VoZWltLXdKYWxyWFV0bkZFTUk="),
+        ("AZURE_STORAGE_ENDPOINT", elsewhere),
+        ("AZURE_ENDPOINT", elsewhere),
+        ("AZURE_STORAGE_USE_EMULATOR", "true"),
+        ("AWS_ACCESS_KEY_ID", "AKID"),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_ENDPOINT_URL", elsewhere),
+        ("AWS_ENDPOINT_URL_S3", elsewhere),
+    ];
+    let variables: Variables = variables.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    for (url, place) in [
+        ("gs://bucket", "https://storage.googleapis.com/bucket/"),
+        ("az://account/container", "https://account.blob.core.windows.net/container/"),
+        ("s3://bucket", "https://s3.us-east-1.amazonaws.com/bucket/"),
+    ] {
+        let section = JournalStore { url: url.to_owned(), ..JournalStore::default() };
+        let mut client = Client::new("").unwrap();
+        client.all_at = Some(store.port);
+        let target = Target::new(&section, client, &variables).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3).unwrap();
+        // The stand-in has no certificate.
+        let why = target.send(NAME, file).await.unwrap_err().to_string();
+        assert!(why.starts_with(&format!("PUT {place}")), "{why}");
+    }
+}
+
 /// Waits for a state.
 async fn until(what: &str, is_reached: impl Fn() -> bool) {
     let waiting = async {
