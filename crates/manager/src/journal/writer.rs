@@ -13,9 +13,9 @@ use sluice_api::config;
 use sluice_api::journal::{Line, LostLine};
 use tracing::{error, info, warn};
 
-use super::files;
+use super::files::{self, Remove, Room};
 use super::lines::{Lines, Losses, Lost, Worth};
-use super::store::{Closed, PART};
+use super::store::{self, Closed, PART};
 use crate::metrics::registry::Registry;
 use crate::supervise::Supervisor;
 
@@ -48,7 +48,7 @@ impl Journal {
         registry: Arc<Registry>,
         closed: Option<Closed>,
     ) -> io::Result<Self> {
-        let disk = Disk { make: files::create, pause: PAUSE };
+        let disk = Disk { make: files::create, remove: |path| std::fs::remove_file(path), pause: PAUSE };
         Self::with(supervisor, section, process, (BUFFER, disk, closed), Lost::new(registry))
     }
 
@@ -66,8 +66,10 @@ impl Journal {
         let most = closed.as_ref().and_then(|_| u64::try_from(PART).ok()).unwrap_or(u64::MAX);
         let bounds = Bounds { file: section.file_bytes().min(most), total: section.total_bytes() };
         let process = process.to_owned();
-        let sent = closed.map(|closed| Sent { closed, every: section.store.every.as_std() });
-        let mut target = Target { folder, process, bounds, disk, open: None, since_look: 0, sent };
+        let (every, patience) = (section.store.every.as_std(), store::patience(section));
+        let sent = closed.map(|closed| Sent { closed, every, patience });
+        let mut target =
+            Target { folder, process, bounds, disk, open: None, since_look: 0, sent, stuck: None };
         // What cannot work is said at the start, not by missing lines.
         target.begin(&lost)?;
         let (lines, received) = sync_channel(buffer);
@@ -106,10 +108,11 @@ struct Bounds {
 /// Makes the next file of a process in a folder, and gives its name.
 type Make = fn(&Path, &str) -> io::Result<(String, File)>;
 
-/// Where files are made, and what is done when that fails.
+/// How files are made and deleted, and what is done when the former fails.
 #[derive(Clone, Copy)]
 struct Disk {
     make: Make,
+    remove: Remove,
     /// After a failure nothing is tried for so long.
     pause: Duration,
 }
@@ -127,6 +130,8 @@ struct Sent {
     closed: Closed,
     /// A file is written to for so long.
     every: Duration,
+    /// A file of another process without a lock may be written to for so long.
+    patience: Duration,
 }
 
 struct Target {
@@ -137,6 +142,8 @@ struct Target {
     open: Option<Open>,
     since_look: u64,
     sent: Option<Sent>,
+    /// Why files could not be deleted when that was tried last.
+    stuck: Option<io::ErrorKind>,
 }
 
 impl Target {
@@ -246,7 +253,7 @@ impl Target {
         open.lines.push(&text, worth)?;
         self.since_look += bytes;
         if self.since_look >= LOOK.min(self.bounds.file) {
-            self.look(lost)?;
+            self.look(lost);
         }
         Ok(())
     }
@@ -261,18 +268,23 @@ impl Target {
             let _ = file.try_lock();
         }
         self.open = Some(Open { name, lines: Lines::new(file), since: None });
-        self.look(lost)
+        self.look(lost);
+        Ok(())
     }
 
-    /// Keeps the folder within its bounds.
-    fn look(&mut self, lost: &Lost) -> io::Result<()> {
+    /// Keeps the folder within its bounds. Where that fails lines are written all the same.
+    fn look(&mut self, lost: &Lost) {
         self.since_look = 0;
-        let kept = self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default();
-        if self.sent.is_none() {
-            return files::shrink(&self.folder, self.bounds.total, kept);
-        }
+        let room = Room {
+            folder: &self.folder,
+            most: self.bounds.total,
+            kept: self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default(),
+            process: &self.process,
+            patience: self.sent.as_ref().map(|sent| sent.patience).unwrap_or_default(),
+            remove: self.disk.remove,
+        };
         let mut lines = 0;
-        let done = files::shrink_sent(&self.folder, self.bounds.total, kept, &mut lines);
+        let done = if self.sent.is_some() { room.shrink_sent(&mut lines) } else { room.shrink() };
         if lines > 0 {
             lost.add(Losses { lines, unreported: 0 });
             warn!(
@@ -280,7 +292,13 @@ impl Target {
                 "files of the journal were deleted before the object store had them: their lines are lost"
             );
         }
-        done
+        let Err(error) = done else {
+            self.stuck = None;
+            return;
+        };
+        if self.stuck.replace(error.kind()) != Some(error.kind()) {
+            warn!(folder = %self.folder.display(), %error, "old files of the journal cannot be deleted: the folder may grow beyond maxTotalSize");
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

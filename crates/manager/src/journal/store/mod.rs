@@ -67,13 +67,17 @@ pub fn start(
         url: section.store.url.clone(),
         target,
         registry,
-        // Longer than a file is written to.
-        patience: section.store.every.as_std() * 2 + LOOK,
+        patience: patience(section),
         failing: None,
         settled: BTreeMap::new(),
     };
     let task = supervisor.spawn_finite("store of the journal", sender.run(hears, PAUSE));
     Ok(Some((closed, task)))
+}
+
+/// A file without a lock that did not change for so long is not written to any more.
+pub(super) fn patience(section: &config::Journal) -> Duration {
+    section.store.every.as_std() * 2 + LOOK
 }
 
 /// How sending fails, as the metric has it.
@@ -240,7 +244,7 @@ async fn wait_for_more(closed: &mut watch::Receiver<()>, wait: Duration, is_fail
 
 /// Opens a file to send it, unless it is gone, is written to, or another replica sends it or has sent it.
 fn take(folder: &Path, name: &str, patience: Duration) -> io::Result<Option<(File, SystemTime)>> {
-    let file = match files::open(folder, name) {
+    let file = match files::open_to_lock(folder, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

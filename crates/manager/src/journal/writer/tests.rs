@@ -10,7 +10,7 @@ fn registry() -> Arc<Registry> {
     Arc::new(Registry::new(metrics::definitions(&[]), Role::Leader).unwrap())
 }
 
-const DISK: Disk = Disk { make: files::create, pause: PAUSE };
+const DISK: Disk = Disk { make: files::create, remove: |path| std::fs::remove_file(path), pause: PAUSE };
 
 /// A journal with room for so many lines before it.
 fn with(supervisor: &Supervisor, section: &config::Journal, buffer: usize) -> Journal {
@@ -93,7 +93,7 @@ fn sometimes_full(folder: &Path, process: &str) -> io::Result<(String, File)> {
 async fn a_full_disk_costs_lines_that_are_counted_and_said_once_it_takes_some_again() {
     let folder = tempfile::tempdir().unwrap();
     let (supervisor, mut fatal, _stopper) = supervisor();
-    let disk = Disk { make: sometimes_full, pause: Duration::ZERO };
+    let disk = Disk { make: sometimes_full, pause: Duration::ZERO, ..DISK };
     let registry = registry();
     let section = section(folder.path(), "1Mi", "64Mi");
     let lost = Lost::new(Arc::clone(&registry));
@@ -119,7 +119,7 @@ async fn a_disk_that_stays_full_is_tried_seldom_and_everything_counted() {
     let full = |_: &Path, _: &str| Ok(("f".to_owned(), File::options().write(true).open("/dev/full")?));
     let registry = registry();
     let section = section(folder.path(), "1Mi", "64Mi");
-    let disk = Disk { make: full, pause: PAUSE };
+    let disk = Disk { make: full, ..DISK };
     let lost = Lost::new(Arc::clone(&registry));
     let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, None), lost).unwrap();
     (0..5000).for_each(|number| journal.put(line(number)));
@@ -180,6 +180,27 @@ async fn lines_that_made_room_before_they_were_sent_are_counted_and_said() {
     let counted: u64 = counted.unwrap().parse().unwrap();
     assert!(counted > 4000 && lost > 0 && lost <= counted, "{lost} of {counted}");
     assert!(written + counted >= 8000, "{written} and {counted}");
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_deleted_cost_no_line_and_do_not_keep_the_manager_from_starting() {
+    for is_stored in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("old-1.00000000.jsonl"), vec![b'\n'; 3 << 20]).unwrap();
+        let (supervisor, _fatal, _stopper) = supervisor();
+        let (closed, _hears) = tokio::sync::watch::channel(());
+        let (registry, section) = (registry(), section(folder.path(), "1Mi", "2Mi"));
+        let lost = Lost::new(Arc::clone(&registry));
+        let disk = Disk { remove: |_| Err(io::ErrorKind::PermissionDenied.into()), ..DISK };
+        let closed = is_stored.then_some(closed);
+        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, closed), lost).unwrap();
+        (0..5000).for_each(|number| journal.put(line(number)));
+        drop(journal);
+        std::fs::remove_file(folder.path().join("old-1.00000000.jsonl")).unwrap();
+        assert_eq!(counts(&read(folder.path())), (5000, 0));
+        assert!(registry.text().contains("sluice_journal_lines_lost_total 0\n"), "{}", registry.text());
+        assert!(files::list(folder.path()).unwrap().len() < 8);
+    }
 }
 
 #[tokio::test]
