@@ -48,32 +48,32 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $integrations "declared" (concat (dig "declared" list $integrations) .) -}}
 {{- $_ := set $config "integrations" $integrations -}}
 {{- end -}}
-{{- if .Values.journal.enabled -}}
+{{- if (.Values.journal).enabled -}}
 {{- $journal := $config.journal | default dict -}}
 {{- $_ := set $journal "directory" (include "sluice.journalFolder" .) -}}
-{{- $_ := set $journal "maxTotalSize" (.Values.journal.maxTotalSize | toString) -}}
+{{- with .Values.journal.maxTotalSize }}{{- $_ := set $journal "maxTotalSize" (toString .) -}}{{- end -}}
 {{- with .Values.journal.store }}{{- if .url -}}
 {{- $store := $journal.store | default dict -}}
 {{- $_ := set $store "url" .url -}}
-{{- $_ := set $store "every" .every -}}
+{{- with .every }}{{- $_ := set $store "every" . -}}{{- end -}}
 {{- with .endpoint }}{{- $_ := set $store "endpoint" . -}}{{- end -}}
 {{- with .region }}{{- $_ := set $store "region" . -}}{{- end -}}
-{{- if .caSecret.name -}}
-{{- $_ := set $store "caFile" (printf "%s/%s" (include "sluice.journalCaFolder" $) .caSecret.key) -}}
+{{- if (.caSecret).name -}}
+{{- $_ := set $store "caFile" (printf "%s/%s" (include "sluice.journalCaFolder" $) (.caSecret.key | default "ca.crt")) -}}
 {{- end -}}
 {{- $_ := set $journal "store" $store -}}
 {{- end }}{{- end -}}
 {{- $_ := set $config "journal" $journal -}}
 {{- end -}}
-{{- with .Values.tracing.endpoint -}}
+{{- with (.Values.tracing).endpoint -}}
 {{- $tracing := $config.tracing | default dict -}}
 {{- $_ := set $tracing "endpoint" . -}}
-{{- $_ := set $tracing "sampleRatio" ($.Values.tracing.sampleRatio | float64) -}}
-{{- if $.Values.tracing.caSecret.name -}}
-{{- $_ := set $tracing "caFile" (printf "%s/ca/%s" (include "sluice.tracingFolder" $) $.Values.tracing.caSecret.key) -}}
+{{- $_ := set $tracing "sampleRatio" (dig "sampleRatio" 1 $.Values.tracing | float64) -}}
+{{- if ($.Values.tracing.caSecret).name -}}
+{{- $_ := set $tracing "caFile" (printf "%s/ca/%s" (include "sluice.tracingFolder" $) ($.Values.tracing.caSecret.key | default "ca.crt")) -}}
 {{- end -}}
-{{- if $.Values.tracing.headersSecret.name -}}
-{{- $_ := set $tracing "headersFile" (printf "%s/headers/%s" (include "sluice.tracingFolder" $) $.Values.tracing.headersSecret.key) -}}
+{{- if ($.Values.tracing.headersSecret).name -}}
+{{- $_ := set $tracing "headersFile" (printf "%s/headers/%s" (include "sluice.tracingFolder" $) ($.Values.tracing.headersSecret.key | default "headers")) -}}
 {{- end -}}
 {{- $_ := set $config "tracing" $tracing -}}
 {{- end -}}
@@ -88,9 +88,9 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $certs "webhookSecretName" (printf "%s-webhook-server-cert" (include "sluice.fullname" .)) -}}
 {{- end -}}
 {{- $_ := set $config "internalCertManagement" $certs -}}
-{{- if .Values.dashboard.enabled -}}
+{{- if (.Values.dashboard).enabled -}}
 {{- $dashboard := $config.dashboard | default dict -}}
-{{- $_ := set $dashboard "port" (.Values.dashboard.port | int) -}}
+{{- $_ := set $dashboard "port" (.Values.dashboard.port | default 8090 | int) -}}
 {{- $_ := set $config "dashboard" $dashboard -}}
 {{- end -}}
 {{- $gates := $config.featureGates | default dict -}}
@@ -103,11 +103,16 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- toYaml $config -}}
 {{- end }}
 
+{{/*
+`helm upgrade --reuse-values` brings the values of the release before, without the keys that are new since: sections that a release may lack are
+read with parentheses, as (.Values.journal).enabled.
+*/}}
+
 {{/* Where the docs say what to do about an alert: the page in this repository, and its address where the book is served. */}}
 {{- define "sluice.runbook" -}}
 {{- $page := printf "troubleshooting/alerts%%s#%s" (lower (index . 1)) -}}
 runbook: docs/{{ printf $page ".md" }}
-{{- with (index . 0).Values.metrics.prometheusRule.runbookUrl }}
+{{- with (((index . 0).Values.metrics).prometheusRule).runbookUrl }}
 runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- end }}
 {{- end }}
@@ -124,7 +129,7 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 
 {{/* The Secret with that CA, if there is one. */}}
 {{- define "sluice.journalCaSecret" -}}
-{{- if and .Values.journal.enabled .Values.journal.store.url -}}{{ .Values.journal.store.caSecret.name }}{{- end -}}
+{{- if and (.Values.journal).enabled ((.Values.journal).store).url -}}{{ (.Values.journal.store.caSecret).name }}{{- end -}}
 {{- end }}
 
 {{/* Where the Secrets of traces are mounted. */}}
@@ -136,10 +141,10 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- define "sluice.tracingSecrets" -}}
 {{- $secrets := dict -}}
 {{- with .Values.tracing -}}
-{{- if and .endpoint .caSecret.name -}}
+{{- if and .endpoint (.caSecret).name -}}
 {{- $_ := set $secrets "ca" .caSecret.name -}}
 {{- end -}}
-{{- if and .endpoint .headersSecret.name -}}
+{{- if and .endpoint (.headersSecret).name -}}
 {{- $_ := set $secrets "headers" .headersSecret.name -}}
 {{- end -}}
 {{- end -}}

@@ -112,7 +112,9 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         let queue = args.clusterqueue.as_deref();
         source::online(&person.client, queue, since, now, &mut collector).await?.warn(since);
     } else {
-        source::files(&args.journal, &mut |line| collector.take(line))?;
+        let ends = source::files(&args.journal, &mut |line| collector.take(line))?;
+        ends.warn(until);
+        ends.lines.into_iter().for_each(|line| collector.take(line));
     }
     let mut ledger = collector.ledger(since, until);
     if !args.journal.is_empty() {

@@ -128,10 +128,8 @@ impl Collector {
             Event::Holding { held, .. } => (held.clone(), Some(held)),
             Event::Resized { before, held, .. } => (Usage { usage: before }, Some(held)),
             Event::Released { outcome, held, .. } => {
-                // Times are those of conditions, in whole seconds. Quota that was given back and taken again within a second gives two
-                // reservations with the same beginning: the later end is that of both.
                 let end = (at, outcome);
-                known.end = Some(known.end.map_or(end, |other| other.max(end)));
+                known.end = Some(known.end.map_or(end, |other| end_of_two(since, end, other)));
                 (held, None)
             }
             _ => return,
@@ -262,6 +260,22 @@ impl Reservation {
     }
 }
 
+/// Which of two ends of a reservation that began at `since` counts.
+fn end_of_two(
+    since: Timestamp,
+    one: (Timestamp, Outcome),
+    other: (Timestamp, Outcome),
+) -> (Timestamp, Outcome) {
+    if one.0 > since && other.0 > since {
+        // The later one is that of a replica that saw it late, as a deletion by then.
+        one.min(other)
+    } else {
+        // Times are those of conditions, in whole seconds. Quota that was given back and taken again within a second gives two reservations
+        // with the same beginning: the later end is that of both.
+        one.max(other)
+    }
+}
+
 /// Milliseconds from one time to another; none if it is not later.
 fn millis(from: Timestamp, to: Timestamp) -> i128 {
     i128::from((to.as_millisecond() - from.as_millisecond()).max(0))
@@ -378,6 +392,19 @@ mod tests {
             released(3, "a", 1, Outcome::Failed, "4"),
         ];
         assert_eq!(only(&ledger(lines, 0, 24)), [8, 0, 8]);
+    }
+
+    #[test]
+    fn an_end_that_a_replica_saw_late_does_not_lengthen_a_reservation() {
+        let mut lines = [
+            reserved(1, "a", "4"),
+            released(2, "a", 1, Outcome::Evicted, "4"),
+            released(9, "a", 1, Outcome::Deleted, "4"),
+        ];
+        for _ in 0..2 {
+            assert_eq!(only(&ledger(lines.clone(), 0, 24)), [4, 4, 0]);
+            lines.reverse();
+        }
     }
 
     #[test]

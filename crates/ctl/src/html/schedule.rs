@@ -139,7 +139,7 @@ fn job(
         let why = entries.iter().filter(lost).find(|e| Some(e.at) == at);
         Use {
             from: hold.from,
-            admitted: hold.admitted,
+            admitted: hold.admitted.map(|at| at.max(hold.from)),
             evicted: hold.evicted,
             to: hold.to,
             end: match hold.end {

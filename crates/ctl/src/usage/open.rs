@@ -7,6 +7,10 @@ use sluice_api::journal::{Event, Line, Outcome, Usage, WorkloadLine};
 
 /// Times of conditions are whole seconds: what began in the second of the reading may not have been read yet.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
+/// After so long a process has written down what holds quota as it begins.
+const OPENING: SignedDuration = SignedDuration::from_mins(1);
+/// Clocks may differ by that much.
+const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// The last reservation of a Workload. Those before ended when it began.
 #[derive(Clone, Debug)]
@@ -19,6 +23,90 @@ struct Latest {
 /// By the UID of the Workload: its last reservation, and the time of the last line about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open(BTreeMap<String, (Option<Latest>, Timestamp)>);
+
+/// What a process wrote, as far as it says when it began: it names then what holds quota.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    began: Option<Timestamp>,
+    last: Timestamp,
+    lost: bool,
+}
+
+/// Lines of files, which end at some time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfFiles {
+    open: Open,
+    processes: BTreeMap<String, Process>,
+    last: Option<Timestamp>,
+}
+
+/// The ends of reservations that have none in files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct FileEnds {
+    /// As lines of it.
+    pub lines: Vec<Line>,
+    /// The last line of the files: what may have gone on after it has its end there.
+    pub last: Option<Timestamp>,
+    /// How many these are.
+    pub at_last: usize,
+    /// How many have their end at the last line about them.
+    pub before: usize,
+}
+
+impl OfFiles {
+    /// Takes note of a line of a process. `is_first`: it is in its first file.
+    pub(super) fn note(&mut self, process: &str, is_first: bool, line: &Line) {
+        let at = line.at();
+        self.open.note(line);
+        self.last = self.last.max(Some(at));
+        let new = Process { began: None, last: at, lost: false };
+        let known = self.processes.entry(process.to_owned()).or_insert(new);
+        known.last = known.last.max(at);
+        known.lost |= matches!(line, Line::Lost(_));
+        // These have the time at which they were made; others have that of a condition.
+        let is_holding =
+            |line: &Line| matches!(line, Line::Workload(line) if matches!(line.event, Event::Holding { .. }));
+        if is_first && (matches!(line, Line::Quota(_)) || is_holding(line)) {
+            known.began = Some(known.began.map_or(at, |began| began.min(at)));
+        }
+    }
+
+    /// The ends of what has none: at the last line of all; but at the last line about it where a process that began after that did not name it.
+    pub(super) fn ends(self) -> FileEnds {
+        let Some(now) = self.last else { return FileEnds::default() };
+        let named_all = |process: &Process| {
+            let began = process.began.filter(|_| !process.lost)?;
+            (process.last.duration_since(began) >= OPENING).then_some(began)
+        };
+        let opening = self.processes.values().filter_map(named_all).max();
+        let limit = opening.and_then(|began| began.checked_sub(SKEW).ok());
+        let mut found = FileEnds { last: Some(now), ..FileEnds::default() };
+        for (latest, last) in self.open.0.values() {
+            let Some((latest, line)) =
+                latest.as_ref().and_then(|latest| Some((latest, latest.open.as_ref()?)))
+            else {
+                continue;
+            };
+            let is_over = limit.is_some_and(|limit| *last < limit);
+            *(if is_over { &mut found.before } else { &mut found.at_last }) += 1;
+            found.lines.push(end(line, latest.since, if is_over { *last } else { now }));
+        }
+        found
+    }
+}
+
+/// The end of a reservation of which a line tells, at a time.
+fn end(line: &WorkloadLine, since: Timestamp, at: Timestamp) -> Line {
+    let held = match &line.event {
+        Event::QuotaReserved { held }
+        | Event::Holding { held, .. }
+        | Event::Resized { held, .. }
+        | Event::Released { held, .. } => held.clone(),
+        _ => Usage::default(),
+    };
+    let event = Event::Released { since, outcome: Outcome::Deleted, reason: String::new(), held };
+    Line::Workload(Box::new(WorkloadLine { at: at.max(since), event, ..line.clone() }))
+}
 
 impl Open {
     /// Takes note of a line; lines may come in any order.
@@ -49,20 +137,11 @@ impl Open {
     /// The ends of those that began before `now` and that no Workload holds now: at the last line about them.
     ///
     /// The lines of what is held now have been noted, with `now` as their time.
-    pub(super) fn ends(self, now: Timestamp) -> Vec<Line> {
+    pub(super) fn ends(&self, now: Timestamp) -> Vec<Line> {
         let before = now.saturating_sub(SECOND).unwrap_or(now);
-        let ends = self.0.into_values().filter_map(|(latest, last)| {
-            let Latest { since, open } = latest?;
-            let line = open.filter(|_| since < before && last < now)?;
-            let held = match &line.event {
-                Event::QuotaReserved { held }
-                | Event::Holding { held, .. }
-                | Event::Resized { held, .. }
-                | Event::Released { held, .. } => held.clone(),
-                _ => Usage::default(),
-            };
-            let event = Event::Released { since, outcome: Outcome::Deleted, reason: String::new(), held };
-            Some(Line::Workload(Box::new(WorkloadLine { at: last.max(since), event, ..*line })))
+        let ends = self.0.values().filter_map(|(latest, last)| {
+            let latest = latest.as_ref().filter(|latest| latest.since < before && *last < now)?;
+            Some(end(latest.open.as_ref()?, latest.since, *last))
         });
         ends.collect()
     }

@@ -3,18 +3,23 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 use sluice_api::journal::{Line, MOST_LINE};
 use sluice_sim::Kind;
 
-use super::open::Open;
+use super::open::{FileEnds, OfFiles, Open};
 use super::running;
 use crate::cluster::{self, collection, selector};
 
+/// What the manager writes down can be read after a second.
+const FLUSHED: Duration = Duration::from_secs(2);
+/// Lines of so long before now are read once more then.
+const RECENT: SignedDuration = SignedDuration::from_mins(1);
 /// How often it is begun anew where another replica answers that has a disk of its own.
 const ATTEMPTS: usize = 5;
 
@@ -48,6 +53,24 @@ impl Online {
     }
 }
 
+impl FileEnds {
+    /// Says what is not known of the time until then.
+    pub(crate) fn warn(&self, until: Timestamp) {
+        if self.before > 0 {
+            eprintln!(
+                "warning: {} reservations have no end in these files; they count up to the last line about them",
+                self.before
+            );
+        }
+        if let Some(last) = self.last.filter(|last| *last < until && self.at_last > 0) {
+            eprintln!(
+                "warning: {} reservations have no end in these files; they count up to their last line, at {last}",
+                self.at_last
+            );
+        }
+    }
+}
+
 /// Says that the journal begins later than what is asked for, if it does.
 pub(crate) fn warn_of_beginning(oldest: Option<Timestamp>, since: Timestamp) {
     if let Some(oldest) = oldest.filter(|oldest| *oldest > since) {
@@ -70,29 +93,52 @@ pub(crate) async fn online(
     let queues = cluster::list(client, &collection(Kind::ClusterQueue, None), "").await?;
     let workloads: Vec<Line> =
         workloads.into_iter().filter_map(|object| running::workload(object, now)).collect();
-    let mut attempt = 0;
-    let (oldest, mut open) = loop {
-        attempt += 1;
-        let mut open = Open::default();
-        let mut take = |line: Line| {
-            open.note(&line);
-            sink.take(line);
-        };
-        match pages(client, &journal, since, &mut take).await {
-            Err(error) if attempt < ATTEMPTS && is_another_replica(&error) => sink.begin_again(),
-            read => break (read?, open),
-        }
-    };
-    for line in &workloads {
-        open.note(line);
-    }
-    let ends = open.ends(now);
+    let ask = async |uri: String| page(client, &uri).await;
+    let wait = async || tokio::time::sleep(FLUSHED).await;
+    let (oldest, ends) = told(&ask, &wait, (&journal, since, now), &workloads, sink).await?;
     let without_end = ends.len();
     let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));
     for line in workloads.into_iter().chain(ends).chain(queues) {
         sink.take(line);
     }
     Ok(Online { oldest, without_end })
+}
+
+/// Gives what the manager has written down, and tells the time of its first line and the ends of what has no end in it.
+async fn told(
+    ask: &impl AsyncFn(String) -> anyhow::Result<Value>,
+    wait: &impl AsyncFn(),
+    (journal, since, now): (&str, Timestamp, Timestamp),
+    workloads: &[Line],
+    sink: &mut dyn Sink,
+) -> anyhow::Result<(Option<Timestamp>, Vec<Line>)> {
+    let recent = now.checked_sub(RECENT).map_or(since, |recent| recent.max(since));
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut open = Open::default();
+        workloads.iter().for_each(|line| open.note(line));
+        let mut take = |line: Line| {
+            open.note(&line);
+            sink.take(line);
+        };
+        let mut read = pages(ask, journal, since, &mut take).await;
+        if read.is_ok() && !open.ends(now).is_empty() {
+            // What ended just now may not have been written out yet: its end would be taken for lost.
+            wait().await;
+            let mut take = |line: Line| {
+                open.note(&line);
+                sink.take(line);
+            };
+            if let Err(error) = pages(ask, journal, recent, &mut take).await {
+                read = Err(error);
+            }
+        }
+        match read {
+            Err(error) if attempt < ATTEMPTS && is_another_replica(&error) => sink.begin_again(),
+            read => return Ok((read?, open.ends(now))),
+        }
+    }
 }
 
 /// Where the journal of a ClusterQueue is, or of all.
@@ -110,7 +156,7 @@ async fn page(client: &Client, uri: &str) -> anyhow::Result<Value> {
 
 /// Gives every line that the manager has, and the time of the first line of its journal.
 async fn pages(
-    client: &Client,
+    ask: &impl AsyncFn(String) -> anyhow::Result<Value>,
     journal: &str,
     since: Timestamp,
     take: &mut (dyn FnMut(Line) + Send),
@@ -119,7 +165,7 @@ async fn pages(
     loop {
         let more = if token.is_empty() { String::new() } else { selector("continue", Some(&token)) };
         let uri = format!("{journal}?since={}{more}", encoded(&since.to_string()));
-        let mut page = page(client, &uri).await?;
+        let mut page = ask(uri).await?;
         let Value::Array(lines) = page["lines"].take() else { bail!("the answer has no lines") };
         if token.is_empty() {
             oldest = page["metadata"]["oldest"].as_str().and_then(|text| text.parse().ok());
@@ -155,18 +201,28 @@ fn advised(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Reads files, and the files of folders.
-pub(crate) fn files(paths: &[PathBuf], take: &mut dyn FnMut(Line)) -> anyhow::Result<()> {
+/// Reads files, and the files of folders. Gives the ends of reservations that have none in them.
+pub(crate) fn files(paths: &[PathBuf], take: &mut dyn FnMut(Line)) -> anyhow::Result<FileEnds> {
+    let mut noted = OfFiles::default();
     for path in paths {
         let found = if path.is_dir() { folder(path)? } else { vec![path.clone()] };
         if found.is_empty() {
             bail!("{} has no files of a journal (*.jsonl)", path.display());
         }
         for file in found {
-            read(&file, take).with_context(|| format!("reading {}", file.display()))?;
+            let name = file.file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let (process, number) = name.rsplit_once('.').unwrap_or((&*name, ""));
+            // The name of one that is in the store twice has its size behind the number.
+            let number = number.split('-').next().unwrap_or_default();
+            let is_first = number.parse::<u64>() == Ok(0);
+            let mut take = |line: Line| {
+                noted.note(process, is_first, &line);
+                take(line);
+            };
+            read(&file, &mut take).with_context(|| format!("reading {}", file.display()))?;
         }
     }
-    Ok(())
+    Ok(noted.ends())
 }
 
 fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -227,5 +283,124 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         assert!(files(&[empty.path().to_owned()], &mut |_| ()).is_err());
         assert!(files(&[empty.path().join("none")], &mut |_| ()).is_err());
+    }
+
+    const UNTIL: &str = "2026-01-03T00:00:00Z";
+
+    fn line(time: &str, uid: &str, event: &str) -> String {
+        format!(
+            "{{\"at\":\"2026-01-01T{time}:00Z\",\"namespace\":\"a\",\"workload\":\"{uid}\",\"uid\":\"{uid}\",{event},\
+             \"usage\":{{\"spot\":{{\"cpu\":\"2\"}}}}}}\n"
+        )
+    }
+
+    /// Reserved at that time.
+    fn reserved(time: &str, uid: &str) -> String {
+        line(time, uid, "\"what\":\"QuotaReserved\"")
+    }
+
+    fn released(time: &str, uid: &str, since: &str) -> String {
+        let since = format!("\"since\":\"2026-01-01T{since}:00Z\"");
+        line(time, uid, &format!("\"what\":\"Released\",{since},\"outcome\":\"Finished\""))
+    }
+
+    fn holding(time: &str, uid: &str, since: &str) -> String {
+        line(time, uid, &format!("\"what\":\"Holding\",\"since\":\"2026-01-01T{since}:00Z\""))
+    }
+
+    /// Hours of 2 processors that these files say, and how many reservations end at the last line, and before.
+    fn used(files: &[(&str, String)]) -> (i128, usize, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let mut collector = Collector::default();
+        let ends = super::files(&[folder.path().to_owned()], &mut |line| collector.take(line)).unwrap();
+        ends.lines.into_iter().for_each(|line| collector.take(line));
+        let ledger = collector.ledger(Timestamp::UNIX_EPOCH, UNTIL.parse().unwrap());
+        let total: i128 = ledger.accounts.values().map(|used| used.total).sum();
+        (total / (2 * 1000 * 3_600_000), ends.at_last, ends.before)
+    }
+
+    #[test]
+    fn what_has_no_end_in_files_counts_up_to_their_last_line() {
+        let other = reserved("02:00", "over") + &released("03:00", "over", "02:00");
+        let text = reserved("01:00", "runs") + &other;
+        assert_eq!(used(&[("a.00000000.jsonl", text)]), (2 + 1, 1, 0));
+    }
+
+    #[test]
+    fn what_a_later_manager_did_not_find_ended_at_the_last_line_about_it() {
+        let before = reserved("01:00", "lost") + &line("02:00", "lost", "\"what\":\"Admitted\"");
+        let before = before + &reserved("01:00", "runs");
+        let later = |times: [&str; 2]| holding(times[0], "runs", "01:00") + &reserved(times[1], "new");
+        let first = ("a.00000000.jsonl", before);
+        // One hour, three hours, and none.
+        let second = ("b.00000000.jsonl", later(["03:00", "04:00"]));
+        assert_eq!(used(&[first.clone(), second]), (1 + 3, 2, 1));
+        // Where its beginning is not there, was not over, or lacks lines, nothing follows from it.
+        let lost = "{\"at\":\"2026-01-01T03:00:00Z\",\"lost\":2}\n";
+        for (name, text) in [
+            ("b.00000001.jsonl", later(["03:00", "04:00"])),
+            ("b.00000000.jsonl", later(["04:00", "04:00"])),
+            ("b.00000000.jsonl", later(["03:00", "04:00"]) + lost),
+        ] {
+            assert_eq!(used(&[first.clone(), (name, text)]), (3 + 3, 3, 0), "{name}");
+        }
+    }
+
+    impl Sink for Vec<Line> {
+        fn begin_again(&mut self) {
+            self.clear();
+        }
+
+        fn take(&mut self, line: Line) {
+            self.push(line);
+        }
+    }
+
+    /// What ended between the listing and the pages, and was not written out then.
+    #[tokio::test]
+    async fn an_end_that_is_not_written_out_yet_is_waited_for_once() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let lines = |text: String| -> Vec<Value> {
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let (now, since) = ("2026-01-01T12:00:00Z".parse().unwrap(), Timestamp::UNIX_EPOCH);
+        for (is_written, ends) in [(true, 0), (false, 1)] {
+            let (asked, waited) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let ask = async |uri: String| {
+                let text = match asked.fetch_add(1, Ordering::Relaxed) {
+                    0 => reserved("01:00", "just"),
+                    _ if is_written => released("11:59", "just", "01:00"),
+                    _ => String::new(),
+                };
+                let of = if text.contains("Reserved") { "1970-01-01" } else { "2026-01-01T11%3A59%3A00Z" };
+                assert!(uri.starts_with(&format!("/journal?since={of}")), "{uri}");
+                Ok(serde_json::json!({"lines": lines(text), "metadata": {}}))
+            };
+            let wait = async || {
+                waited.fetch_add(1, Ordering::Relaxed);
+            };
+            let mut taken: Vec<Line> = Vec::new();
+            let told = told(&ask, &wait, ("/journal", since, now), &[], &mut taken).await.unwrap();
+            assert_eq!((told.1.len(), waited.into_inner(), asked.into_inner()), (ends, 1, 2));
+            assert_eq!(taken.len(), 2 - ends);
+        }
+    }
+
+    #[tokio::test]
+    async fn where_every_end_is_known_there_is_nothing_to_wait_for() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let running: Line = serde_json::from_str(&holding("12:00", "runs", "01:00")).unwrap();
+        let ask = async |_: String| {
+            let line: Value = serde_json::from_str(&reserved("01:00", "runs")).unwrap();
+            Ok(serde_json::json!({"lines": [line], "metadata": {}}))
+        };
+        let wait = async || panic!("there is nothing to wait for");
+        let asked = ("/journal", Timestamp::UNIX_EPOCH, now);
+        let told = told(&ask, &wait, asked, &[running], &mut Vec::new()).await.unwrap();
+        assert_eq!(told.1, []);
     }
 }

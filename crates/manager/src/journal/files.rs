@@ -1,6 +1,6 @@
 //! The files of a folder: `NAME.NUMBER.jsonl`, where NAME is that of the process and NUMBER counts up.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -124,21 +124,110 @@ pub(super) fn is_gone(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
 
-/// Deletes the oldest files while all together have more bytes than that. The named one stays.
-///
-/// # Errors
-/// When the folder cannot be read.
-pub(super) fn shrink(folder: &Path, most: u64, kept: &str) -> io::Result<()> {
-    let files = list(folder)?;
-    let mut total: u64 = files.iter().map(|file| file.size).sum();
-    for file in files.iter().filter(|file| file.name != kept) {
-        if total <= most {
-            break;
+/// Deletes a file.
+pub(super) type Remove = fn(&Path) -> io::Result<()>;
+
+/// The room that files have in a folder.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    pub folder: &'a Path,
+    /// Bytes of all files together.
+    pub most: u64,
+    /// The file that is written to, which stays.
+    pub kept: &'a str,
+    /// Whose it is.
+    pub process: &'a str,
+    /// Where the file system has no locks a file of another process may be written to for so long.
+    pub patience: Duration,
+    pub remove: Remove,
+}
+
+impl Room<'_> {
+    /// Deletes the oldest files while all together have too many bytes. One that cannot be deleted stays, and is not in the way of others.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or a file not be deleted: the first of them. All that can be done was done then.
+    pub fn shrink(&self) -> io::Result<()> {
+        let files = list(self.folder)?;
+        let mut total: u64 = files.iter().map(|file| file.size).sum();
+        let mut stuck = Ok(());
+        for file in files.iter().filter(|file| file.name != self.kept) {
+            if total <= self.most {
+                break;
+            }
+            match self.remove(&file.name) {
+                Ok(()) => total -= file.size,
+                failed => stuck = stuck.and(failed),
+            }
         }
-        remove(folder, &file.name)?;
-        total -= file.size;
+        stuck
     }
-    Ok(())
+
+    /// Deletes files like [`Self::shrink`], and those that are in the object store first. What had to be deleted before it was sent is given, in
+    /// lines.
+    ///
+    /// # Errors
+    /// As for [`Self::shrink`].
+    pub fn shrink_sent(&self, lost: &mut u64) -> io::Result<()> {
+        let mut files = list(self.folder)?;
+        let mut total: u64 = files.iter().map(|file| file.size).sum();
+        files.retain(|file| file.name != self.kept);
+        let (sent, unsent): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| is_sent(self.folder, file));
+        let mut too_many = sent.len().saturating_sub(MOST_SENT);
+        let mut stuck = Ok(());
+        for file in &sent {
+            if total <= self.most && too_many == 0 {
+                break;
+            }
+            match self.remove(&file.name) {
+                Ok(()) => (total, too_many) = (total - file.size, too_many.saturating_sub(1)),
+                failed => stuck = stuck.and(failed),
+            }
+        }
+        for file in unsent {
+            if total <= self.most {
+                break;
+            }
+            match self.remove_unsent(&file.name) {
+                Ok(Some(lines)) => (total, *lost) = (total - file.size, lost.saturating_add(lines)),
+                Ok(None) => {}
+                Err(error) => stuck = stuck.and(Err(error)),
+            }
+        }
+        stuck
+    }
+
+    /// Deletes a file that is not in the object store, and gives its lines; nothing if it is in use: that one is not in the way for long.
+    fn remove_unsent(&self, name: &str) -> io::Result<Option<u64>> {
+        let opened = match open_to_lock(self.folder, name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return self.remove(name).map(|()| Some(0)),
+            opened => opened?,
+        };
+        if !is_free(&opened, self.patience_with(name)) {
+            return Ok(None);
+        }
+        let lines = lines_of(&opened)?;
+        self.remove(name)?;
+        // Its lock was kept until it was gone: no one began to send it meanwhile.
+        drop(opened);
+        Ok(Some(lines))
+    }
+
+    /// A process knows that it does not write to its own files any more, except to one.
+    fn patience_with(&self, name: &str) -> Duration {
+        if number_of(self.process, name).is_some() { Duration::ZERO } else { self.patience }
+    }
+
+    /// Deletes a file, and what is noted of it. Another replica may have deleted it, too.
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match (self.remove)(&self.folder.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // A note without its file says nothing.
+        let _ = fs::remove_file(self.folder.join(format!("{name}{SENT}")));
+        Ok(())
+    }
 }
 
 /// Notes that a file is in the object store as it was when it had changed last at this time. The note has that time, whatever a clock says.
@@ -184,53 +273,7 @@ pub(super) fn is_free(file: &File, patience: Duration) -> bool {
     }
 }
 
-/// Deletes files like [`shrink`], and those that are in the object store first. What had to be deleted before it was sent is given, in lines.
-///
-/// # Errors
-/// When the folder cannot be read.
-pub(super) fn shrink_sent(folder: &Path, most: u64, kept: &str, lost: &mut u64) -> io::Result<()> {
-    let mut files = list(folder)?;
-    let mut total: u64 = files.iter().map(|file| file.size).sum();
-    files.retain(|file| file.name != kept);
-    let is_kept = |file: &Found| is_of_a_process(&file.name) && !is_sent(folder, file);
-    let (unsent, sent): (Vec<_>, Vec<_>) = files.into_iter().partition(is_kept);
-    let too_many = sent.len().saturating_sub(MOST_SENT);
-    for (at, file) in sent.iter().enumerate() {
-        if total <= most && at >= too_many {
-            break;
-        }
-        remove(folder, &file.name)?;
-        total -= file.size;
-    }
-    for file in unsent {
-        if total <= most {
-            break;
-        }
-        let lines = match open(folder, &file.name) {
-            // One that is written to or is being sent is not in the way for long.
-            Ok(opened) if !is_free(&opened, Duration::ZERO) => continue,
-            Ok(opened) => lines_of(opened)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        remove(folder, &file.name)?;
-        total -= file.size;
-        *lost += lines;
-    }
-    Ok(())
-}
-
-/// Deletes a file, and what is noted of it. Another replica may have deleted it, too.
-fn remove(folder: &Path, name: &str) -> io::Result<()> {
-    // A note without its file says nothing.
-    let _ = fs::remove_file(folder.join(format!("{name}{SENT}")));
-    match fs::remove_file(folder.join(name)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn lines_of(file: File) -> io::Result<u64> {
+fn lines_of(file: &File) -> io::Result<u64> {
     let mut reader = BufReader::new(file);
     let mut lines = 0;
     loop {
@@ -244,11 +287,26 @@ fn lines_of(file: File) -> io::Result<u64> {
     }
 }
 
-/// Opens a file that was listed; not through a link that was put in its place.
+/// Opens a file that was listed, to read it; not through a link that was put in its place.
 ///
 /// # Errors
 /// When it is gone, cannot be read, or is no file of the folder.
 pub(super) fn open(folder: &Path, name: &str) -> io::Result<File> {
+    open_with(folder, name, File::options().read(true))
+}
+
+/// Opens a file like [`open`], to lock it: NFS locks only what may be written to. Where that may not be, to read it.
+///
+/// # Errors
+/// As for [`open`].
+pub(super) fn open_to_lock(folder: &Path, name: &str) -> io::Result<File> {
+    match open_with(folder, name, File::options().read(true).write(true)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => open(folder, name),
+        opened => opened,
+    }
+}
+
+fn open_with(folder: &Path, name: &str, how: &OpenOptions) -> io::Result<File> {
     if name.contains('/') || !name.ends_with(SUFFIX) {
         return Err(io::Error::new(ErrorKind::NotFound, "not a file of the journal"));
     }
@@ -257,7 +315,7 @@ pub(super) fn open(folder: &Path, name: &str) -> io::Result<File> {
     if !named.is_file() {
         return Err(io::Error::new(ErrorKind::NotFound, "not a regular file"));
     }
-    let file = File::open(&path)?;
+    let file = how.open(&path)?;
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
         return Err(io::Error::new(ErrorKind::NotFound, "replaced while it was opened"));
@@ -266,143 +324,4 @@ pub(super) fn open(folder: &Path, name: &str) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_counts_on_and_leaves_others_files_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let names: Vec<_> = ["a", "b", "a", "a.b"]
-            .map(|process| create(folder.path(), process).unwrap().0)
-            .into_iter()
-            .collect();
-        assert_eq!(names, ["a.00000000.jsonl", "b.00000000.jsonl", "a.00000001.jsonl", "a.b.00000000.jsonl"]);
-    }
-
-    #[test]
-    fn the_oldest_files_go_first_and_the_open_one_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str, age| {
-            let path = folder.path().join(name);
-            fs::write(&path, [b'x'; 100]).unwrap();
-            let time = SystemTime::now() - std::time::Duration::from_secs(age);
-            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
-        };
-        at("a.00000000.jsonl", 30);
-        at("a.00000001.jsonl", 20);
-        at("b.00000000.jsonl", 10);
-        at("other.txt", 40);
-        shrink(folder.path(), 150, "a.00000000.jsonl").unwrap();
-        let left: Vec<_> = list(folder.path()).unwrap().into_iter().map(|found| found.name).collect();
-        assert_eq!(left, ["a.00000000.jsonl"]);
-        assert!(folder.path().join("other.txt").exists());
-    }
-
-    #[test]
-    fn a_folder_has_one_id_that_no_other_folder_has() {
-        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        assert_eq!(id(one.path()).unwrap(), "");
-        mark(one.path(), "a").unwrap();
-        let marked = id(one.path()).unwrap();
-        mark(one.path(), "b").unwrap();
-        mark(other.path(), "a").unwrap();
-        assert_eq!(id(one.path()).unwrap(), marked);
-        assert!(!marked.is_empty() && marked != id(other.path()).unwrap());
-    }
-
-    fn written(folder: &Path, name: &str, lines: usize, age: u64) {
-        let path = folder.join(name);
-        fs::write(&path, "{}\n".repeat(lines)).unwrap();
-        let time = SystemTime::now() - Duration::from_secs(age);
-        File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
-    }
-
-    /// Notes that a file is sent as it is.
-    fn sent(folder: &Path, name: &str) {
-        let found = list(folder).unwrap().into_iter().find(|found| found.name == name).unwrap();
-        mark_sent(folder, name, found.changed).unwrap();
-    }
-
-    fn names(files: Vec<Found>) -> Vec<String> {
-        files.into_iter().map(|found| found.name).collect()
-    }
-
-    #[test]
-    fn what_was_sent_goes_first_and_lines_that_were_not_are_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        for (name, age) in [("a.00000000.jsonl", 50), ("a.00000001.jsonl", 40), ("b.00000000.jsonl", 30)] {
-            written(path, name, 10, age);
-        }
-        sent(path, "b.00000000.jsonl");
-        assert_eq!(names(unsent(path).unwrap()), ["a.00000000.jsonl", "a.00000001.jsonl"]);
-        let mut lost = 0;
-        shrink_sent(path, 60, "", &mut lost).unwrap();
-        assert_eq!((names(list(path).unwrap()).len(), lost), (2, 0), "the one that was sent made room");
-        assert!(!path.join("b.00000000.jsonl.sent").exists());
-        shrink_sent(path, 30, "", &mut lost).unwrap();
-        assert_eq!((names(list(path).unwrap()), lost), (vec!["a.00000001.jsonl".to_owned()], 10));
-        // One that is being sent stays until it is.
-        let sending = open(path, "a.00000001.jsonl").unwrap();
-        assert!(is_free(&sending, Duration::ZERO));
-        shrink_sent(path, 0, "", &mut lost).unwrap();
-        assert_eq!((names(list(path).unwrap()).len(), lost), (1, 10));
-    }
-
-    #[test]
-    fn a_file_that_grew_after_it_was_sent_is_sent_again() {
-        let folder = tempfile::tempdir().unwrap();
-        written(folder.path(), "a.00000000.jsonl", 1, 30);
-        sent(folder.path(), "a.00000000.jsonl");
-        assert_eq!(unsent(folder.path()).unwrap(), []);
-        let later = SystemTime::now() + Duration::from_secs(5);
-        let file = File::options().append(true).open(folder.path().join("a.00000000.jsonl")).unwrap();
-        file.set_modified(later).unwrap();
-        assert_eq!(names(unsent(folder.path()).unwrap()), ["a.00000000.jsonl"]);
-        // The clock went back meanwhile: the note counts all the same, and no link is followed for it.
-        let secret = folder.path().join("secret");
-        fs::write(&secret, "x").unwrap();
-        let note = folder.path().join("a.00000000.jsonl.sent");
-        fs::remove_file(&note).unwrap();
-        std::os::unix::fs::symlink(&secret, note).unwrap();
-        sent(folder.path(), "a.00000000.jsonl");
-        assert_eq!(unsent(folder.path()).unwrap(), []);
-        assert_eq!(fs::read_to_string(secret).unwrap(), "x");
-    }
-
-    #[test]
-    fn only_files_that_a_process_made_are_sent() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in
-            ["pod-1.00000000.jsonl", "..00000000.jsonl", "a b.00000000.jsonl", "old.jsonl", "a.1.jsonl"]
-        {
-            written(folder.path(), name, 1, 1);
-        }
-        fs::write(folder.path().join("empty.00000000.jsonl"), "").unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c.00000000.jsonl")).unwrap();
-        assert_eq!(names(unsent(folder.path()).unwrap()), ["pod-1.00000000.jsonl"]);
-    }
-
-    #[test]
-    fn files_that_were_sent_stay_in_a_bounded_number() {
-        let folder = tempfile::tempdir().unwrap();
-        for number in 0..MOST_SENT + 3 {
-            let name = name_of("a", u64::try_from(number).unwrap());
-            let file = File::create(folder.path().join(&name)).unwrap();
-            mark_sent(folder.path(), &name, file.metadata().unwrap().modified().unwrap()).unwrap();
-        }
-        shrink_sent(folder.path(), 1 << 20, "", &mut 0).unwrap();
-        assert_eq!(list(folder.path()).unwrap().len(), MOST_SENT);
-    }
-
-    #[test]
-    fn links_are_neither_listed_nor_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("secret");
-        fs::write(&secret, "x").unwrap();
-        std::os::unix::fs::symlink(&secret, folder.path().join("a.00000000.jsonl")).unwrap();
-        assert_eq!(list(folder.path()).unwrap(), []);
-        assert!(open(folder.path(), "a.00000000.jsonl").is_err());
-        assert!(open(folder.path(), "../a.jsonl").is_err() && open(folder.path(), "secret").is_err());
-    }
-}
+mod tests;

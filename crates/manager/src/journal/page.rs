@@ -69,7 +69,7 @@ impl Reader {
         let id = files::id(&self.folder)?;
         let begin = asked.token.as_deref().map(|token| parse(token, &id)).transpose()?;
         let mut found = files::list(&self.folder)?;
-        let oldest = if begin.is_none() { self.oldest(&found)? } else { None };
+        let oldest = if begin.is_none() { self.oldest(&found) } else { None };
         // By name, which does not change while pages are read.
         found.sort_by(|a, b| a.name.cmp(&b.name));
         let since = SystemTime::from(asked.since);
@@ -95,19 +95,17 @@ impl Reader {
     }
 
     /// The time of the first line of the files that changed first, which come first.
-    fn oldest(&self, found: &[Found]) -> io::Result<Option<Timestamp>> {
+    fn oldest(&self, found: &[Found]) -> Option<Timestamp> {
         let mut oldest: Option<Timestamp> = None;
         for Found { name, .. } in found.iter().take(MOST_FIRST) {
             let first = Asked { since: Timestamp::MIN, limit: 1, token: None };
             let mut lines = Vec::new();
-            match self.file(name, 0, &first, &mut 0, &mut lines) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            // One that cannot be read says nothing of its time, and may be from before what is asked for.
+            let _ = self.file(name, 0, &first, &mut 0, &mut lines);
             let first = lines.first().map(Line::at);
             oldest = oldest.into_iter().chain(first).min();
         }
-        Ok(oldest)
+        oldest
     }
 
     /// Reads a file from an offset on, and gives where it ended if the page is full.
@@ -216,6 +214,20 @@ mod tests {
         assert_eq!(first.oldest, Some(Timestamp::from_second(30).unwrap()));
         assert!(first.token.is_some());
         assert_eq!(reader.page(&asked(first.token)).unwrap().oldest, None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_does_not_hide_when_the_journal_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.00000000.jsonl"), line(30, 1)).unwrap();
+        let reader = Reader::new(folder.path());
+        let mut found = files::list(folder.path()).unwrap();
+        // The system takes no name of that length.
+        found.insert(0, Found { name: format!("{}.jsonl", "x".repeat(300)), ..found[0].clone() });
+        let name = found[0].name.clone();
+        let error = files::open(folder.path(), &name).unwrap_err();
+        assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(reader.oldest(&found), Some(Timestamp::from_second(30).unwrap()));
     }
 
     #[test]

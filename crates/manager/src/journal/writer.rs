@@ -13,9 +13,9 @@ use sluice_api::config;
 use sluice_api::journal::{Line, LostLine};
 use tracing::{error, info, warn};
 
-use super::files;
+use super::files::{self, Remove, Room};
 use super::lines::{Lines, Losses, Lost, Worth};
-use super::store::Closed;
+use super::store::{self, Closed, PART};
 use crate::metrics::registry::Registry;
 use crate::supervise::Supervisor;
 
@@ -48,7 +48,7 @@ impl Journal {
         registry: Arc<Registry>,
         closed: Option<Closed>,
     ) -> io::Result<Self> {
-        let disk = Disk { make: files::create, pause: PAUSE };
+        let disk = Disk { make: files::create, remove: |path| std::fs::remove_file(path), pause: PAUSE };
         Self::with(supervisor, section, process, (BUFFER, disk, closed), Lost::new(registry))
     }
 
@@ -62,10 +62,14 @@ impl Journal {
         let folder = PathBuf::from(&section.directory);
         std::fs::create_dir_all(&folder)?;
         files::mark(&folder, process)?;
-        let bounds = Bounds { file: section.file_bytes(), total: section.total_bytes() };
+        // Only a file that goes to the store in one request can be kept from going over another.
+        let most = closed.as_ref().and_then(|_| u64::try_from(PART).ok()).unwrap_or(u64::MAX);
+        let bounds = Bounds { file: section.file_bytes().min(most), total: section.total_bytes() };
         let process = process.to_owned();
-        let sent = closed.map(|closed| Sent { closed, every: section.store.every.as_std() });
-        let mut target = Target { folder, process, bounds, disk, open: None, since_look: 0, sent };
+        let (every, patience) = (section.store.every.as_std(), store::patience(section));
+        let sent = closed.map(|closed| Sent { closed, every, patience });
+        let mut target =
+            Target { folder, process, bounds, disk, open: None, since_look: 0, sent, stuck: None };
         // What cannot work is said at the start, not by missing lines.
         target.begin(&lost)?;
         let (lines, received) = sync_channel(buffer);
@@ -104,10 +108,11 @@ struct Bounds {
 /// Makes the next file of a process in a folder, and gives its name.
 type Make = fn(&Path, &str) -> io::Result<(String, File)>;
 
-/// Where files are made, and what is done when that fails.
+/// How files are made and deleted, and what is done when the former fails.
 #[derive(Clone, Copy)]
 struct Disk {
     make: Make,
+    remove: Remove,
     /// After a failure nothing is tried for so long.
     pause: Duration,
 }
@@ -125,6 +130,8 @@ struct Sent {
     closed: Closed,
     /// A file is written to for so long.
     every: Duration,
+    /// A file of another process without a lock may be written to for so long.
+    patience: Duration,
 }
 
 struct Target {
@@ -135,6 +142,8 @@ struct Target {
     open: Option<Open>,
     since_look: u64,
     sent: Option<Sent>,
+    /// Why files could not be deleted when that was tried last.
+    stuck: Option<io::ErrorKind>,
 }
 
 impl Target {
@@ -244,7 +253,7 @@ impl Target {
         open.lines.push(&text, worth)?;
         self.since_look += bytes;
         if self.since_look >= LOOK.min(self.bounds.file) {
-            self.look(lost)?;
+            self.look(lost);
         }
         Ok(())
     }
@@ -259,18 +268,23 @@ impl Target {
             let _ = file.try_lock();
         }
         self.open = Some(Open { name, lines: Lines::new(file), since: None });
-        self.look(lost)
+        self.look(lost);
+        Ok(())
     }
 
-    /// Keeps the folder within its bounds.
-    fn look(&mut self, lost: &Lost) -> io::Result<()> {
+    /// Keeps the folder within its bounds. Where that fails lines are written all the same.
+    fn look(&mut self, lost: &Lost) {
         self.since_look = 0;
-        let kept = self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default();
-        if self.sent.is_none() {
-            return files::shrink(&self.folder, self.bounds.total, kept);
-        }
+        let room = Room {
+            folder: &self.folder,
+            most: self.bounds.total,
+            kept: self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default(),
+            process: &self.process,
+            patience: self.sent.as_ref().map(|sent| sent.patience).unwrap_or_default(),
+            remove: self.disk.remove,
+        };
         let mut lines = 0;
-        let done = files::shrink_sent(&self.folder, self.bounds.total, kept, &mut lines);
+        let done = if self.sent.is_some() { room.shrink_sent(&mut lines) } else { room.shrink() };
         if lines > 0 {
             lost.add(Losses { lines, unreported: 0 });
             warn!(
@@ -278,7 +292,13 @@ impl Target {
                 "files of the journal were deleted before the object store had them: their lines are lost"
             );
         }
-        done
+        let Err(error) = done else {
+            self.stuck = None;
+            return;
+        };
+        if self.stuck.replace(error.kind()) != Some(error.kind()) {
+            warn!(folder = %self.folder.display(), %error, "old files of the journal cannot be deleted: the folder may grow beyond maxTotalSize");
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -293,184 +313,4 @@ impl Target {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::metrics;
-    use crate::metrics::registry::Role;
-    use crate::supervise::tests::supervisor;
-    use sluice_api::journal::QuotaLine;
-
-    fn registry() -> Arc<Registry> {
-        Arc::new(Registry::new(metrics::definitions(&[]), Role::Leader).unwrap())
-    }
-
-    const DISK: Disk = Disk { make: files::create, pause: PAUSE };
-
-    /// A journal with room for so many lines before it.
-    fn with(supervisor: &Supervisor, section: &config::Journal, buffer: usize) -> Journal {
-        Journal::with(supervisor, section, "pod", (buffer, DISK, None), Lost::new(registry())).unwrap()
-    }
-
-    fn section(folder: &Path, file: &str, total: &str) -> config::Journal {
-        let directory = folder.display().to_string();
-        let (max_file_size, max_total_size) = (file.to_owned(), total.to_owned());
-        config::Journal { directory, max_file_size, max_total_size, ..config::Journal::default() }
-    }
-
-    fn line(number: usize) -> Line {
-        let nominal = std::collections::BTreeMap::new();
-        let (at, cluster_queue, cohort) = (Timestamp::UNIX_EPOCH, format!("queue-{number}"), "c".repeat(900));
-        Line::Quota(QuotaLine { at, cluster_queue, cohort, nominal, before: None, created: None })
-    }
-
-    fn read(folder: &Path) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for found in files::list(folder).unwrap() {
-            let text = std::fs::read_to_string(folder.join(found.name)).unwrap();
-            lines.extend(text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap()));
-        }
-        lines
-    }
-
-    #[tokio::test]
-    async fn every_line_is_in_a_file_when_the_journal_ends() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let journal =
-            Journal::start(&supervisor, &section(folder.path(), "1Mi", "8Mi"), "pod", registry(), None);
-        let journal = journal.unwrap();
-        (0..100).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        assert_eq!(read(folder.path()), (0..100).map(line).collect::<Vec<_>>());
-    }
-
-    #[tokio::test]
-    async fn the_files_together_stay_within_their_bound_and_the_newest_lines_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let section = section(folder.path(), "1Mi", "2Mi");
-        let journal = with(&supervisor, &section, 1 << 20);
-        (0..8000).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        let files = files::list(folder.path()).unwrap();
-        let total: u64 = files.iter().map(|file| file.size).sum();
-        assert!(files.len() >= 2 && total <= 3 << 20, "{files:?}");
-        assert_eq!(read(folder.path()).last(), Some(&line(7999)));
-    }
-
-    #[tokio::test]
-    async fn what_does_not_fit_into_the_buffer_is_counted_and_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let journal = with(&supervisor, &section(folder.path(), "64Mi", "1Gi"), 1);
-        (0..5000).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        let lines = read(folder.path());
-        let (written, lost) = counts(&lines);
-        assert_eq!(lost + written, 5000);
-    }
-
-    /// Lines, and how many the others say are missing.
-    fn counts(lines: &[Line]) -> (u64, u64) {
-        let lost = |line: &Line| if let Line::Lost(lost) = line { Some(lost.lost) } else { None };
-        let said: Vec<u64> = lines.iter().filter_map(lost).collect();
-        (u64::try_from(lines.len() - said.len()).unwrap(), said.iter().sum())
-    }
-
-    /// Every second file is on a disk that is full.
-    fn sometimes_full(folder: &Path, process: &str) -> io::Result<(String, File)> {
-        let (name, file) = files::create(folder, process)?;
-        let is_full = name.contains("1.") || name.contains("3.");
-        Ok((name, if is_full { File::options().write(true).open("/dev/full")? } else { file }))
-    }
-
-    #[tokio::test]
-    async fn a_full_disk_costs_lines_that_are_counted_and_said_once_it_takes_some_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, mut fatal, _stopper) = supervisor();
-        let disk = Disk { make: sometimes_full, pause: Duration::ZERO };
-        let registry = registry();
-        let section = section(folder.path(), "1Mi", "64Mi");
-        let lost = Lost::new(Arc::clone(&registry));
-        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, None), lost).unwrap();
-        (0..5000).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        let lines = read(folder.path());
-        let (written, lost) = counts(&lines);
-        assert_eq!(written + lost, 5000);
-        assert!(lost > 0 && written > 4000, "{lost} of {written}");
-        assert!(
-            registry.text().contains(&format!("sluice_journal_lines_lost_total {lost}\n")),
-            "{}",
-            registry.text()
-        );
-        assert!(fatal.try_recv().is_err(), "the manager goes on");
-    }
-
-    #[tokio::test]
-    async fn a_disk_that_stays_full_is_tried_seldom_and_everything_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, mut fatal, _stopper) = supervisor();
-        let full = |_: &Path, _: &str| Ok(("f".to_owned(), File::options().write(true).open("/dev/full")?));
-        let registry = registry();
-        let section = section(folder.path(), "1Mi", "64Mi");
-        let disk = Disk { make: full, pause: PAUSE };
-        let lost = Lost::new(Arc::clone(&registry));
-        let journal = Journal::with(&supervisor, &section, "pod", (1 << 20, disk, None), lost).unwrap();
-        (0..5000).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        assert!(registry.text().contains("sluice_journal_lines_lost_total 5000\n"), "{}", registry.text());
-        assert!(fatal.try_recv().is_err(), "the manager goes on");
-    }
-
-    #[tokio::test]
-    async fn files_for_a_store_are_closed_when_they_are_old_and_at_the_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let mut section = section(folder.path(), "1Mi", "8Mi");
-        section.store.every = sluice_api::config::Duration::from_secs(1);
-        let (closed, mut hears) = tokio::sync::watch::channel(());
-        let journal = Journal::start(&supervisor, &section, "pod", registry(), Some(closed)).unwrap();
-        let first = files::open(folder.path(), "pod.00000000.jsonl").unwrap();
-        assert!(!files::is_free(&first, Duration::ZERO), "it is written to");
-        journal.put(line(0));
-        hears.changed().await.unwrap();
-        assert!(files::is_free(&first, Duration::ZERO));
-        journal.put(line(1));
-        drop(journal);
-        assert!(hears.changed().await.is_ok() && hears.changed().await.is_err());
-        let sizes: Vec<_> = files::unsent(folder.path()).unwrap().into_iter().map(|file| file.size).collect();
-        assert_eq!((sizes.len(), read(folder.path()).len()), (2, 2), "{sizes:?}");
-    }
-
-    #[tokio::test]
-    async fn lines_that_made_room_before_they_were_sent_are_counted_and_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let (closed, _hears) = tokio::sync::watch::channel(());
-        let (registry, section) = (registry(), section(folder.path(), "1Mi", "2Mi"));
-        let lost = Lost::new(Arc::clone(&registry));
-        let journal =
-            Journal::with(&supervisor, &section, "pod", (1 << 20, DISK, Some(closed)), lost).unwrap();
-        (0..8000).for_each(|number| journal.put(line(number)));
-        drop(journal);
-        let (written, lost) = counts(&read(folder.path()));
-        let text = registry.text();
-        let counted = text.lines().find_map(|line| line.strip_prefix("sluice_journal_lines_lost_total "));
-        let counted: u64 = counted.unwrap().parse().unwrap();
-        assert!(counted > 4000 && lost > 0 && lost <= counted, "{lost} of {counted}");
-        assert!(written + counted >= 8000, "{written} and {counted}");
-    }
-
-    #[tokio::test]
-    async fn a_folder_that_cannot_be_made_is_an_error_at_the_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "x").unwrap();
-        let (supervisor, _fatal, _stopper) = supervisor();
-        let section = section(&file.join("in"), "1Mi", "8Mi");
-        assert!(Journal::start(&supervisor, &section, "pod", registry(), None).is_err());
-    }
-}
+mod tests;

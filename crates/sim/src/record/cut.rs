@@ -85,7 +85,8 @@ impl JobRecord {
     /// The run time that was lost at the end of a hold, if that was after a time: by an eviction, or as the job failed.
     fn lost_after(&self, end: i64, hold: &Hold) -> i64 {
         let failed = hold.to.filter(|_| hold.end == HoldEnd::Finished && !self.success);
-        let lost = hold.evicted.or(failed).filter(|at| *at > end);
+        // What is resized while it stops was evicted in its part before.
+        let lost = hold.evicted.or(failed).filter(|at| *at > end && *at >= hold.from);
         lost.zip(hold.admitted).map_or(0, |(at, admitted)| (at - admitted).max(0))
     }
 

@@ -34,7 +34,7 @@ pub enum HoldEnd {
 pub struct Hold {
     /// From the reservation.
     pub from: i64,
-    /// From the admission, if it came to that.
+    /// From the admission, if it came to that. Where a reservation was resized, each part has that of the whole: work is lost from there on.
     pub admitted: Option<i64>,
     /// From the eviction until the quota was given back, if it was evicted.
     pub evicted: Option<i64>,

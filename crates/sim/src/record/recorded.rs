@@ -35,7 +35,7 @@ impl Recorded {
         // Stable: lines of one moment stay in the order in which they were written.
         lines.sort_by_key(Line::at);
         let later = lines.split_off(lines.partition_point(|line| line.at() <= until));
-        let mut reading = Reading { record: Record::new(since), assumed: BTreeSet::new(), lost: 0 };
+        let mut reading = Reading { record: Record::new(since), ..Reading::default() };
         let mut told = BTreeSet::new();
         for line in lines {
             if line_is_new(&mut told, &line) {
@@ -59,8 +59,11 @@ fn line_is_new(told: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
 }
 
 /// Lines that are being read.
+#[derive(Default)]
 struct Reading {
     record: Record,
+    /// When the last reservation of each job began: the first part of it, where it was resized.
+    since: BTreeMap<usize, i64>,
     /// Jobs of whose open hold only a later line tells: they were admitted at some time before.
     assumed: BTreeSet<usize>,
     lost: u64,
@@ -139,7 +142,9 @@ impl Reading {
             }
             Event::Resized { since, before, held } => {
                 self.holding(index, since, &Usage { usage: before }, true);
-                self.resize(index, at, &held);
+                if self.is_last(index, since) {
+                    self.resize(index, at, &held);
+                }
             }
             Event::Admitted => {
                 self.assumed.remove(&index);
@@ -150,7 +155,9 @@ impl Reading {
             Event::Evicted(why) => self.evict(index, at, &why),
             Event::Released { since, outcome, reason, held } => {
                 self.holding(index, since, &held, true);
-                self.release(index, at, outcome, &reason);
+                if self.is_last(index, since) {
+                    self.release(index, at, outcome, &reason);
+                }
             }
             Event::Finished(why) => self.finished(index, at, &why),
             // Each replica says when it saw that.
@@ -208,6 +215,7 @@ impl Reading {
         let queue = self.record.jobs[index].cluster_queue.clone().unwrap_or_default();
         let holdings = self.amounts(&held.usage);
         let (admitted, evicted, to) = (None, None, None);
+        self.since.insert(index, from);
         self.record.jobs[index].holds.push(Hold {
             from,
             admitted,
@@ -217,6 +225,11 @@ impl Reading {
             queue,
             holdings,
         });
+    }
+
+    /// Whether the last reservation began then. A replica may tell late of one before.
+    fn is_last(&self, index: usize, since: Timestamp) -> bool {
+        self.since.get(&index) == Some(&self.record.millis(since))
     }
 
     /// Quota has been reserved since a time, which may not have been told. `assumed`: if it was not, it is taken for admitted.
@@ -244,7 +257,13 @@ impl Reading {
         let lost = hold.evicted.map_or(0, |evicted| (evicted - now).max(0));
         self.assumed.remove(&index);
         self.record.admit(at, index);
-        self.record.jobs[index].lost += lost;
+        let since = self.since.get(&index).copied().unwrap_or(i64::MAX);
+        let job = &mut self.record.jobs[index];
+        job.lost += lost;
+        // The parts of before it was resized.
+        let parts =
+            job.holds.iter_mut().filter(|hold| hold.from >= since && hold.to.is_some_and(|to| to > now));
+        parts.for_each(|hold| hold.admitted = Some(now));
     }
 
     /// Less or more is held from now on: another hold, which goes on where the one before ends.
@@ -260,12 +279,7 @@ impl Reading {
             hold.holdings = holdings;
             return;
         }
-        let next = Hold {
-            from: to,
-            admitted: hold.admitted.map(|admitted| admitted.max(to)),
-            holdings,
-            ..hold.clone()
-        };
+        let next = Hold { from: to, holdings, ..hold.clone() };
         hold.to = Some(to);
         self.record.jobs[index].holds.push(next);
     }
@@ -308,7 +322,11 @@ impl Reading {
         {
             self.record.jobs[index].lost += (to - admitted).max(0);
         }
-        self.record.jobs[index].success = outcome == Outcome::Finished;
+        let job = &mut self.record.jobs[index];
+        // Once it has finished it stays as it was, whenever it is deleted.
+        if job.finished.is_none() || matches!(outcome, Outcome::Finished | Outcome::Failed) {
+            job.success = outcome == Outcome::Finished;
+        }
         self.close(index, to, end);
     }
 

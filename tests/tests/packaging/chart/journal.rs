@@ -71,3 +71,39 @@ fn without_a_journal_nothing_of_it_is_there() {
     let text = serde_json::to_string(&objects["Deployment/kueue-controller-manager"]).unwrap();
     assert!(!text.contains("journal"), "{text}");
 }
+
+/// `helm upgrade --reuse-values` takes the values of the release before, without the keys that are new.
+#[test]
+fn values_of_a_release_from_before_a_section_render_as_without_it() {
+    let sections = [
+        "journal=null",
+        "tracing=null",
+        "dashboard=null",
+        "visibility=null",
+        "metrics.prometheusRule=null",
+        "metrics.grafanaDashboard=null",
+    ];
+    let (before, now) = (objects(&sections), objects(&[]));
+    assert_eq!(before.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
+    let configuration = |objects: &std::collections::BTreeMap<String, Value>| {
+        objects["ConfigMap/kueue-manager-config"]["data"].clone()
+    };
+    assert_eq!(configuration(&before), configuration(&now));
+    // A journal from before it could be sent to a bucket, and a bucket from before it could have a CA.
+    let journal = objects(&["journal.enabled=true", "journal.store=null", "journal.maxTotalSize=null"]);
+    let text = configuration(&journal)["controller_manager_config.yaml"].clone();
+    assert!(Configuration::parse(text.as_str().unwrap()).unwrap().0.journal.store.url.is_empty());
+    let bucket = objects(&[
+        "journal.enabled=true",
+        "journal.store.url=gs://journal",
+        "journal.store.caSecret=null",
+        "journal.store.every=null",
+        "tracing.endpoint=http://collector:4318",
+        "tracing.caSecret=null",
+        "tracing.headersSecret=null",
+        "tracing.sampleRatio=null",
+    ]);
+    let text = configuration(&bucket)["controller_manager_config.yaml"].clone();
+    let parsed = Configuration::parse(text.as_str().unwrap()).unwrap().0;
+    assert_eq!((&*parsed.journal.store.url, parsed.journal.store.every.as_secs()), ("gs://journal", 300));
+}

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::client::Client;
+pub(super) use self::target::PART;
 pub use self::target::SettingsError;
 use self::target::{SendError, Target, Variables};
 use super::files;
@@ -34,6 +35,8 @@ const LOOK: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, and the one after a refusal.
 const MOST_PAUSE: Duration = Duration::from_mins(1);
+/// After so many refusals without a file in between it is the store that refuses, not one file that is refused.
+const MOST_REFUSALS: usize = 2;
 
 /// Says that a file was closed; dropped when the last one is.
 pub type Closed = watch::Sender<()>;
@@ -64,13 +67,17 @@ pub fn start(
         url: section.store.url.clone(),
         target,
         registry,
-        // Longer than a file is written to.
-        patience: section.store.every.as_std() * 2 + LOOK,
+        patience: patience(section),
         failing: None,
-        unnoted: BTreeMap::new(),
+        settled: BTreeMap::new(),
     };
     let task = supervisor.spawn_finite("store of the journal", sender.run(hears, PAUSE));
     Ok(Some((closed, task)))
+}
+
+/// A file without a lock that did not change for so long is not written to any more.
+pub(super) fn patience(section: &config::Journal) -> Duration {
+    section.store.every.as_std() * 2 + LOOK
 }
 
 /// How sending fails, as the metric has it.
@@ -105,8 +112,9 @@ struct Sender {
     patience: Duration,
     /// What was said last.
     failing: Option<Failure>,
-    /// Files that were sent and could not be noted as such, as they were then.
-    unnoted: BTreeMap<String, SystemTime>,
+    /// Files that this process does not try again, as they were then: those that were sent and could not be noted as such, and those whose names
+    /// others have.
+    settled: BTreeMap<String, SystemTime>,
 }
 
 impl Sender {
@@ -132,33 +140,53 @@ impl Sender {
         }
     }
 
-    /// Sends what can be sent, until the store takes nothing. A file that cannot be read is not in the way of others.
+    /// Sends what can be sent, until the store takes nothing. One file that is refused or cannot be read is not in the way of others.
     async fn send_all(&mut self) -> Result<(), Failure> {
         let folder = self.folder.clone();
         let found = blocking(move || files::unsent(&folder)).await;
-        let found = found.map_err(|error| self.failed(&error.into()))?;
-        self.unnoted
+        let mut found = found.map_err(|error| self.failed(&error.into()))?;
+        self.settled
             .retain(|name, changed| found.iter().any(|file| file.name == *name && file.changed == *changed));
-        let mut result = Ok(());
+        // Files of more than one part, which earlier versions made, come last: a store may refuse them all, as they are put there without a condition.
+        found.sort_by_key(|file| !usize::try_from(file.size).is_ok_and(|size| size <= PART));
+        let (mut result, mut refusals, mut sent) = (Ok(()), 0, false);
         for file in found {
-            if self.unnoted.contains_key(&file.name) {
+            if self.settled.contains_key(&file.name) {
                 continue;
             }
-            if let Err(error) = self.send(&file.name).await {
-                result = Err(self.failed(&error));
-                if matches!(error, SendError::Refused(_) | SendError::Unavailable(_)) {
-                    break;
+            let error = match self.send(&file.name).await {
+                Ok(is_sent) => {
+                    sent |= is_sent;
+                    refusals = if is_sent { 0 } else { refusals };
+                    continue;
                 }
+                Err(error) => error,
+            };
+            result = Err(self.failed(&error));
+            match error {
+                SendError::Taken(_) => {
+                    self.settled.insert(file.name, file.changed);
+                }
+                SendError::Refused(_) => refusals += 1,
+                SendError::Unavailable(_) => break,
+                SendError::File(_) => {}
             }
+            if refusals >= MOST_REFUSALS {
+                break;
+            }
+        }
+        if sent && result.is_ok() && self.failing.take().is_some() {
+            info!(url = %self.url, "files of the journal are sent to the object store again");
         }
         result
     }
 
-    async fn send(&mut self, name: &str) -> Result<(), SendError> {
+    /// Sends a file; false if there is nothing to send.
+    async fn send(&mut self, name: &str) -> Result<bool, SendError> {
         let (folder, patience) = (self.folder.clone(), self.patience);
         let of = name.to_owned();
         let Some((file, changed)) = blocking(move || take(&folder, &of, patience)).await? else {
-            return Ok(());
+            return Ok(false);
         };
         // The lock stays until the note is made.
         self.target.send(name, file.try_clone()?).await?;
@@ -170,14 +198,11 @@ impl Sender {
         });
         if let Err(error) = noted.await {
             // A disk that is full has no room for a note. The next process finds that it is there.
-            self.unnoted.insert(name.to_owned(), changed);
+            self.settled.insert(name.to_owned(), changed);
             warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
         }
         self.count(JOURNAL_FILES_STORED, Vec::new());
-        if self.failing.take().is_some() {
-            info!(url = %self.url, "files of the journal are sent to the object store again");
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Says why nothing is sent, if that is new.
@@ -219,7 +244,7 @@ async fn wait_for_more(closed: &mut watch::Receiver<()>, wait: Duration, is_fail
 
 /// Opens a file to send it, unless it is gone, is written to, or another replica sends it or has sent it.
 fn take(folder: &Path, name: &str, patience: Duration) -> io::Result<Option<(File, SystemTime)>> {
-    let file = match files::open(folder, name) {
+    let file = match files::open_to_lock(folder, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig};
 use sluice_api::config::{JournalStore, StorePlace};
@@ -16,7 +16,7 @@ use sluice_client::error_chain::Chain;
 use super::client::Client;
 
 /// What is in memory at once, in bytes: a smaller file goes in one request, a larger one in parts of this size.
-pub(super) const PART: usize = 8 << 20;
+pub(in crate::journal) const PART: usize = 8 << 20;
 
 /// Variables of the environment.
 pub(super) type Variables = Vec<(String, String)>;
@@ -203,12 +203,15 @@ fn store(
         let own = variables.iter().filter(move |(key, _)| key.starts_with(prefix));
         own.map(|(key, value)| (key.to_ascii_lowercase(), value.clone()))
     };
+    // Where the store is the configuration says alone, and no variable.
     let endpoint = Some(section.endpoint.as_str()).filter(|endpoint| !endpoint.is_empty());
     Ok(match place {
         StorePlace::Google { bucket } => {
             let mut builder = GoogleCloudStorageBuilder::new();
             for (key, value) in of("GOOGLE_") {
-                if let Ok(key) = key.parse() {
+                if let Ok(key) = key.parse::<GoogleConfigKey>()
+                    && !matches!(key, GoogleConfigKey::BaseUrl)
+                {
                     builder = builder.with_config(key, value);
                 }
             }
@@ -221,7 +224,6 @@ fn store(
         StorePlace::Amazon { bucket } => {
             let mut builder = AmazonS3Builder::new();
             for (key, value) in of("AWS_") {
-                // Where the store is the configuration says alone.
                 if !matches!(key.as_str(), "aws_endpoint" | "aws_endpoint_url" | "aws_endpoint_url_s3")
                     && let Ok(key) = key.parse()
                 {
@@ -240,7 +242,14 @@ fn store(
         StorePlace::Azure { account, container } => {
             let mut builder = MicrosoftAzureBuilder::new();
             for (key, value) in of("AZURE_") {
-                if let Ok(key) = key.parse() {
+                if let Ok(key) = key.parse::<AzureConfigKey>()
+                    && !matches!(
+                        key,
+                        AzureConfigKey::Endpoint
+                            | AzureConfigKey::UseEmulator
+                            | AzureConfigKey::UseFabricEndpoint
+                    )
+                {
                     builder = builder.with_config(key, value);
                 }
             }

@@ -248,6 +248,79 @@ fn holds(day: &Recorded, name: &str) -> Vec<(i64, Option<i64>, Option<i64>)> {
     job.holds.iter().map(|hold| (second(hold.from), hold.admitted.map(second), hold.to.map(second))).collect()
 }
 
+fn released(at: i64, name: &str, since: i64, outcome: &str) -> Line {
+    let since = time(since).to_string();
+    line(at, name, &json!({"what": "Released", "since": since, "outcome": outcome, "usage": usage("2")}))
+}
+
+fn resized(at: i64, to: &str) -> Line {
+    let since = time(20).to_string();
+    line(at, "low", &json!({"what": "Resized", "since": since, "before": usage("2"), "usage": usage(to)}))
+}
+
+/// Reserved and admitted at 20.
+fn begun() -> [Line; 2] {
+    [
+        line(20, "low", &json!({"what": "QuotaReserved", "usage": usage("2")})),
+        line(20, "low", &json!({"what": "Admitted"})),
+    ]
+}
+
+#[test]
+fn what_is_lost_by_an_eviction_counts_from_the_admission_and_not_from_when_the_job_was_resized() {
+    let evicted = line(100, "low", &json!({"what": "Evicted", "reason": "NodeFailures", "message": ""}));
+    let more = [resized(90, "1"), evicted, resized(105, "3"), released(110, "low", 20, "Evicted")];
+    let day = recorded(begun().into_iter().chain(more.clone()).collect());
+    assert_eq!(day.record.jobs[0].lost, 80_000);
+    let parts = [(20, Some(20), Some(90)), (90, Some(20), Some(105)), (105, Some(20), Some(110))];
+    assert_eq!(holds(&day, "low"), parts);
+    for (end, lost) in [(95, 0), (100, 80_000), (200, 80_000)] {
+        let mut cut = day.record.clone();
+        cut.jobs[0].lost += 7;
+        cut.cut(end * 1000);
+        assert_eq!(cut.jobs[0].lost, lost + 7, "{end}");
+    }
+    // The line of the admission was lost, and a manager that began later tells of it.
+    let since = time(20).to_string();
+    let holding =
+        json!({"what": "Holding", "since": since, "admitted": time(30).to_string(), "usage": usage("1")});
+    let [reserved, _] = begun();
+    let [smaller, evicted, ..] = more;
+    let day = recorded(vec![reserved, smaller, line(95, "low", &holding), evicted]);
+    assert_eq!(day.record.jobs[0].lost, 70_000);
+    assert_eq!(holds(&day, "low"), [(20, Some(30), Some(90)), (90, Some(30), None)]);
+    // So does a job that fails.
+    let failed = released(120, "low", 20, "Failed");
+    let day = recorded(begun().into_iter().chain([resized(90, "1"), failed]).collect());
+    assert_eq!(day.record.jobs[0].lost, 100_000);
+}
+
+#[test]
+fn the_end_of_an_earlier_reservation_that_is_told_late_does_not_end_the_present_one() {
+    let again = line(500, "low", &json!({"what": "QuotaReserved", "usage": usage("2")}));
+    let late = [again, released(600, "low", 20, "Deleted")];
+    let mut lines: Vec<Line> = begun().into_iter().chain(late).collect();
+    assert_eq!(holds(&recorded(lines.clone()), "low"), [(20, Some(20), Some(500)), (500, None, None)]);
+    lines.push(released(700, "low", 500, "Finished"));
+    let ended = recorded(lines);
+    assert_eq!(holds(&ended, "low"), [(20, Some(20), Some(500)), (500, None, Some(700))]);
+    assert!(ended.record.jobs[0].success);
+}
+
+#[test]
+fn a_job_that_succeeded_stays_so_when_it_is_deleted() {
+    let more = [
+        released(430, "low", 20, "Finished"),
+        line(430, "low", &json!({"what": "Finished", "reason": "Succeeded"})),
+        released(440, "low", 20, "Deleted"),
+        line(440, "low", &json!({"what": "Deleted"})),
+    ];
+    let day = recorded(begun().into_iter().chain(more).collect());
+    let job = &day.record.jobs[0];
+    assert!(job.success, "{job:?}");
+    assert_eq!(holds(&day, "low"), [(20, Some(20), Some(430))]);
+}
+
 #[test]
 fn a_job_that_ran_through_the_whole_day_is_known_from_the_lines_after_it() {
     let since = |at: i64| json!(time(at).to_string());
