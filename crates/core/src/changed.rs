@@ -28,6 +28,16 @@ impl ChangedSet {
         self.list.is_empty()
     }
 
+    /// The indices that were marked first, at most `most`, in order; they are not marked afterwards.
+    pub(crate) fn take_most(&mut self, most: usize) -> Vec<usize> {
+        let mut taken: Vec<usize> = self.list.drain(..most.min(self.list.len())).collect();
+        for &at in &taken {
+            self.marked[at] = false;
+        }
+        taken.sort_unstable();
+        taken
+    }
+
     /// All marked indices in order; none is marked afterwards.
     pub(crate) fn take(&mut self) -> Vec<usize> {
         for &at in &self.list {

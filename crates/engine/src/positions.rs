@@ -53,12 +53,12 @@ impl Engine {
         self.followed.as_ref().is_some_and(|followed| !told(followed) || self.scheduler.has_moves())
     }
 
-    /// What changed, of `most` queues and `most` Workloads at a time.
+    /// What changed, of `most` queues, `most` usages and `most` Workloads at a time.
     pub fn take_moves(&mut self, most: usize) -> Moves {
         let Some(followed) = &mut self.followed else { return Moves::default() };
         let mut moves = Moves {
             anew: std::mem::take(&mut followed.anew),
-            usages: self.scheduler.take_usages(),
+            usages: self.scheduler.take_usages(most),
             ..Moves::default()
         };
         for _ in 0..most {

@@ -168,6 +168,7 @@ impl Simulation {
     /// An event of the scenario.
     pub(crate) fn happen(&mut self, index: usize) {
         let Some((event, manifests)) = self.play.events.get(index).cloned() else { return };
+        self.note_new_nodes(&manifests);
         for manifest in &manifests {
             if let Err(error) = self.apply(manifest) {
                 self.note_refused(&manifest.source.to_string(), &error.to_string());

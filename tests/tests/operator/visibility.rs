@@ -41,6 +41,19 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-pe
 subjects: [{kind: ServiceAccount, name: bob, namespace: vis-a}]
 ";
 
+/// Who may see what waits in ClusterQueues.
+const CAROL: &str = r"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: carol, namespace: vis-a}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: vis-carol}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-pending-workloads-cq-viewer-role}
+subjects: [{kind: ServiceAccount, name: carol, namespace: vis-a}]
+";
+
 /// A queue of another team, which would take every namespace.
 const SECRET_TEAM: &str = r"
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -158,7 +171,10 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
     assert!(missing.contains("\"none\" not found"), "{missing}");
     let resources = raw(&admin, API).await.unwrap();
     assert_eq!(resources["kind"], "APIResourceList");
-    // The API server's own documents contain ours, and kubectl's own commands are not led astray.
+    the_api_server_s_documents_contain_ours(&plane).await;
+    ours.make_urgent("vis-urgent", 1).await.unwrap();
+    a_viewer_of_cluster_queues_sees_them_with_priorities(&plane, &in_cluster_queue).await;
+    // kubectl's own commands are not led astray.
     assert!(
         kubectl(&plane, &["get", "clusterqueues", "vis-a", "-o", "name"])
             .await
@@ -167,6 +183,78 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
     );
     upstream::works_with_kueue_s_own_command_line(&plane).await;
     queues_of_others_are_not_named(&plane, &ours, &users[0]).await;
+}
+
+/// Discovery and the descriptions of all types, as kubectl and generated clients read them from the API server.
+async fn the_api_server_s_documents_contain_ours(plane: &ControlPlane) {
+    let ask = async |path: &str, accept: &str| -> anyhow::Result<Value> {
+        let request = http::Request::get(path).header("Accept", accept).body(Vec::new())?;
+        Ok(plane.client().await?.request(request).await?)
+    };
+    let explain = "/apis/visibility.sluice.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/explain";
+    let pending = format!("{API}/clusterqueues/{{name}}/pendingworkloads");
+    eventually("the second version of OpenAPI to have our paths", DEADLINE, || async {
+        let paths = ask("/openapi/v2", "application/json").await?["paths"].clone();
+        let has = [explain, pending.as_str()].map(|path| paths[path]["get"].is_object());
+        Ok(progress(has == [true, true], format!("{has:?}")))
+    })
+    .await
+    .unwrap();
+    for (group, path) in
+        [("visibility.sluice.dev/v1alpha1", explain), ("visibility.kueue.x-k8s.io/v1beta2", pending.as_str())]
+    {
+        eventually(&format!("the third version of OpenAPI to have {group}"), DEADLINE, || async {
+            let index = ask("/openapi/v3", "application/json").await?;
+            let place = index["paths"][format!("apis/{group}")]["serverRelativeURL"].clone();
+            let Some(place) = place.as_str() else { return Ok(Progress::NotYet(index["paths"].to_string())) };
+            let paths = ask(place, "application/json").await?["paths"].clone();
+            Ok(progress(paths[path]["get"].is_object(), paths))
+        })
+        .await
+        .unwrap();
+    }
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    eventually("the one document of discovery to have our groups", DEADLINE, || async {
+        let all = ask("/apis", accept).await?;
+        let groups = all["items"].as_array().cloned().unwrap_or_default();
+        let versions = |group: &str| -> Vec<String> {
+            let own = groups.iter().find(|one| one["metadata"]["name"] == group);
+            let versions = own.and_then(|own| own["versions"].as_array()).into_iter().flatten();
+            let fresh = versions.filter(|version| version["freshness"] == "Current");
+            fresh
+                .flat_map(|version| {
+                    let resources = version["resources"].as_array().into_iter().flatten();
+                    let subs = resources.filter_map(|one| one["subresources"].as_array()).flatten();
+                    subs.map(|sub| format!("{} {}", version["version"], sub["subresource"]).replace('"', ""))
+                })
+                .collect()
+        };
+        let found = [versions("visibility.sluice.dev"), versions("visibility.kueue.x-k8s.io")];
+        let wanted = [
+            ["v1alpha1 explain", "v1alpha1 whatif"].as_slice(),
+            ["v1beta1 pendingworkloads", "v1beta2 pendingworkloads"].as_slice(),
+        ];
+        let has = found
+            .iter()
+            .zip(wanted)
+            .all(|(found, wanted)| wanted.iter().all(|one| found.iter().any(|found| found == one)));
+        Ok(progress(has, format!("{found:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+/// The role for what waits in ClusterQueues lets its user read that, each with its priority, and no LocalQueue.
+async fn a_viewer_of_cluster_queues_sees_them_with_priorities(plane: &ControlPlane, in_cluster_queue: &str) {
+    apply(plane, CAROL).await.unwrap();
+    let carol = plane.kubeconfig_for_service_account("vis-a", "carol").await.unwrap();
+    wait_for_places(&carol, in_cluster_queue, &["urgent 0 0", "secret 1 0", "second 2 1"]).await;
+    let summary: PendingWorkloadsSummary =
+        serde_json::from_value(raw(&carol, in_cluster_queue).await.unwrap()).unwrap();
+    let priorities: Vec<_> = summary.items.iter().map(|item| item.priority).collect();
+    assert_eq!(priorities, [1_000, 0, 0]);
+    let refused = raw(&carol, &of("vis-a")).await.unwrap_err();
+    assert!(refused.contains("Forbidden"), "{refused}");
 }
 
 /// What there is to choose from is for those who may list ClusterQueues.

@@ -288,6 +288,10 @@ async fn rules_are_healthy(prometheus: &Prometheus, names: &[String]) {
 
 /// The queries of the dashboards, as Grafana would ask them for all queues.
 pub(super) fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String> {
+    queries_for(objects, ".*")
+}
+
+fn queries_for(objects: &BTreeMap<String, Vec<Value>>, namespace: &str) -> BTreeSet<String> {
     let boards = objects["ConfigMap"].iter().filter_map(|map| map["data"].as_object()).flatten();
     let boards = boards.filter(|(name, _)| name.starts_with("sluice")).filter_map(|(_, text)| text.as_str());
     let mut queries = BTreeSet::new();
@@ -296,8 +300,8 @@ pub(super) fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String
         for panel in board["panels"].as_array().unwrap() {
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let query = target["expr"].as_str().unwrap();
-                let all = ["$queue", "$namespace", "$clusterqueue"];
-                let query = all.iter().fold(query.to_owned(), |query, name| query.replace(name, ".*"));
+                let query = query.replace("$namespace", namespace);
+                let query = query.replace("$queue", ".*").replace("$clusterqueue", ".*");
                 queries.insert(query.replace("$__rate_interval", "5m"));
             }
         }
@@ -305,6 +309,20 @@ pub(super) fn queries(objects: &BTreeMap<String, Vec<Value>>) -> BTreeSet<String
     assert!(queries.len() >= 35, "{queries:?}");
     assert!(queries.iter().all(|query| !query.contains('$')), "{queries:?}");
     queries
+}
+
+/// The filter of a team's board, for one team of several.
+async fn a_team_is_shown_its_own_namespace(prometheus: &Prometheus, objects: &BTreeMap<String, Vec<Value>>) {
+    for team in ["stuck", "drained"] {
+        let mut seen = BTreeSet::new();
+        for query in queries_for(objects, team) {
+            let found = prometheus.query(&query).await.unwrap();
+            seen.extend(
+                found.iter().filter_map(|one| one["metric"]["namespace"].as_str().map(str::to_owned)),
+            );
+        }
+        assert_eq!(seen, BTreeSet::from([team.to_owned()]));
+    }
 }
 
 /// Cuts a queue's quota below what it uses.
@@ -452,6 +470,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
         .await
         .unwrap();
     }
+    a_team_is_shown_its_own_namespace(&prometheus, &objects).await;
     rules_are_healthy(&prometheus, &names).await;
     let firing = prometheus.query("last_over_time(ALERTS{alertstate=\"firing\"}[10m])").await.unwrap();
     let wrong: Vec<_> = firing

@@ -49,9 +49,9 @@ impl Scheduler {
         taken
     }
 
-    /// The LocalQueues whose usage moved, each with the usage that orders it now: see [`Standing::usage`].
-    pub fn take_usages(&mut self) -> Vec<((Name, Name), f64)> {
-        let moved = self.changes.moves.locals.take();
+    /// At most `most` of the LocalQueues whose usage moved, each with the usage that orders it now: see [`Standing::usage`].
+    pub fn take_usages(&mut self, most: usize) -> Vec<((Name, Name), f64)> {
+        let moved = self.changes.moves.locals.take_most(most);
         let usage = |at: usize| {
             let (id, local) = (LocalId::new(at), &self.world.locals[at]);
             let ordered =

@@ -19,7 +19,7 @@ impl Mirror {
     /// Takes in what moved, a few at a time, and compares every queue.
     pub(super) fn follow(&mut self, core: &mut Scheduler) {
         while core.has_moves() {
-            self.usage.extend(core.take_usages());
+            self.usage.extend(core.take_usages(2));
             for (key, standing) in core.take_moves(3) {
                 match standing {
                     Some(standing) => {

@@ -113,6 +113,39 @@ fn a_whole_life_is_written_down_with_its_reasons() {
 }
 
 #[test]
+fn what_a_queue_uses_of_its_cohort_is_borrowed_for_as_long_as_it_does() {
+    let mut c =
+        Cluster::new(EngineConfig { journal: true, status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    let cohort = json!({"cohortName": "co"});
+    c.api.simple("2", &cohort);
+    c.api.cluster_queue("lender", "default", "4", &cohort);
+    c.api.local_queue("team-a", "lends", "lender");
+    c.settle();
+    let start = c.now;
+    // Three of its own quota's two, for 10 s; with two more of another job, for 10 s.
+    add(&mut c, "wide", 3, None);
+    c.advance(10);
+    add(&mut c, "more", 2, None);
+    c.advance(10);
+    c.api.finish_job("wide", true);
+    c.advance(10);
+    c.api.finish_job("more", true);
+    c.advance(1);
+    let ledger = ledger(&c, start);
+    assert_eq!(seconds(&ledger), [70, 0, 0]);
+    let place = |queue: &str| {
+        let of = |name: &str| name.to_owned();
+        ledger.places[&(of(queue), of("default"), of("cpu"))]
+    };
+    // Of 2 its own: 1 for 10 s, 3 for 10 s, none for 10 s.
+    let own = place("cq");
+    assert_eq!((own.borrowed * 70, own.nominal * 70), (own.used * 40, own.used * 62), "{own:?}");
+    let lender = place("lender");
+    assert_eq!((lender.used, lender.borrowed, lender.nominal), (0, 0, own.nominal * 2));
+}
+
+#[test]
 fn pods_that_are_over_are_not_counted_on() {
     let mut c = cluster("4");
     let start = c.now;

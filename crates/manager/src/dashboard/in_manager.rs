@@ -21,7 +21,7 @@ use tracing::warn;
 use super::fits::LatelyFit;
 use super::lately::Lately;
 use super::snapshot::Snapshot;
-use super::source::{Begin, Found, Source, View};
+use super::source::{Begin, Finder, Found, MOST_ORDERS, Source, View};
 use super::viewer::Viewer;
 use super::views::items::{Order, Places};
 use super::views::topology::Fits;
@@ -40,9 +40,8 @@ use crate::visibility::status::Refusal;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reading the whole world.
 const READING: Duration = Duration::from_secs(30);
-/// The order of a queue is copied at most once in this time, and so many copies are kept.
+/// The order of a queue is copied at most once in this time.
 const MOMENT: Duration = Duration::from_millis(250);
-const MOST_ORDERS: usize = 16;
 /// What waits in one ClusterQueue, at most.
 const MOST_WAITING: usize = 100_000;
 /// What a simulation takes of the memory, in bytes: 25,000 Workloads and their jobs take some one gigabyte, and less than this is enough for a
@@ -105,17 +104,14 @@ impl Source for InManager {
         })
     }
 
-    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
-        let Known::Found(order) = self.published.cluster_queue(queue) else {
-            return Box::pin(async { Places::new() });
+    fn finder<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Finder> {
+        let (published, queue) = (Arc::clone(&self.published), queue.to_owned());
+        let find = move |keys: &[WorkloadKey]| {
+            let Known::Found(order) = published.cluster_queue(&queue) else { return Places::new() };
+            let place = |key: &WorkloadKey| Some((key.clone(), usize::try_from(order.place_of(key)?).ok()?));
+            keys.iter().filter_map(place).collect()
         };
-        let place = |key: &WorkloadKey| Some((key.clone(), usize::try_from(order.place_of(key)?).ok()?));
-        let places = keys.iter().filter_map(place).collect();
-        Box::pin(async { places })
-    }
-
-    fn most_orders(&self) -> usize {
-        usize::MAX
+        Box::pin(async { Box::new(find) as Finder })
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {

@@ -22,7 +22,7 @@ use super::query;
 use super::reads::Reads;
 use super::rows::{State, WorkloadRow};
 use super::snapshot::Snapshot;
-use super::source::{Callers, Source, View};
+use super::source::{Callers, MOST_ORDERS, Source, View};
 use super::store::Store;
 use super::tomorrow::Tomorrow;
 use super::viewer::{Caller, Viewer};
@@ -342,11 +342,15 @@ impl Dashboard {
         let find =
             move |snapshot: &Snapshot, viewer: &Viewer| Ok(items::search(snapshot, viewer, &search, page));
         let hits = self.make(viewer.clone(), find).await?;
-        let mut places = items::Places::new();
-        for (queue, keys) in hits.waiting().into_iter().take(self.source.most_orders()) {
-            places.extend(self.source.places(&queue, &keys).await);
+        let mut finders = Vec::new();
+        for (queue, keys) in hits.waiting().into_iter().take(MOST_ORDERS) {
+            finders.push((self.source.finder(&queue).await, keys));
         }
-        self.make(viewer, move |_, viewer| Ok(hits.shown(viewer, &places))).await
+        self.make(viewer, move |_, viewer| {
+            let places = finders.into_iter().flat_map(|(find, keys)| find(&keys)).collect();
+            Ok(hits.shown(viewer, &places))
+        })
+        .await
     }
 
     async fn starts(&self, viewer: &Viewer, name: &str) -> Result<Value, Refusal> {
@@ -379,8 +383,8 @@ impl Dashboard {
         let object = self.reads.object(&*self.source, &viewer.user, of.clone()).await?;
         let row = WorkloadRow::of(&object);
         let queue = self.store.snapshot().and_then(|snapshot| snapshot.queue_of(&row).cloned());
-        let position = match queue.filter(|_| row.state == State::Pending) {
-            Some(queue) => self.source.places(&queue, std::slice::from_ref(&row.key)).await.remove(&row.key),
+        let finder = match queue.filter(|_| row.state == State::Pending) {
+            Some(queue) => Some(self.source.finder(&queue).await),
             None => None,
         };
         // They are read with the rights of this program.
@@ -391,6 +395,8 @@ impl Dashboard {
         };
         self.make(viewer, move |snapshot, viewer| {
             let events = events.as_ref().map(|events| &events[..]);
+            let places = finder.map(|find| find(std::slice::from_ref(&row.key)));
+            let position = places.and_then(|mut places| places.remove(&row.key));
             Ok(workload::workload(snapshot, viewer, &object, events, position))
         })
         .await

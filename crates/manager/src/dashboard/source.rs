@@ -17,7 +17,7 @@ use super::views::topology::Fits;
 use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
 
-/// The orders of queues that are asked for to find the places of a list.
+/// Of so many ClusterQueues places are looked up for one answer.
 pub const MOST_ORDERS: usize = 16;
 
 /// What is offered only if its objects may be read.
@@ -43,6 +43,9 @@ pub struct Begin {
 /// An answer, or why there is none.
 pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 
+/// Finds the places of Workloads, as far as they are known. It may put a queue in order: it is called where answers are made.
+pub type Finder = Box<dyn FnOnce(&[WorkloadKey]) -> Places + Send>;
+
 /// Who asks.
 pub trait Callers: Send + Sync + 'static {
     /// The caller, by the headers of the request, which may name a namespace.
@@ -59,18 +62,17 @@ pub trait Source: Send + Sync + 'static {
     fn missing(&self, view: View) -> Option<String>;
     /// The Workloads that wait in a ClusterQueue, in its order, if that is known; a laptop may know only those of its user.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
-    /// The places of some of them, each of another Workload, as far as they are known.
-    fn places<'a>(&'a self, queue: &'a str, keys: &'a [WorkloadKey]) -> BoxFuture<'a, Places> {
+    /// What finds the places of some of them.
+    fn finder<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Finder> {
         Box::pin(async move {
             let order = self.order(queue).await;
-            let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
-            let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
-            own.map(|(at, key)| (key.clone(), *at)).collect()
+            let find = move |keys: &[WorkloadKey]| {
+                let wanted: BTreeSet<&WorkloadKey> = keys.iter().collect();
+                let own = order.iter().flat_map(|order| order.iter()).filter(|(_, key)| wanted.contains(key));
+                own.map(|(at, key)| (key.clone(), *at)).collect()
+            };
+            Box::new(find) as Finder
         })
-    }
-    /// Of so many ClusterQueues places are looked up for one answer.
-    fn most_orders(&self) -> usize {
-        MOST_ORDERS
     }
     /// A Workload: namespace and name.
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;

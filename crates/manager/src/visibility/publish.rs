@@ -10,7 +10,7 @@ use super::board::{Board, LocalQueue, Order};
 use crate::engine_thread::Handle;
 use crate::shutdown::Stop;
 
-/// Queues, and Workloads, that are asked for at a time: the engine is held up for a fraction of a turn of pages.
+/// Queues, usages, and Workloads, that are asked for at a time: the engine is held up for a fraction of a turn of pages.
 const AT_ONCE: usize = 250;
 /// Between two looks at what changed.
 const PAUSE: Duration = Duration::from_millis(20);

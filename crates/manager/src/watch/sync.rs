@@ -29,8 +29,8 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 struct Sign {
     last: Timestamp,
-    /// It failed since.
-    lost: bool,
+    /// When it failed first since then.
+    lost: Option<Timestamp>,
 }
 
 /// The state of all watched kinds in the current epoch: all lists since the engine was built; and the signs of life of their watches.
@@ -98,13 +98,13 @@ impl SyncTracker {
 
     /// The watch of a kind gave a sign of life.
     pub fn heard(&self, kind: Kind) {
-        self.signs().insert(kind, Sign { last: Timestamp::now(), lost: false });
+        self.signs().insert(kind, Sign { last: Timestamp::now(), lost: None });
     }
 
     /// The watch of a kind failed.
     pub fn lost(&self, kind: Kind) {
         if let Some(sign) = self.signs().get_mut(&kind) {
-            sign.lost = true;
+            sign.lost.get_or_insert_with(Timestamp::now);
         }
     }
 
@@ -117,8 +117,9 @@ impl SyncTracker {
     pub fn cut_off(&self, kinds: &[Kind], now: Timestamp) -> Option<Timestamp> {
         let signs = self.signs();
         let is_late = |sign: &&Sign| {
-            let limit = if sign.lost { GRACE } else { SILENT };
-            now.duration_since(sign.last).unsigned_abs() > limit
+            let is_longer = |since: Timestamp, limit| now.duration_since(since).unsigned_abs() > limit;
+            // A kind of which little happens was heard of long before it fails.
+            sign.lost.is_some_and(|lost| is_longer(lost, GRACE)) || is_longer(sign.last, SILENT)
         };
         kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
     }
@@ -189,6 +190,20 @@ mod tests {
         assert_eq!(tracker.cut_off(&kinds, later(10)), None);
         tracker.forget(Kind::Node);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None);
+    }
+
+    #[test]
+    fn a_quiet_watch_that_fails_has_its_grace_from_the_failure() {
+        let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Timestamp::now());
+        let last = now - Duration::from_secs(300);
+        tracker.signs().insert(Kind::Node, Sign { last, lost: None });
+        tracker.lost(Kind::Node);
+        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None);
+        assert_eq!(tracker.cut_off(&kinds, Timestamp::now() + Duration::from_secs(10)), Some(last));
+        // Each attempt fails: that is one failure, which began with the first.
+        tracker.signs().insert(Kind::Node, Sign { last, lost: Some(now - Duration::from_secs(10)) });
+        tracker.lost(Kind::Node);
+        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), Some(last));
     }
 
     #[test]

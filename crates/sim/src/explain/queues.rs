@@ -1,6 +1,6 @@
 //! What is wrong with the queues of a job: each that is missing, stopped, incomplete, or not for its namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
@@ -77,14 +77,15 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// Whether a ClusterQueue may be named.
-    pub fn has(self, view: &View<'_>, namespace: &str, queue: &str) -> bool {
-        let is_own = || {
-            let locals = view.of_kind(Kind::LocalQueue);
-            let mut own = locals.iter().filter(|(local, _)| *local.namespace == *namespace);
-            own.any(|(_, local)| text(&local["spec"]["clusterQueue"]) == queue)
+    /// Whether a ClusterQueue may be named. The objects are gone through once for all that are asked about.
+    pub fn known(self, view: &View<'_>, namespace: &str) -> impl Fn(&str) -> bool + use<> {
+        let own = || {
+            let locals = view.of_kind(Kind::LocalQueue).into_iter();
+            let own = locals.filter(|(local, _)| *local.namespace == *namespace);
+            own.map(|(_, local)| text(&local["spec"]["clusterQueue"]).to_owned()).collect()
         };
-        matches!(self, Self::All) || is_own()
+        let own: Option<BTreeSet<String>> = matches!(self, Self::Own).then(own);
+        move |queue| own.as_ref().is_none_or(|own| own.contains(queue))
     }
 }
 
@@ -143,7 +144,8 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str, names: Name
     let takes = |queue: &Value| selector_of(queue).is_some_and(|s| selector_matches(&s, &labels));
     let all = view.of_kind(Kind::ClusterQueue);
     let fitting = all.iter().filter(|(_, q)| takes(q)).map(|(r, _)| &*r.name);
-    let fitting = few(fitting.filter(|queue| names.has(view, namespace, queue)));
+    let known = names.known(view, namespace);
+    let fitting = few(fitting.filter(|queue| known(queue)));
     let (choice, first) = match &fitting {
         Some(names) => {
             (format!(", for a ClusterQueue that takes the namespace ({names})"), names.split(", ").next())
@@ -167,8 +169,8 @@ fn missing_cluster_queue(
         Code::ClusterQueueMissing,
         format!("the ClusterQueue {name}, which the LocalQueue {namespace}/{local} is for, does not exist"),
     );
-    let all = view.of_kind(Kind::ClusterQueue);
-    let all = all.iter().map(|(r, _)| &*r.name).filter(|queue| names.has(view, namespace, queue));
+    let (all, known) = (view.of_kind(Kind::ClusterQueue), names.known(view, namespace));
+    let all = all.iter().map(|(r, _)| &*r.name).filter(|queue| known(queue));
     if let Some(there) = few(all) {
         finding = finding.detail(format!("ClusterQueues that there are: {there}"));
     }

@@ -17,7 +17,9 @@ use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::machines::{PODS_COLLECTED, PODS_STAY};
+use crate::manifest::Manifest;
 use crate::nodes::Turn;
+use crate::object::reference;
 use crate::pods::Phase;
 use crate::scenario::NodeSet;
 use crate::world::seconds;
@@ -278,6 +280,17 @@ impl Simulation {
     fn nodes_of(&self, set: &NodeSet) -> Vec<String> {
         let nodes = self.world.of_kind(Kind::Node);
         nodes.filter(|(r, value)| set.has(&r.name, value)).map(|(r, _)| r.name.to_string()).collect()
+    }
+
+    /// Says which nodes come with these objects.
+    pub(crate) fn note_new_nodes(&mut self, manifests: &[Manifest]) {
+        let nodes = manifests.iter().filter(|manifest| manifest.kind == Kind::Node);
+        let named = nodes.map(|manifest| reference(manifest.kind, &manifest.object));
+        let new = named.filter(|node| self.world.get(node).is_none());
+        let names: Vec<String> = new.map(|node| node.name.to_string()).collect();
+        if !names.is_empty() {
+            self.note(&format!("nodes come: {}", shorten(&names)));
+        }
     }
 
     /// Nodes stop to answer.

@@ -62,9 +62,10 @@ fn shown(code: Code) -> Shown {
         Code::TopologyShort => Ends(&[
             topology::a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work,
         ]),
-        Code::CapacityShort => {
-            Ends(&[nodes::displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when])
-        }
+        Code::CapacityShort => Ends(&[
+            nodes::displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when,
+            nodes::work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended,
+        ]),
         Code::NodesLost => Ends(&[
             nodes::work_that_lost_a_node_moves_to_the_one_that_is_added,
             nodes::work_that_lost_a_node_runs_on_it_again_when_it_is_repaired,

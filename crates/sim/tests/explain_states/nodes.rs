@@ -61,7 +61,8 @@ fn world(nodes: usize, change: Option<Value>, more: &[Value]) -> String {
 
 /// What is known of the Workload now.
 fn now(simulation: &Simulation) -> (State, Vec<Code>) {
-    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let mut own = simulation.objects(Kind::Workload).filter(|(of, _)| of.name.starts_with("jobset-mine-"));
+    let (reference, workload) = own.next().unwrap();
     let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
     let explained = told(workload.clone(), &account);
     (explained.state, codes(&explained))
@@ -198,6 +199,27 @@ pub fn what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way() {
         "{said}"
     );
     remedy(&other, "wait until the manager has tried it again");
+}
+
+#[test]
+pub fn work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended() {
+    let other = JOB
+        .replace("name: mine", "name: other")
+        .replace("\"3600\"}", "\"100\", sluice.dev/submit-after-seconds: \"5\"}")
+        .replace("parallelism: 4\n  completions: 4", "parallelism: 1\n  completions: 1")
+        .replace("cpu: 1", "cpu: 4");
+    let world = [&world(3, None, &[]).replace("nominalQuota: 10", "nominalQuota: 12"), &other].concat();
+    let (explained, mut simulation) = played(&world, &options(), 70);
+    assert_eq!(
+        finding(&explained, Code::NodesLost),
+        format!("it lost 1 node(s)\nit was not moved: {NO_ROOM}")
+    );
+    finding(&explained, Code::CapacityShort);
+    remedy(&explained, "wait until other workloads on these nodes have ended");
+    assert_eq!(now(&simulation).1, [Code::NodesLost, Code::PodsNotReady]);
+    wait(&mut simulation, 240);
+    assert_eq!(now(&simulation), (State::Admitted, vec![]));
+    assert!(on(&simulation).contains(&"n2".to_owned()), "{:?}", on(&simulation));
 }
 
 #[test]

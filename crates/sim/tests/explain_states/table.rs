@@ -43,6 +43,23 @@ metadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}
 status: {allocatable: {cpu: 8, pods: 10}, conditions: [{type: Ready, status: \"True\"}]}
 ---
 ";
+/// A second ClusterQueue, and a LocalQueue for it.
+const SECOND: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: second}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 10}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: second, namespace: a}
+spec: {clusterQueue: second}
+---
+";
 const PLAIN: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -85,6 +102,17 @@ fn rows() -> Vec<Row> {
             Act::Apply("create the ClusterQueue cq", CLUSTER_QUEUE),
         ),
         row(
+            "no ClusterQueue, and a LocalQueue for another",
+            [&plain.replace(CLUSTER_QUEUE, ""), SECOND].concat(),
+            Code::ClusterQueueMissing,
+            &["create the ClusterQueue cq, or name a LocalQueue that is for one that exists"],
+            Act::Change(
+                "or name a LocalQueue that is for one that exists",
+                ("Job", "a", "mine"),
+                json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "second"}}}),
+            ),
+        ),
+        row(
             "LocalQueue held",
             plain.replace("spec: {clusterQueue: cq}", "spec: {clusterQueue: cq, stopPolicy: Hold}"),
             Code::LocalQueueStopped,
@@ -125,6 +153,49 @@ fn rows() -> Vec<Row> {
             Act::Apply(
                 "create the AdmissionCheck budget",
                 "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: budget}\nspec: {controllerName: example.com/budget}\n",
+            ),
+        ),
+        row(
+            "flavor missing that need not be named",
+            plain.replace(
+                "flavors: [{name: default,",
+                "flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 10}]}, {name: default,",
+            ),
+            Code::ClusterQueueIncomplete,
+            &["create the ResourceFlavor gone, or take its name out of what names it"],
+            Act::Change(
+                "create the ResourceFlavor gone, or take its name out of what names it",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                    {"name": "default", "resources": [{"name": "cpu", "nominalQuota": 10}]}]}]}}),
+            ),
+        ),
+        row(
+            "check missing that need not be named",
+            plain.replace(
+                "namespaceSelector: {}",
+                "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}",
+            ),
+            Code::ClusterQueueIncomplete,
+            &["create the AdmissionCheck budget, or take its name out of what names it"],
+            Act::Change(
+                "create the AdmissionCheck budget, or take its name out of what names it",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"admissionChecksStrategy": null}}),
+            ),
+        ),
+        row(
+            "topology missing that need not be named",
+            plain.replace(
+                "metadata: {name: default}\n",
+                "metadata: {name: default}\nspec: {topologyName: racks, nodeLabels: {pool: gpu}}\n",
+            ),
+            Code::ClusterQueueIncomplete,
+            &["create the Topology racks, or take its name out of what names it"],
+            Act::Change(
+                "create the Topology racks, or take its name out of what names it",
+                ("ResourceFlavor", "", "default"),
+                json!({"spec": {"topologyName": null}}),
             ),
         ),
         row(
@@ -303,6 +374,32 @@ fn rows() -> Vec<Row> {
             Code::TopologyMismatch,
             &["pod set main asks for no topology, and flavor default gives nodes by the topology hosts only"],
             Act::Follow("starts now with the annotation kueue.x-k8s.io/podset-unconstrained-topology of its pods"),
+        ),
+        row(
+            "resources of two flavors that have a topology",
+            [
+                &HOSTS.replace("cpu: 8, pods: 10", "cpu: 8, pods: 10, example.com/gpu: 8"),
+                "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: other}\n\
+                 spec: {topologyName: hosts, nodeLabels: {pool: gpu}}\n---\n",
+                &plain
+                    .replace(FLAVOR, "")
+                    .replace(
+                        "nominalQuota: 10}]}]",
+                        "nominalQuota: 10}]}]\n  - coveredResources: [example.com/gpu]\n    \
+                         flavors: [{name: other, resources: [{name: example.com/gpu, nominalQuota: 8}]}]",
+                    )
+                    .replace("requests: {cpu: 1}", "requests: {cpu: 1, example.com/gpu: 1}"),
+            ]
+            .concat(),
+            Code::TopologyMismatch,
+            &["the resources of pod set main would come from several flavors that have a topology"],
+            Act::Change(
+                "let one resource group of the ClusterQueue cover all resources that the pods take of their nodes",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu", "example.com/gpu"], "flavors": [
+                    {"name": "default", "resources": [
+                        {"name": "cpu", "nominalQuota": 10}, {"name": "example.com/gpu", "nominalQuota": 8}]}]}]}}),
+            ),
         ),
         row(
             "gated",

@@ -113,7 +113,7 @@ pub async fn in_a_browser(
         used.as_str().unwrap().contains(&format!("4 of 64 cpu used (6 %)\n1 node\ndash-c/{placed}: 2 pods")),
         "{used}"
     );
-    what_comes(&mut page, root).await;
+    what_comes(&mut page, root, &waits).await;
     // The page hears of an admission without being touched.
     go(&mut page, "now", &["reserved dash-c/"]).await;
     assert!(
@@ -212,8 +212,15 @@ async fn in_turn(ask: impl AsyncFn() -> (u16, String)) -> Value {
 }
 
 /// Tomorrow with a change, and what it says as a file in the view Report: each with the racks, and the job that is placed on one.
-async fn what_comes(page: &mut Page, root: &Caller) {
+async fn what_comes(page: &mut Page, root: &Caller, waits: &str) {
+    go(page, "tomorrow", &["Play the future"]).await;
+    submit(page, "Change a priority", &["dash-a", waits, "7"]).await;
+    submit(page, "Add nodes", &["dash-r1-0", "2"]).await;
     play(page, ("dash-a", "3")).await;
+    for change in [format!("dash-a/{waits}"), "dash-r1-0".to_owned()] {
+        let listed = page.run("document.querySelector('ul.changes').textContent").await.unwrap();
+        assert!(listed.as_str().unwrap().contains(&change), "{change}: {listed}");
+    }
     placed_in(page, 2).await;
     let report =
         in_turn(async || root.tomorrow(&json!({"for": "24h", "changes": []})).await).await["base"].clone();
@@ -231,18 +238,24 @@ pub async fn placed_in(page: &mut Page, schedules: usize) {
     assert!(maps.len() == schedules && maps.iter().all(holds), "{seen}");
 }
 
+/// Fills in a form of the view Tomorrow, and submits it.
+async fn submit(page: &mut Page, form: &str, values: &[&str]) {
+    let script = format!(
+        "(() => {{
+            const form = document.querySelector('form[aria-label=\"{form}\"]');
+            const fields = form.querySelectorAll('input');
+            {}.forEach((text, at) => {{ fields[at].value = text; }});
+            form.requestSubmit();
+        }})()",
+        serde_json::to_string(values).unwrap()
+    );
+    page.run(&script).await.unwrap();
+}
+
 /// Plays the future with another quota of cpu of a queue, whose flavor has its name: a job starts sooner.
 pub async fn play(page: &mut Page, (queue, quota): (&str, &str)) {
     go(page, "tomorrow", &["Play the future"]).await;
-    let change = format!(
-        "(() => {{
-            const form = document.querySelector('form[aria-label=\"Change a quota\"]');
-            const fields = form.querySelectorAll('input');
-            ['{queue}', '{queue}', 'cpu', '{quota}'].forEach((text, at) => {{ fields[at].value = text; }});
-            form.requestSubmit();
-        }})()"
-    );
-    page.run(&change).await.unwrap();
+    submit(page, "Change a quota", &[queue, queue, "cpu", quota]).await;
     page.click("Play the future").await.unwrap();
     page.wait_for_text("What the changes bring").await.unwrap();
     page.wait_for_text("sooner").await.unwrap();

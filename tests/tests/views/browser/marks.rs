@@ -6,13 +6,14 @@ use serde_json::Value;
 use sluice_testkit::{assets, plugin};
 
 /// What is marked for stopped queues, quota, capacity and an eviction, each with the texts that it shows, in the order of time.
-const MARKED: [(&str, &str); 6] = [
+const MARKED: [(&str, &str); 7] = [
     ("stop", "10m (08:10 UTC): "),
     ("resume", "20m (08:20 UTC): "),
     ("quota", "30m (08:30 UTC): "),
     ("nodes", "40m (08:40 UTC): nodes fail: n2"),
     ("nodes", "50m (08:50 UTC): nodes recover: n2"),
     ("nodes", "1h (09:00 UTC): nodes go: n2"),
+    ("nodes", "1h10m (09:10 UTC): nodes come: n3"),
 ];
 /// What is drawn of that: signs on the axis, lines through all rows, the time in which the queue is stopped, quota in its row, the words of
 /// the key, and the job's row in words.

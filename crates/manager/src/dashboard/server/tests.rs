@@ -1,4 +1,6 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use axum::http::Request;
@@ -14,8 +16,8 @@ use sluice_sim::live::{Extent, Live};
 use super::*;
 use crate::dashboard::answers::POLICY;
 use crate::dashboard::callers::Tokens;
-use crate::dashboard::source::{Begin, Found};
-use crate::dashboard::store::tests::{condition, workload as a_workload, world};
+use crate::dashboard::source::{Begin, Finder, Found};
+use crate::dashboard::store::tests::{condition, many, workload as a_workload, world};
 use crate::dashboard::views::items::Order;
 use crate::dashboard::views::topology::Fits;
 use crate::fake_api::{self, found};
@@ -48,6 +50,8 @@ fn api_server() -> Client {
 #[derive(Default)]
 struct Fixed {
     reads: Arc<AtomicUsize>,
+    /// The threads on which places were looked up, one for each queue.
+    places: Arc<Mutex<Vec<ThreadId>>>,
 }
 
 impl Source for Fixed {
@@ -61,6 +65,19 @@ impl Source for Fixed {
         let script = "<script>alert(1)</script>";
         let order = vec![key("secret-ns", &format!("secret-{script}")), key("a", script)];
         Box::pin(async move { Some(Arc::new(order.into_iter().enumerate().collect())) })
+    }
+
+    fn finder<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Finder> {
+        let threads = Arc::clone(&self.places);
+        Box::pin(async move {
+            let order = self.order(queue).await.unwrap_or_default();
+            let find = move |keys: &[WorkloadKey]| {
+                threads.lock().unwrap().push(std::thread::current().id());
+                let own = order.iter().filter(|(_, key)| keys.contains(key));
+                own.map(|(at, key)| (key.clone(), *at)).collect()
+            };
+            Box::new(find) as Finder
+        })
     }
 
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload> {
@@ -375,6 +392,32 @@ async fn a_list_of_workloads_has_their_places() {
         (&json!(2), &json!(null)),
         "what runs has none"
     );
+}
+
+#[tokio::test]
+async fn places_are_looked_up_in_a_few_queues_and_not_on_the_threads_that_serve() {
+    let source = Fixed::default();
+    let threads = Arc::clone(&source.places);
+    let client = Client::new(of(&Arc::new(many(40, 40)), source).router(), "default");
+    let found = get(&client, "root", "/api/workloads?state=pending&limit=40").await.json();
+    assert_eq!((&found["total"], found["items"].as_array().unwrap().len()), (&json!(40), 40));
+    let asked = std::mem::take(&mut *threads.lock().unwrap());
+    assert_eq!(asked.len(), MOST_ORDERS);
+    assert!(!asked.contains(&std::thread::current().id()), "this thread serves");
+}
+
+#[tokio::test]
+async fn answers_about_twenty_thousand_workloads_and_a_thousand_queues_have_bounds() {
+    let client = Client::new(of(&Arc::new(many(1_000, 20_000)), Fixed::default()).router(), "default");
+    let now = get(&client, "root", "/api/now").await;
+    assert_eq!(now.json()["clusterQueues"].as_array().unwrap().len(), 1_000);
+    assert!(now.body.len() < 1_000 * 600, "{} bytes", now.body.len());
+    let page = get(&client, "root", "/api/workloads?search=job&limit=100").await;
+    assert_eq!(
+        (&page.json()["total"], page.json()["items"].as_array().unwrap().len()),
+        (&json!(20_000), 100)
+    );
+    assert!(page.body.len() < 100 * 600, "{} bytes", page.body.len());
 }
 
 #[tokio::test]

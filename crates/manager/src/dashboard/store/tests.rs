@@ -109,6 +109,45 @@ pub(crate) fn world() -> Store {
     store
 }
 
+/// ClusterQueues with a LocalQueue each, and Workloads that wait in them in turn.
+pub(crate) fn many(queues: usize, workloads: usize) -> Store {
+    let store = Store::default();
+    let waits = condition("QuotaReserved", "False", "Pending", 1);
+    for number in 0..queues {
+        store.note(&Input::Applied(cluster_queue(&format!("cq-{number}"))));
+        store.note(&Input::Applied(local_queue("a", &format!("lq-{number}"), &format!("cq-{number}"))));
+    }
+    for number in 0..workloads {
+        let name = format!("w-{number:05}");
+        store.note(&Input::Applied(waiting_in(&format!("lq-{}", number % queues), &name, &waits)));
+    }
+    store.synced();
+    store
+}
+
+fn waiting_in(queue: &str, name: &str, waits: &Value) -> Object {
+    let Object::Workload(mut object) = workload("a", name, std::slice::from_ref(waits)) else {
+        unreachable!()
+    };
+    object.spec.queue_name = queue.into();
+    Object::Workload(object)
+}
+
+#[test]
+fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
+    let store = many(1_000, 20_000);
+    let before = store.fresh();
+    let waits = condition("QuotaReserved", "False", "Other", 2);
+    let change = waiting_in("lq-7", "w-00007", &waits);
+    let noted = allocation_counter::measure(|| store.note(&Input::Applied(change.clone())));
+    assert!(noted.count_total < 200, "{noted:?}");
+    let after = store.fresh();
+    let rows = before.workloads.values().zip(after.workloads.values());
+    assert_eq!(rows.filter(|(old, new)| !Arc::ptr_eq(old, new)).count(), 1);
+    let queues = before.cluster_queues.values().zip(after.cluster_queues.values());
+    assert!(queues.into_iter().all(|(old, new)| Arc::ptr_eq(old, new)));
+}
+
 #[test]
 fn nothing_is_shown_before_everything_was_listed() {
     let store = Store::default();

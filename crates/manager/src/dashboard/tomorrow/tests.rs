@@ -114,6 +114,74 @@ fn with_more_quota_a_job_starts_sooner_and_the_words_say_so() {
     assert_eq!((&same["changed"], &same["difference"]), (&Value::Null, &json!([])));
 }
 
+/// The difference in words.
+fn words(answer: &Value) -> Vec<&str> {
+    answer["difference"].as_array().unwrap().iter().map(|words| words.as_str().unwrap()).collect()
+}
+
+#[test]
+fn with_a_higher_priority_a_job_starts_sooner_and_the_words_say_so() {
+    let mut begin = begin();
+    // Both wait already: the one that came first is first.
+    for (second, (namespace, name)) in [("secret-ns", "secret-job"), ("a", "own-job")].into_iter().enumerate()
+    {
+        let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}"), "controller": true}]);
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+        begin.live.objects.push(manifest(
+            Kind::Workload,
+            json!({
+                "metadata": {
+                    "name": format!("w-{name}"), "namespace": namespace, "uid": format!("uid-w-{name}"),
+                    "ownerReferences": owner, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+                },
+                "spec": {"queueName": "lq", "priority": 0, "podSets": [{"name": "main", "count": 1, "template": template}]},
+            }),
+        ));
+    }
+    let first = Change::Priority { namespace: "a".to_owned(), workload: "w-own-job".to_owned(), value: 9 };
+    let answer = simulated(begin, SignedDuration::from_hours(24), &[first], &admin()).unwrap();
+    let starts = |job: &str| ["base", "changed"].map(|world| start(&answer[world], job).unwrap());
+    let [before, after] = starts("a/own-job");
+    assert!(before >= 600.0 && after < 60.0, "{before} {after}");
+    let [before, after] = starts("secret-ns/secret-job");
+    assert!(before < 60.0 && after >= 600.0, "{before} {after}");
+    let words = words(&answer);
+    for said in ["a/own-job starts 10 min sooner.", "secret-ns/secret-job starts 10 min later."] {
+        assert!(words.iter().any(|words| words.ends_with(said)), "{said}: {words:?}");
+    }
+}
+
+#[test]
+fn with_more_nodes_a_job_starts_sooner_and_the_words_say_so() {
+    let mut begin = begin();
+    // Quota for both, and a node for one.
+    let objects = &mut begin.live.objects;
+    let flavor = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "hosts"});
+    objects.iter_mut().find(|m| m.kind == Kind::ResourceFlavor).unwrap().object["spec"] = flavor;
+    changed::apply(objects, &[quota_of("2")]).unwrap();
+    let levels = json!({"levels": [{"nodeLabel": "kubernetes.io/hostname"}]});
+    objects.push(manifest(Kind::Topology, json!({"metadata": {"name": "hosts"}, "spec": levels})));
+    objects.push(manifest(
+        Kind::Node,
+        json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/hostname": "n", "pool": "spot"}},
+            "status": {
+                "allocatable": {"cpu": "1", "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }),
+    ));
+    let more = Change::Nodes { like: "n".to_owned(), count: 1 };
+    let answer = simulated(begin, SignedDuration::from_hours(24), &[more], &admin()).unwrap();
+    let last = |report: &Value| {
+        let starts = ["a/own-job", "secret-ns/secret-job"].map(|job| start(report, job).unwrap());
+        starts[0].max(starts[1])
+    };
+    let (before, after) = (last(&answer["base"]), last(&answer["changed"]));
+    assert!(before >= 600.0 && after < 60.0, "{before} {after}");
+    let words = words(&answer);
+    assert!(words.iter().any(|words| words.ends_with("-job starts 10 min sooner.")), "{words:?}");
+}
+
 #[test]
 fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
     let answer =

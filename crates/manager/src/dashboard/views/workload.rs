@@ -151,6 +151,42 @@ mod tests {
     use crate::dashboard::store::tests::{condition, workload as a_workload};
 
     #[test]
+    fn a_life_tells_of_checks_and_evictions_in_the_order_of_their_times() {
+        let conditions = [
+            condition("QuotaReserved", "True", "QuotaReserved", 1),
+            condition("Evicted", "True", "AdmissionCheck", 9),
+        ];
+        let Object::Workload(mut object) = a_workload("a", "w", &conditions) else { unreachable!() };
+        let check = |name: &str, state: &str, second: u32| {
+            json!({
+                "name": name, "state": state, "message": format!("{name} says so"),
+                "lastTransitionTime": format!("2026-01-01T00:01:{second:02}Z"),
+            })
+        };
+        let checks = json!([check("machines", "Ready", 5), check("budget", "Pending", 3)]);
+        object.status.admission_checks = serde_json::from_value(checks).unwrap();
+        let store = Store::default();
+        store.synced();
+        let viewer = Viewer { all: true, ..Viewer::default() };
+        let shown = workload(&store.fresh(), &viewer, &object, None, None);
+        let entry = |second: u32, what: &str, reason: &str, message: &str| {
+            let at = format!("2026-01-01T00:01:{second:02}Z");
+            json!({"at": at, "what": what, "reason": reason, "message": message})
+        };
+        let life = shown["life"].as_array().unwrap();
+        assert_eq!(life[0]["what"], "queued");
+        assert_eq!(
+            life[1..],
+            [
+                entry(1, "reserved", "QuotaReserved", "QuotaReserved because of secret-message"),
+                entry(3, "checkPending", "budget", "budget says so"),
+                entry(5, "checkReady", "machines", "machines says so"),
+                entry(9, "evicted", "AdmissionCheck", "Evicted because of secret-message"),
+            ]
+        );
+    }
+
+    #[test]
     fn a_life_is_not_that_of_a_namesake_before() {
         let store = Store::default();
         store.synced();

@@ -78,6 +78,7 @@ impl Follower {
         let mut told = 0;
         while self.engine.has_moves() {
             let moves = self.engine.take_moves(2);
+            assert!(moves.usages.len() <= 2 && moves.cluster_queues.len() + moves.local_queues.len() <= 2);
             told += moves.workloads.len();
             self.board.apply(moves);
         }
@@ -254,15 +255,17 @@ fn usages_that_are_told_before_their_queues_order_them_all_the_same() {
     assert_eq!(names(follower.cluster_queue("cq", ALL).unwrap()), least_used_first);
     // An order that was made before a queue is known is made anew when that comes.
     let mut follower = by_usage(9);
-    let mut told = 0;
+    let (mut told, mut usages) = (0, Vec::new());
     while follower.engine.has_moves() {
         let moves = follower.engine.take_moves(2);
         told += moves.workloads.len();
+        usages.push(moves.usages.len());
         follower.board.apply(moves);
         follower.now += STALE;
         follower.cluster_queue("cq", ALL);
     }
     assert_eq!((told, names(follower.cluster_queue("cq", ALL).unwrap())), (9, least_used_first));
+    assert!(usages.iter().all(|told| *told <= 2) && usages.iter().sum::<usize>() >= 9, "{usages:?}");
     assert_eq!(follower.board.usages.len(), 9);
     for number in 0..9 {
         follower.gone(&local_queue("a", &format!("lq{number}"), "cq", 1));
