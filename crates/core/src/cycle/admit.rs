@@ -29,7 +29,9 @@ impl Scheduler {
         for &id in &gone {
             view.remove(id);
         }
-        let fits = view.fits(&quantities, true) && view.first_lack(id, &quantities, &gone).is_none();
+        let fits = view.fits(&quantities, true)
+            && view.first_lack(id, &quantities, &gone).is_none()
+            && view.nodes.fits(view.world.workloads.pods_of(id));
         view.rollback(&mark);
         fits
     }

@@ -428,3 +428,34 @@ fn nodes_that_pods_prefer_come_first_where_the_gate_is_on() {
         assert_eq!(names_of(&c, "job"), [if on { "n3" } else { "n1" }]);
     }
 }
+
+#[test]
+fn a_late_reservation_of_a_former_leader_is_taken_back_if_its_node_was_given_away() {
+    // Quota for all, and a node for one.
+    let mut c = bed(&[("n1", "r1", "1")]);
+    c.api.priority_class("high", 1000);
+    for name in ["first", "late"] {
+        submit_in_rack(&mut c, name, 1);
+        c.settle();
+    }
+    c.slow = Some(Purpose::ReserveQuota);
+    c.api.finish_job("first", true);
+    c.settle();
+    submit(&mut c, "other", "lq", 1, |view| {
+        in_rack(view);
+        view.workload_priority_class = Some("high".to_owned());
+    });
+    c.settle();
+    c.slow = None;
+    c.restart();
+    c.settle();
+    assert!(runs(&c, "other"));
+    c.arrive();
+    assert_eq!(nodes_of(&c, "late"), nodes_of(&c, "other"), "both hold the same node");
+    c.settle();
+    assert!(!runs(&c, "late") && runs(&c, "other"));
+    assert_eq!(condition(&c.workload("late"), "QuotaReserved"), "False");
+    c.api.finish_job("other", true);
+    c.settle();
+    assert!(runs(&c, "late"));
+}
