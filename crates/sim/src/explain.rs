@@ -269,7 +269,7 @@ impl Question<'_> {
 
     /// The name of a ClusterQueue, if it may be shown.
     fn shown_queue<'b>(&self, simulation: &Simulation, queue: &'b str) -> Option<&'b str> {
-        self.names().has(&View::Played(simulation), self.namespace, queue).then_some(queue)
+        self.names().known(&View::Played(simulation), self.namespace)(queue).then_some(queue)
     }
 
     /// A name that may be shown.

@@ -30,6 +30,8 @@ const LOOKS: [(u32, Scheme); 5] = [
     (1280, Scheme::Dark),
     (1280, Scheme::Light),
 ];
+/// The most megabytes that scripts hold after a garbage collection.
+const MOST_MEGABYTES: f64 = 60.0;
 /// The height of a usage chart in pixels.
 const CURVE: f64 = 90.0;
 
@@ -476,6 +478,10 @@ async fn twenty_thousand_workloads_stay_usable() {
     // Only the rows that can be seen exist.
     let bars: usize = seen.pictures.iter().map(|picture| picture.bars.len()).sum();
     assert!((1..200).contains(&bars) && seen.elements < 60_000, "{bars} bars, {} elements", seen.elements);
+    let scrolled = page.run(include_str!("dashboard/scroll.js")).await.unwrap();
+    assert!(scrolled["blank"] == 0 && scrolled["rows"].as_u64().unwrap() < 80, "{scrolled}");
+    let megabytes = page.figure("JSHeapUsedSize").await.unwrap() / 1e6;
+    assert!(megabytes < MOST_MEGABYTES, "{megabytes} MB of scripts' memory");
     let depths: Vec<_> = seen.pictures.iter().filter(|picture| picture.title == "Queue depth").collect();
     assert!(depths.len() >= 20, "{}", depths.len());
     for picture in depths {
