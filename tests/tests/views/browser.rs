@@ -70,7 +70,9 @@ async fn can_be_read(page: &mut Page, file: &Path, name: &str) -> View {
         }
         let look = format!("{name} at {width} pixels, {scheme:?}");
         assert!(seen.faint.is_empty() && seen.texts > 30, "{look}: {:?}", seen.faint);
-        assert!(seen.scrolling.is_empty(), "{look}: {:?}", seen.scrolling);
+        // On a phone a wide table is moved within its card, and never the page.
+        let is_wrong = |wide: &&String| width >= 800 || !wide.starts_with("DIV card");
+        assert_eq!(seen.scrolling.iter().find(is_wrong), None, "{look}: {:?}", seen.scrolling);
         assert!(seen.overlaps.is_empty(), "{look}: {:?}", seen.overlaps);
         assert!(seen.cut.is_empty(), "{look}: {:?}", seen.cut);
         is_accessible(page, &look).await;
