@@ -23,13 +23,8 @@ use view::{Mark, Picture, View};
 use crate::axe::is_accessible;
 
 const PROBE: &str = include_str!("browser/probe.js");
-const LOOKS: [(u32, Scheme); 5] = [
-    (390, Scheme::Light),
-    (800, Scheme::Dark),
-    (800, Scheme::Light),
-    (1280, Scheme::Dark),
-    (1280, Scheme::Light),
-];
+const LOOKS: [(u32, Scheme); 4] =
+    [(800, Scheme::Dark), (800, Scheme::Light), (1280, Scheme::Dark), (1280, Scheme::Light)];
 /// The height of a usage chart in pixels.
 const CURVE: f64 = 90.0;
 
@@ -434,19 +429,19 @@ fn large_world() -> String {
     for flavor in 0..12 {
         writeln!(text, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: flavor-{flavor}}}\n---").unwrap();
     }
-    for queue in 0..1000 {
+    for queue in 0..100 {
         let flavor = queue % 12;
         writeln!(
             text,
             "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: team-{queue}}}\n\
              spec: {{cohortName: cohort-{flavor}, namespaceSelector: {{}}, resourceGroups: [{{coveredResources: [cpu], flavors: [\
-             {{name: flavor-{flavor}, resources: [{{name: cpu, nominalQuota: 4}}]}}]}}]}}\n---\n\
+             {{name: flavor-{flavor}, resources: [{{name: cpu, nominalQuota: 8}}]}}]}}]}}\n---\n\
              apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\n\
              metadata: {{name: main, namespace: team-{queue}}}\nspec: {{clusterQueue: team-{queue}}}\n---"
         )
         .unwrap();
     }
-    let queues: Vec<_> = (0..1000).map(|queue| format!("{{namespace: team-{queue}, queue: main}}")).collect();
+    let queues: Vec<_> = (0..100).map(|queue| format!("{{namespace: team-{queue}, queue: main}}")).collect();
     let container = "{name: main, image: train, resources: {requests: {cpu: 4}}}";
     writeln!(
         text,
@@ -479,9 +474,9 @@ async fn twenty_thousand_workloads_stay_usable() {
     let depths: Vec<_> = seen.pictures.iter().filter(|picture| picture.title == "Queue depth").collect();
     assert!(depths.len() >= 20, "{}", depths.len());
     for picture in depths {
-        // All queues get the same number of jobs, so that at the end most of them wait.
+        // All queues get the same number of jobs, so that at the end nearly all of them wait.
         let most = amount(&picture.labels[0]).0;
-        assert!((12..=20).contains(&most), "{}: {most}", picture.queue);
+        assert!((150..=200).contains(&most), "{}: {most}", picture.queue);
         assert!(!picture.depth.is_empty());
     }
 }

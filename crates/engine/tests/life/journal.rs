@@ -123,7 +123,7 @@ fn what_a_queue_uses_of_its_cohort_is_borrowed_for_as_long_as_it_does() {
     c.api.local_queue("team-a", "lends", "lender");
     c.settle();
     let start = c.now;
-    // Three of its own quota's two, for 10 s; with two more of another job, for 10 s.
+    // Three, of which one is borrowed, for 10 s; five, of which three are, for 10 s; then two.
     add(&mut c, "wide", 3, None);
     c.advance(10);
     add(&mut c, "more", 2, None);
@@ -133,14 +133,13 @@ fn what_a_queue_uses_of_its_cohort_is_borrowed_for_as_long_as_it_does() {
     c.api.finish_job("more", true);
     c.advance(1);
     let ledger = ledger(&c, start);
-    assert_eq!(seconds(&ledger), [70, 0, 0]);
+    assert_eq!(seconds(&ledger), [100, 0, 0]);
     let place = |queue: &str| {
         let of = |name: &str| name.to_owned();
         ledger.places[&(of(queue), of("default"), of("cpu"))]
     };
-    // Of 2 its own: 1 for 10 s, 3 for 10 s, none for 10 s.
     let own = place("cq");
-    assert_eq!((own.borrowed * 70, own.nominal * 70), (own.used * 40, own.used * 62), "{own:?}");
+    assert_eq!((own.borrowed * 100, own.nominal * 100), (own.used * 40, own.used * 62), "{own:?}");
     let lender = place("lender");
     assert_eq!((lender.used, lender.borrowed, lender.nominal), (0, 0, own.nominal * 2));
 }

@@ -208,7 +208,7 @@ pub fn work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended() {
         .replace("\"3600\"}", "\"100\", sluice.dev/submit-after-seconds: \"5\"}")
         .replace("parallelism: 4\n  completions: 4", "parallelism: 1\n  completions: 1")
         .replace("cpu: 1", "cpu: 4");
-    let world = [&world(3, None, &[]).replace("nominalQuota: 10", "nominalQuota: 12"), &other].concat();
+    let world = [world(3, None, &[]).replace("nominalQuota: 10", "nominalQuota: 12"), other].concat();
     let (explained, mut simulation) = played(&world, &options(), 70);
     assert_eq!(
         finding(&explained, Code::NodesLost),

@@ -144,8 +144,8 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
     let after = store.fresh();
     let rows = before.workloads.values().zip(after.workloads.values());
     assert_eq!(rows.filter(|(old, new)| !Arc::ptr_eq(old, new)).count(), 1);
-    let queues = before.cluster_queues.values().zip(after.cluster_queues.values());
-    assert!(queues.into_iter().all(|(old, new)| Arc::ptr_eq(old, new)));
+    let mut queues = before.cluster_queues.values().zip(after.cluster_queues.values());
+    assert!(queues.all(|(old, new)| Arc::ptr_eq(old, new)));
 }
 
 #[test]
