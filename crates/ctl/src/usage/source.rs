@@ -127,8 +127,11 @@ async fn told(
             // What ended just now may not have been written out yet: its end would be taken for lost.
             wait().await;
             let mut take = |line: Line| {
-                open.note(&line);
-                sink.take(line);
+                // Told twice, lines about Workloads count once; how many are missing would count twice.
+                if matches!(line, Line::Workload(_)) {
+                    open.note(&line);
+                    sink.take(line);
+                }
             };
             if let Err(error) = pages(ask, journal, recent, &mut take).await {
                 read = Err(error);
