@@ -117,7 +117,9 @@ async fn told(
     loop {
         attempt += 1;
         let mut open = Open::default();
-        workloads.iter().for_each(|line| open.note(line));
+        for line in workloads {
+            open.note(line);
+        }
         let mut take = |line: Line| {
             open.note(&line);
             sink.take(line);
