@@ -117,7 +117,9 @@ async fn told(
     loop {
         attempt += 1;
         let mut open = Open::default();
-        workloads.iter().for_each(|line| open.note(line));
+        for line in workloads {
+            open.note(line);
+        }
         let mut take = |line: Line| {
             open.note(&line);
             sink.take(line);
@@ -127,8 +129,11 @@ async fn told(
             // What ended just now may not have been written out yet: its end would be taken for lost.
             wait().await;
             let mut take = |line: Line| {
-                open.note(&line);
-                sink.take(line);
+                // Told twice, lines about Workloads count once; how many are missing would count twice.
+                if matches!(line, Line::Workload(_)) {
+                    open.note(&line);
+                    sink.take(line);
+                }
             };
             if let Err(error) = pages(ask, journal, recent, &mut take).await {
                 read = Err(error);
@@ -256,6 +261,8 @@ fn read(path: &Path, take: &mut dyn FnMut(Line)) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use sluice_api::journal::ledger::Collector;
 
@@ -362,8 +369,6 @@ mod tests {
     /// What ended between the listing and the pages, and was not written out then.
     #[tokio::test]
     async fn an_end_that_is_not_written_out_yet_is_waited_for_once() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-
         let lines = |text: String| -> Vec<Value> {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
         };
@@ -378,7 +383,7 @@ mod tests {
                 };
                 let of = if text.contains("Reserved") { "1970-01-01" } else { "2026-01-01T11%3A59%3A00Z" };
                 assert!(uri.starts_with(&format!("/journal?since={of}")), "{uri}");
-                Ok(serde_json::json!({"lines": lines(text), "metadata": {}}))
+                anyhow::Ok(serde_json::json!({"lines": lines(text), "metadata": {}}))
             };
             let wait = async || {
                 waited.fetch_add(1, Ordering::Relaxed);
@@ -396,11 +401,14 @@ mod tests {
         let running: Line = serde_json::from_str(&holding("12:00", "runs", "01:00")).unwrap();
         let ask = async |_: String| {
             let line: Value = serde_json::from_str(&reserved("01:00", "runs")).unwrap();
-            Ok(serde_json::json!({"lines": [line], "metadata": {}}))
+            anyhow::Ok(serde_json::json!({"lines": [line], "metadata": {}}))
         };
-        let wait = async || panic!("there is nothing to wait for");
+        let waited = AtomicUsize::new(0);
+        let wait = async || {
+            waited.fetch_add(1, Ordering::Relaxed);
+        };
         let asked = ("/journal", Timestamp::UNIX_EPOCH, now);
         let told = told(&ask, &wait, asked, &[running], &mut Vec::new()).await.unwrap();
-        assert_eq!(told.1, []);
+        assert_eq!((told.1, waited.into_inner()), (vec![], 0));
     }
 }

@@ -401,6 +401,7 @@ async fn keys_that_cannot_be_used_are_an_error_at_the_start_that_does_not_show_t
 
 #[tokio::test]
 async fn no_variable_says_where_the_store_is() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let giver = r#"{"access_token":"geheim-token","expires_in":3599,"token_type":"Bearer"}"#;
     let store = StandIn::answering(StatusCode::OK, giver).await;
     let elsewhere = "http://elsewhere.example";
