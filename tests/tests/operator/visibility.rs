@@ -205,9 +205,9 @@ async fn the_api_server_s_documents_contain_ours(plane: &ControlPlane) {
     {
         eventually(&format!("the third version of OpenAPI to have {group}"), DEADLINE, || async {
             let index = ask("/openapi/v3", "application/json").await?;
-            let place = index["paths"][format!("apis/{group}")]["serverRelativeURL"].clone();
-            let Some(place) = place.as_str() else { return Ok(Progress::NotYet(index["paths"].to_string())) };
-            let paths = ask(place, "application/json").await?["paths"].clone();
+            let url = index["paths"][format!("apis/{group}")]["serverRelativeURL"].clone();
+            let Some(url) = url.as_str() else { return Ok(Progress::NotYet(index["paths"].to_string())) };
+            let paths = ask(url, "application/json").await?["paths"].clone();
             Ok(progress(paths[path]["get"].is_object(), paths))
         })
         .await

@@ -12,7 +12,7 @@ use sluice_api::v1beta2::{DelayedTopologyRequestState, PodSetAssignment, PodSetT
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::contract::{answer, submit};
-use crate::model::{Api, Cluster, told};
+use crate::model::{Api, Cluster, condition, told};
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_quiet_watch_that_fails_has_its_grace_from_the_failure() {
         let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Timestamp::now());
-        let last = now - Duration::from_secs(300);
+        let last = now - Duration::from_mins(5);
         tracker.signs().insert(Kind::Node, Sign { last, lost: None });
         tracker.lost(Kind::Node);
         assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None);

@@ -285,8 +285,8 @@ impl Simulation {
     /// Says which nodes come with these objects.
     pub(crate) fn note_new_nodes(&mut self, manifests: &[Manifest]) {
         let nodes = manifests.iter().filter(|manifest| manifest.kind == Kind::Node);
-        let named = nodes.map(|manifest| reference(manifest.kind, &manifest.object));
-        let new = named.filter(|node| self.world.get(node).is_none());
+        let all = nodes.map(|manifest| reference(manifest.kind, &manifest.object));
+        let new = all.filter(|node| self.world.get(node).is_none());
         let names: Vec<String> = new.map(|node| node.name.to_string()).collect();
         if !names.is_empty() {
             self.note(&format!("nodes come: {}", shorten(&names)));
