@@ -103,7 +103,7 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     ///
-    /// If the pods cannot be listed, or one asks for an amount that is no number, with or without `m`.
+    /// If the pods cannot be listed, or one asks for an amount that is not a number, with or without `m`.
     pub async fn live_cpu(&self) -> Result<(u64, Vec<String>)> {
         let (mut milli, mut names) = (0, Vec::new());
         for pod in self.pods().list(&ListParams::default()).await? {
