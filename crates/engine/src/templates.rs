@@ -282,12 +282,12 @@ impl Engine {
 impl JobEntry {
     /// Until when the job is not started because of other pods than were admitted.
     pub(crate) fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.other_pods.as_ref()?.until.filter(|until| *until > now)
+        self.trouble.as_ref()?.other_pods.as_ref()?.until.filter(|until| *until > now)
     }
 
     /// Holds it back for a while, each time for longer.
     fn hold_back(&mut self, now: Timestamp) -> Timestamp {
-        let retry = self.other_pods.get_or_insert_default();
+        let retry = self.trouble.get_or_insert_default().other_pods.get_or_insert_default();
         retry.failed(Purpose::ReplacePart, &WriteError::Transient(OTHER_PODS.to_owned()), now)
     }
 }

@@ -132,6 +132,15 @@ impl WorkloadEntry {
     }
 }
 
+/// What went wrong with a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran.
+    pub other_pods: Option<Retry>,
+    /// That it, or a part of it, could not be suspended.
+    pub unstoppable: Unstoppable,
+}
+
 /// A job and what is under way with it.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
@@ -144,16 +153,14 @@ pub(crate) struct JobEntry {
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
-    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran; few jobs ever do.
-    pub other_pods: Option<Box<Retry>>,
+    /// What went wrong with it, or its parts; few jobs ever need it.
+    pub trouble: Option<Box<Trouble>>,
     /// That it was stopped, while nothing shows that its controller obeys; few jobs ever need it.
     pub unheeded: Option<Box<Unheeded>>,
     /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
     pub stop_failed: bool,
     /// A stop with everything that belongs to it was refused, so that it is suspended and nothing else, until it is started.
     pub only_suspends: bool,
-    /// That it, or a part of it, could not be suspended; few jobs ever need it.
-    pub unstoppable: Option<Box<Unstoppable>>,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
     /// What the pending checks said when that was last reported.
@@ -367,11 +374,10 @@ impl World {
                 open: None,
                 uncertain: false,
                 retry: Retry::default(),
-                other_pods: None,
+                trouble: None,
                 unheeded: None,
                 stop_failed: false,
                 only_suspends: false,
-                unstoppable: None,
                 reported: None,
                 reported_checks: String::new(),
                 named: false,

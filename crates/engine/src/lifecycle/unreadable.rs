@@ -30,10 +30,11 @@ impl Engine {
             && entry.held_until(now).is_none()
         {
             // Once is a mistake of its user, who mends it.
-            let again = entry.other_pods.is_some();
+            let past = entry.trouble.get_or_insert_default();
+            let again = past.other_pods.is_some();
             let error = if again { WriteError::Unstartable } else { WriteError::Transient };
             let error = error(trouble.to_owned());
-            entry.other_pods.get_or_insert_default().failed(Purpose::StopJob, &error, now);
+            past.other_pods.get_or_insert_default().failed(Purpose::StopJob, &error, now);
         }
         self.halt(key, view);
     }

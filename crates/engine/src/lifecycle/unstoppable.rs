@@ -16,15 +16,15 @@ impl JobEntry {
     /// Suspending it failed.
     pub(crate) fn suspend_failed(&mut self, error: &WriteError) {
         if matches!(error, WriteError::Refused(_)) {
-            let unstoppable = self.unstoppable.get_or_insert_default();
+            let unstoppable = &mut self.trouble.get_or_insert_default().unstoppable;
             unstoppable.refused = unstoppable.refused.saturating_add(1);
         }
     }
 
     /// It is suspended, may run, or is to be suspended again: refusals before count no more.
     pub(crate) fn suspend_is_not_refused(&mut self) {
-        if let Some(unstoppable) = &mut self.unstoppable {
-            unstoppable.refused = 0;
+        if let Some(trouble) = &mut self.trouble {
+            trouble.unstoppable.refused = 0;
         }
     }
 }
@@ -34,15 +34,17 @@ impl Engine {
     /// etcd stores: its maker makes another as it should be. If that makes the same again, it is deleted ever more seldom. Says whether it is
     /// deleted now.
     pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
-        let entry = self.world.jobs.get(key).and_then(|entry| entry.unstoppable.as_ref());
+        let entry = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref());
         let above = self.parent(view).filter(|above| self.world.jobs.contains_key(*above)).cloned();
-        let (true, Some(above)) = (entry.is_some_and(|entry| entry.refused >= REFUSALS), above) else {
+        let (true, Some(above)) =
+            (entry.is_some_and(|trouble| trouble.unstoppable.refused >= REFUSALS), above)
+        else {
             return false;
         };
         let now = self.now;
         let maker = self.world.jobs.get_mut(&above);
-        if let Some(until) =
-            maker.and_then(|maker| maker.unstoppable.get_or_insert_default().delete(view.created, now))
+        if let Some(until) = maker
+            .and_then(|maker| maker.trouble.get_or_insert_default().unstoppable.delete(view.created, now))
         {
             self.wake_at(until, Alarm::Job(key.clone()));
             return false;

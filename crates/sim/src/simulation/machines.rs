@@ -282,8 +282,11 @@ impl Simulation {
         nodes.filter(|(r, value)| set.has(&r.name, value)).map(|(r, _)| r.name.to_string()).collect()
     }
 
-    /// Says which nodes come with these objects.
+    /// Says which nodes come with these objects. Those that are there from the beginning are no news.
     pub(crate) fn note_new_nodes(&mut self, manifests: &[Manifest]) {
+        if self.now <= self.options.start {
+            return;
+        }
         let nodes = manifests.iter().filter(|manifest| manifest.kind == Kind::Node);
         let all = nodes.map(|manifest| reference(manifest.kind, &manifest.object));
         let new = all.filter(|node| self.world.get(node).is_none());
