@@ -181,7 +181,7 @@ impl Sender {
         result
     }
 
-    /// Sends a file; false if there is nothing to send.
+    /// Sends a file, and says whether it did: one that is gone, or that another process writes or sends, is passed over.
     async fn send(&mut self, name: &str) -> Result<bool, SendError> {
         let (folder, patience) = (self.folder.clone(), self.patience);
         let of = name.to_owned();
