@@ -11,6 +11,8 @@ use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{Complete, ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, told};
 
+mod paused_controller;
+
 /// The pods of a Job that have not ended.
 async fn pods(place: &Place<'_>, job: &str) -> Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(place.client.clone(), &place.name);
@@ -286,86 +288,6 @@ async fn killed_in_between(control: &ControlPlane, mut manager: Manager) -> Mana
     manager
 }
 
-/// All pods of these jobs have ended while the Job controller stands still, and the jobs are stopped meanwhile, by hand and to make room: they complete
-/// or fail once it goes on, whether the manager was killed in between or not.
-async fn over_while_their_controller_stands_still(
-    control: &ControlPlane,
-    mut manager: Manager,
-    killed: bool,
-) -> Manager {
-    let name = if killed { "still-killed" } else { "still" };
-    let place = Place::bare(control, name).await.unwrap();
-    place.flavor(name).await.unwrap();
-    let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
-    place.cluster_queue(name, 8, &preemption).await.unwrap();
-    place.local_queue("lq", name).await.unwrap();
-    let jobs = [("one", 1, "NonIndexed"), ("two", 2, "NonIndexed"), ("indexed", 2, "Indexed")];
-    for (job_name, pods, mode) in jobs {
-        let mut object = job(job_name, "lq", 1, pods, 3_600);
-        object["spec"]["completionMode"] = json!(mode);
-        place.make_job(&object).await.unwrap();
-    }
-    let mut fails = job("fails", "lq", 1, 1, 3_600);
-    fails["spec"]["backoffLimit"] = json!(0);
-    place.make_job(&fails).await.unwrap();
-    let mut set = set_of_two("set", "lq", "3600");
-    set["metadata"]["namespace"] = json!(name);
-    apply(control, &set.to_string()).await.unwrap();
-    let single = ["fails", "set-first-0", "set-second-0"].map(|job| (job, 1));
-    for (job, pods) in jobs.map(|(job, pods, _)| (job, pods)).into_iter().chain(single) {
-        wait_for(&place, job, "to run", |job| job["status"]["ready"] == pods).await;
-    }
-    control.pause_controllers().unwrap();
-    end_one(&place, "fails", "Failed").await.unwrap();
-    for job in ["set-first-0", "set-second-0"] {
-        succeed_one(&place, job).await.unwrap();
-    }
-    for (job, pods, _) in jobs {
-        for _ in 0..pods {
-            succeed_one(&place, job).await.unwrap();
-        }
-    }
-    set_active(&place, "one", false).await;
-    place.make_urgent(name, 8).await.unwrap();
-    let is = |workload: &Value, kind: &str, begins: &str| told(workload, kind).starts_with(begins);
-    wait_for_all(&place, &["set"], "to be evicted", |workload| is(workload, "Evicted", "True")).await;
-    for job in ["one", "two", "indexed", "fails"] {
-        place.wait_for_condition(job, "Evicted", "True").await.unwrap();
-        wait_for(&place, job, "to be stopped", |job| job["spec"]["suspend"] == true).await;
-    }
-    if killed {
-        manager = manager.restart(control).await.unwrap();
-    }
-    control.resume_controllers().unwrap();
-    for (job, pods, _) in jobs {
-        wait_for(&place, job, "to complete", is_complete).await;
-        wait_for(&place, job, "to have nothing left of its stop", |job| {
-            job["metadata"]["annotations"]["kueue.x-k8s.io/stopping"].is_null()
-                && job["status"]["succeeded"] == pods
-                && job["status"]["startTime"].is_string()
-        })
-        .await;
-        place.wait_for_condition(job, "Finished", "True/Succeeded").await.unwrap();
-        assert_eq!(self::pods(&place, job).await.unwrap().len(), 0, "{job} runs on");
-    }
-    wait_for(&place, "fails", "to have failed, with nothing left of its stop", |job| {
-        let conditions = job["status"]["conditions"].as_array();
-        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Failed" && c["status"] == "True"))
-            && job["metadata"]["annotations"]["kueue.x-k8s.io/stopping"].is_null()
-            && job["status"]["startTime"].is_string()
-    })
-    .await;
-    place.wait_for_condition("fails", "Finished", "True/Failed").await.unwrap();
-    wait_for_all(&place, &["set"], "to be over", |workload| is(workload, "Finished", "True/Succeeded")).await;
-    for job in ["set-first-0", "set-second-0"] {
-        wait_for(&place, job, "to complete", is_complete).await;
-    }
-    wait_for(&place, "urgent", "to run", |job| job["status"]["ready"] == 1).await;
-    place.delete_job("urgent").await.unwrap();
-    place.wait_for_counts([0, 0, 0]).await.unwrap();
-    manager
-}
-
 #[tokio::test]
 async fn jobs_end_and_nothing_runs_unadmitted() {
     // Its own: the manager is killed.
@@ -390,6 +312,6 @@ async fn jobs_end_and_nothing_runs_unadmitted() {
     lost_owner(&here, "orphan").await;
     tokio::join!(forged(&here), moved(&here, "moved"));
     let manager = killed_in_between(plane, manager).await;
-    let manager = over_while_their_controller_stands_still(plane, manager, false).await;
-    let _manager = over_while_their_controller_stands_still(plane, manager, true).await;
+    let manager = paused_controller::over_meanwhile(plane, manager, false).await;
+    let _manager = paused_controller::over_meanwhile(plane, manager, true).await;
 }
