@@ -220,7 +220,7 @@ pub struct JobView {
     /// For so many seconds the job may run at most by its own spec (`activeDeadlineSeconds` of a batch Job).
     pub active_deadline_seconds: Option<i64>,
     /// How often its own controller made its pods anew (`status.restarts` of a JobSet).
-    pub restarts: i64,
+    pub restarts: i32,
     /// The annotation `kueue.x-k8s.io/admission-gated-by`.
     pub admission_gated_by: Option<String>,
     /// All labels of the job (`integrations.labelKeysToCopy` picks from them).
@@ -259,6 +259,8 @@ pub struct JobView {
     pub finished: Option<JobFinished>,
     /// Whether all pods are ready or succeeded.
     pub pods_ready: bool,
+    /// How many of its pods are ready and have not ended; 0 also where that is not known of a kind.
+    pub ready: i32,
     /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
     pub reclaimable: Vec<(String, i32)>,
     /// Pods per pod set that run, where its controller says so and may let pods run again that ended well; empty else.

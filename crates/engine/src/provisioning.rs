@@ -33,6 +33,8 @@ pub(crate) struct Made {
     pub owners: BTreeMap<ObjectRef, WorkloadKey>,
     /// PodTemplates that exist.
     pub templates: BTreeSet<ObjectRef>,
+    /// What flavors added to each PodTemplate when it was last asked for.
+    pub added: BTreeMap<ObjectRef, Box<str>>,
     /// PodTemplates that belong to their ProvisioningRequest, so that they go with it.
     pub moved: BTreeSet<ObjectRef>,
 }
@@ -51,6 +53,7 @@ impl Made {
     pub fn forget_object(&mut self, object: &ObjectRef) {
         self.owners.remove(object);
         self.templates.remove(object);
+        self.added.remove(object);
         self.moved.remove(object);
     }
 }

@@ -16,14 +16,14 @@ const MOST: i32 = 100;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Wish {
     /// How often the JobSet had restarted when it was started.
-    pub restarts: i64,
+    pub restarts: i32,
     /// What to add.
     pub node_affinity: NodeAffinity,
 }
 
 impl Wish {
     /// What a pod gets. What was required at the start is but preferred after a restart: by then other nodes may be the good ones.
-    pub fn granted(self, restarts: i64) -> NodeAffinity {
+    pub fn granted(self, restarts: i32) -> NodeAffinity {
         let mut adds = self.node_affinity;
         if restarts == self.restarts {
             return adds;

@@ -70,6 +70,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         started: false,
         finished: None,
         pods_ready: false,
+        ready: 0,
         reclaimable: Vec::new(),
         running: Vec::new(),
         pod_sets: Vec::new(),

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
-//! depend on which, files that import one another in a circle, citations of the reference, kinds of jobs that code names, gates that are called without effect, retired words, and files that are generated.
+//! depend on which, files that import one another in a circle, citations of the reference, kinds of jobs that code names, gates that are called without effect, retired words and names, and
+//! files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
 
@@ -9,6 +10,7 @@ mod citations;
 mod gates;
 mod imports;
 mod kinds;
+mod names;
 mod retired;
 mod tokens;
 
@@ -142,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(citations::check(&files));
     findings.extend(kinds::check(&files));
     findings.extend(gates::check(&files));
+    findings.extend(names::check(&files));
     findings.extend(retired::check(&files));
     findings.extend(dependencies(&packages));
     findings.extend(crates_page(&files));

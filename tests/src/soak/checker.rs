@@ -34,7 +34,7 @@ const PODS: &str = "/registry/pods/";
 const NODES: &str = "/registry/minions/";
 
 /// Whether the changes of a key are looked at.
-pub fn is_relevant(key: &str) -> bool {
+fn is_relevant(key: &str) -> bool {
     [WORKLOADS, CLUSTER_QUEUES, COHORTS, JOBS, JOBSETS, PODS, NODES].iter().any(|kind| key.starts_with(kind))
 }
 
@@ -188,8 +188,11 @@ impl Checker {
     /// cohort or node, is not a whole number with a known unit.
     pub fn observe(&mut self, change: &Change) -> Result<()> {
         self.revision = change.revision;
-        self.account.changes += 1;
         let Change { key, object, .. } = change;
+        if !is_relevant(key) {
+            return Ok(());
+        }
+        self.account.changes += 1;
         let object = object.as_ref();
         if key.starts_with(WORKLOADS) {
             self.workload(key, object)

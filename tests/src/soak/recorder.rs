@@ -1,5 +1,5 @@
-//! Follows etcd from its first revision, hands every change to the checker and keeps it in a file, with what users are about to delete: the file
-//! alone is enough to judge the day.
+//! Follows etcd from its first revision, hands every change of every object to the checker and keeps it in a file, with what users are about to
+//! delete: the file alone is enough to judge the day, and to see what else happened.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -15,10 +15,12 @@ use sluice_testkit::etcd::{Change, Etcd};
 use sluice_testkit::wait::{eventually, progress};
 use tokio::task::JoinHandle;
 
-use super::checker::{Checker, is_relevant};
+use super::checker::Checker;
 
 /// A key that is written to know that all before it was seen.
 const MARK: &str = "/registry/recorder/mark";
+/// Secrets are left out: the file is for others to look into.
+const SECRETS: &str = "/registry/secrets/";
 /// How long the recorder may take to see what there is.
 const CATCH_UP: Duration = Duration::from_mins(2);
 
@@ -172,7 +174,7 @@ impl Recorder {
 async fn record(etcd: Etcd, shared: Arc<Mutex<Shared>>) {
     loop {
         let from = lock(&shared).seen + 1;
-        let wanted = |key: &str| key == MARK || is_relevant(key);
+        let wanted = |key: &str| !key.starts_with(SECRETS);
         let followed = etcd.follow(from, wanted, |change| {
             let kept = keep(&shared, change);
             if let Err(error) = &kept {
@@ -224,6 +226,10 @@ mod tests {
         let path = folder.path().join("recording.jsonl");
         let mut shared = Shared::new(&path).unwrap();
         let unwanted = Line::Unwanted { unwanted: "/registry/jobs/ns/asked".to_owned() };
+        // Objects that no rule looks at are kept, too.
+        let event = json!({"involvedObject": {"kind": "Job", "name": "lost"}, "reason": "Stopped"});
+        let key = "/registry/events/ns/lost.1".to_owned();
+        shared.keep(Line::Change { at: 0, revision: 1, key, object: event }).unwrap();
         for line in [made("asked", 1), made("lost", 2), unwanted, deleted("asked", 3), deleted("lost", 4)] {
             shared.keep(line).unwrap();
         }
@@ -232,9 +238,13 @@ mod tests {
         shared.file.flush().unwrap();
         let read = judge(&path).unwrap();
         assert_eq!(read.account(), shared.checker.account());
+        assert_eq!((read.account().changes, read.account().jobs), (4, 2));
         assert_eq!((read.account().deleted, read.revision()), (1, 4));
-        let told: Vec<_> = read.violations().iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]);
+        let reported: Vec<_> = read.violations().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            reported,
+            ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]
+        );
         // A line in the middle that cannot be read is no end.
         shared.file.write_all(b"\n").unwrap();
         shared.keep(made("more", 5)).unwrap();

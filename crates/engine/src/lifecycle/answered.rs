@@ -82,7 +82,9 @@ impl JobEntry {
         let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
         let asks = self.can_be_asked() && is_stopped && !asked && self.is_unanswered(decided);
-        asks.then_some(self.seen.suspended_from?.checked_add(SILENCE).ok()?)
+        // Its times are whole seconds: an answer of the second in which the decision was made counts as none, and is not asked for again at once.
+        let said = view.suspended_condition.map_or(Timestamp::MIN, |(_, since)| since);
+        asks.then_some(self.seen.suspended_from?.max(said).checked_add(SILENCE).ok()?)
     }
 
     /// Whether this part of a stopped job may still make pods.

@@ -78,7 +78,10 @@ impl Engine {
             merge_tolerations(&mut add.tolerations, &update.tolerations);
         }
         let workload = object.metadata.name.clone().unwrap_or_default();
+        let mut count = assignment.count.or(spec.map(|s| s.count)).unwrap_or(0);
         if self.is_elastic(view) {
+            // It may have shrunk since it was admitted.
+            count = spec.map_or(count, |spec| count.min(spec.count));
             let first = object.metadata.annotations.as_ref();
             let first = first.and_then(|all| all.get(labels::WORKLOAD_SLICE_NAME)).unwrap_or(&workload);
             add.annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first.clone());
@@ -106,11 +109,7 @@ impl Engine {
             label(labels::LOCAL_QUEUE_NAME, &object.spec.queue_name);
             label(labels::CLUSTER_QUEUE_NAME, cluster_queue);
         }
-        PodSetInfo {
-            name: name.clone(),
-            count: assignment.count.or(spec.map(|s| s.count)).unwrap_or(0),
-            scheduling: add,
-        }
+        PodSetInfo { name: name.clone(), count, scheduling: add }
     }
 }
 

@@ -298,9 +298,7 @@ impl Engine {
         if self.evict_exceeding(key, view, workload) {
             return;
         }
-        // While pods of the job wait for a slice, it is the slice before that is ready.
-        let waits = self.has_waiting_pods(view, workload);
-        if self.sync_reclaimable(view, workload) || !waits && self.sync_pods_ready(view, workload) {
+        if self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload) {
             return;
         }
         let entry = &self.world.workloads[workload];

@@ -23,7 +23,7 @@ const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and there
                            `namespaceSelector: {}` to select all";
 
 /// So many checks fit into the status of a Workload (docs/reference/01-api.md 1.5): with more its reason for waiting would be refused, too.
-const MOST_CHECKS: usize = 8;
+pub(super) const MOST_CHECKS: usize = 8;
 
 /// For so many seconds after its creation there is no warning that a Workload's queues are missing or inactive.
 const QUIET_SECONDS: i64 = 5;

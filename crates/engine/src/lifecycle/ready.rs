@@ -17,6 +17,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::metrics;
 use crate::outbox::{About, observe, warning};
+use crate::world::WorkloadEntry;
 
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
@@ -38,7 +39,12 @@ pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation
 }
 
 /// What the condition PodsReady is to say, if it is to change (docs/reference/06-algorithm.md 6.16).
-fn wanted_ready(view: &JobView, admitted: bool, status: &WorkloadStatus) -> Option<Wanted<'static>> {
+fn wanted_ready(
+    view: &JobView,
+    ready: bool,
+    admitted: bool,
+    status: &WorkloadStatus,
+) -> Option<Wanted<'static>> {
     let known = conditions::find(&status.conditions, Type::PodsReady.as_str());
     let (was_true, why) = known.map_or((false, ""), |c| (c.status == "True", c.reason.as_str()));
     let wanted = |status, reason, message| Some(Wanted { status, reason, message });
@@ -50,7 +56,7 @@ fn wanted_ready(view: &JobView, admitted: bool, status: &WorkloadStatus) -> Opti
             _ => None,
         };
     }
-    if view.pods_ready {
+    if ready {
         let again = why == reason::WAIT_FOR_RECOVERY || why == reason::RECOVERED;
         let reason = if again { reason::RECOVERED } else { reason::STARTED };
         return if was_true { None } else { wanted(true, reason, ALL_READY) };
@@ -60,6 +66,16 @@ fn wanted_ready(view: &JobView, admitted: bool, status: &WorkloadStatus) -> Opti
         Some(_) if was_true => wanted(false, reason::WAIT_FOR_RECOVERY, FAILED_POD),
         Some(_) => None,
     }
+}
+
+/// How many pods of a Workload are to be ready: those that did not end.
+fn awaited(entry: &WorkloadEntry) -> i64 {
+    let given_back = &entry.status().reclaimable_pods;
+    let sets = entry.object.spec.pod_sets.iter().map(|set| {
+        let ended = given_back.iter().find(|one| one.name == set.name).map_or(0, |one| one.count);
+        i64::from(set.count) - i64::from(ended)
+    });
+    sets.sum()
 }
 
 impl Engine {
@@ -73,7 +89,15 @@ impl Engine {
         if is(status, Type::Admitted) && is(status, Type::Evicted) {
             return false;
         }
-        let Some(wanted) = wanted_ready(view, is(status, Type::Admitted), status) else { return false };
+        // While pods of the job wait for a slice, it is the slice before that is ready. Who is not ready then, and why, is not known of all kinds.
+        let waits = self.has_waiting_pods(view, workload);
+        let ready = if waits { i64::from(view.ready) >= awaited(entry) } else { view.pods_ready };
+        if waits && !ready {
+            return false;
+        }
+        let Some(wanted) = wanted_ready(view, ready, is(status, Type::Admitted), status) else {
+            return false;
+        };
         let first = wanted.status && wanted.reason == reason::STARTED;
         let mut next = status.clone();
         let at = self.at(&entry.object);

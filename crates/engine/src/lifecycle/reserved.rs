@@ -11,6 +11,7 @@ use sluice_api::v1beta2::{Admission, CheckState, ClusterQueue, StopPolicy, Workl
 use sluice_core::{Name, Reason, WorkloadKey};
 
 use super::body::strict_patch;
+use super::pending::MOST_CHECKS;
 use super::transition::{self, Eviction};
 use super::workload::later;
 use crate::effect::{Effect, Level, Purpose, Write};
@@ -80,6 +81,7 @@ impl Engine {
             let why = Reason::WaitingForQuota;
             let reason = if at.granular { why.as_str() } else { why.legacy() };
             transition::unreserve(&mut next, reason, REVOKED, at);
+            transition::reset_checks(&mut next, self.now);
             let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone());
             let reported = self.log(
                 Level::Warn,
@@ -130,7 +132,10 @@ impl Engine {
             let why = Reason::PendingEvaluation;
             let reason = if at.granular { why.as_str() } else { why.legacy() };
             transition::unreserve(&mut next, reason, &message, at);
+            // What was approved was another queue, or fewer pods.
+            transition::reset_checks(&mut next, self.now);
             self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
+            self.withdraw_requests(key);
         }
         true
     }
@@ -144,6 +149,10 @@ impl Engine {
             next.admission.as_ref().and_then(|a| self.world.cluster_queues.get(a.cluster_queue.as_str()));
         if let Some(queue) = queue {
             let required = required_checks(queue, next.admission.as_ref());
+            if required.len() > MOST_CHECKS {
+                // Its status cannot list them. It stays as it is, and is not admitted without them.
+                return self.apply_check_states(key);
+            }
             if transition::sync_checks(&mut next, &required, at) {
                 self.write_checks(key, next, Vec::new());
                 return true;
@@ -153,6 +162,7 @@ impl Engine {
             return true;
         }
         if transition::admit_if_ready(&mut next, at) {
+            self.carry_time_over(key, &mut next);
             let then =
                 if is(&next, Type::Admitted) { self.report_admitted(key, &next, None) } else { Vec::new() };
             self.write_status(key, Purpose::Admit, next, then);

@@ -16,6 +16,7 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Admission, Amount, ReplacedSlice, WorkloadKey};
 use sluice_jobs::Patch;
 
+use super::body;
 use super::decisions::job_uid;
 use super::matching::{OwnWorkload, is_slice_of};
 use super::transition;
@@ -166,7 +167,12 @@ impl Engine {
             let entry = self.entry(key);
             !entry.object.spec.active || evicted(key) && entry.status().requeue_state.is_some()
         };
-        let current = newest(&|key| self.runs(key))
+        // One that is to take over from such a one does not, even with quota: its approval, or its nodes, came too late.
+        let decides = |key: &&WorkloadKey| {
+            held_back(key) && !self.replaced_by(key).is_some_and(|old| live.contains(&old))
+        };
+        let current = (live.iter().rfind(decides).cloned())
+            .or_else(|| newest(&|key| self.runs(key)))
             .or_else(|| newest(&|key| reserved(self.entry(key).status())))
             .or_else(|| live.iter().rfind(|key| held_back(key)).cloned())
             .or_else(|| live.iter().rfind(|key| !evicted(key)).cloned())
@@ -242,7 +248,9 @@ impl Engine {
             self.end_slice(next, &current);
             return OwnWorkload::Wait;
         }
-        if size == Size::Smaller || size == Size::Larger && !holds {
+        // Its numbers wait until it is stopped: nothing that is refused holds up a stop.
+        let leaves = is(entry.status(), Type::Evicted) && (holds || !view.suspended);
+        if !leaves && (size == Size::Smaller || size == Size::Larger && !holds) {
             self.set_counts(view, &current, false);
             return OwnWorkload::Wait;
         }
@@ -313,7 +321,10 @@ impl Engine {
         if entry.retry.waits(self.now) || entry.decision.is_some() {
             return;
         }
-        let metadata = &entry.object.metadata;
+        if self.give_back_less(view, key, exactly) {
+            return;
+        }
+        let metadata = &self.entry(key).object.metadata;
         let operations = self.counts(view, key, exactly).into_iter().map(|(at, count)| {
             json!({"op": "replace", "path": format!("/spec/podSets/{at}/count"), "value": count})
         });
@@ -325,6 +336,28 @@ impl Engine {
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);
         }
+    }
+
+    /// A slice that is to have fewer pods gives back fewer, too: more than it has is refused, and what is too much would let others have the quota of
+    /// pods that run. Says whether that is to be written first; until the slice shrinks, it counts for more than its pods use.
+    fn give_back_less(&mut self, view: &JobView, key: &WorkloadKey, exactly: bool) -> bool {
+        let entry = self.entry(key);
+        let mut next = entry.status().clone();
+        for (at, count) in self.counts(view, key, exactly) {
+            let ended = view.pod_sets[at].count.saturating_sub(usable(view, &view.pod_sets[at]));
+            let most =
+                count.saturating_sub(view.pod_sets[at].count.saturating_sub(ended)).clamp(0, count.max(0));
+            let name = &entry.object.spec.pod_sets[at].name;
+            for given_back in next.reclaimable_pods.iter_mut().filter(|one| one.name == *name) {
+                given_back.count = given_back.count.min(most);
+            }
+        }
+        next.reclaimable_pods.retain(|one| one.count > 0);
+        if next.reclaimable_pods == entry.status().reclaimable_pods {
+            return false;
+        }
+        self.write_part(key, Purpose::Reclaim, body::RECLAIMABLE_PODS, next, Vec::new());
+        true
     }
 
     /// Finishes a slice that is left over, or that the current one took over from; says whether it is to be waited for.
@@ -418,6 +451,10 @@ impl Engine {
         let longest = self.entry(key).object.spec.maximum_execution_time_seconds;
         let Some(old) = longest.and_then(|_| self.replaced_by(key)) else { return };
         let status = self.entry(&old).status();
+        // Once it took over, its own time counts.
+        if is(status, Type::Finished) {
+            return;
+        }
         let since = conditions::true_since(&status.conditions, Type::Admitted.as_str());
         let ran = since.map_or(0, |since| (self.now.as_second() - since.as_second()).max(0));
         let past = status.accumulated_past_execution_time_seconds.unwrap_or(0);

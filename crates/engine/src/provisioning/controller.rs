@@ -61,6 +61,14 @@ impl Engine {
         }
     }
 
+    /// Takes away what was asked for: the Workload is to go to another queue, or needs something else.
+    pub(crate) fn withdraw_requests(&mut self, key: &WorkloadKey) {
+        if self.config.provisioning {
+            let uid = self.world.workloads[key].uid();
+            self.remove_requests(key, &uid, &BTreeSet::new());
+        }
+    }
+
     /// Does what the provisioning checks of a Workload with quota need; says whether it wrote to the Workload.
     pub(crate) fn reconcile_provisioning(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
@@ -262,6 +270,12 @@ impl Engine {
             let source = self.template_source(key, &attempt.name, &group.pod_sets[0]);
             let template =
                 ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(&key.namespace), source.name.as_str());
+            // One that is left from an attempt whose request was never made may be for other flavors.
+            let added = source.added().into_boxed_str();
+            let before = self.made.added.insert(template.clone(), added.clone());
+            if before.is_some_and(|before| before != added) {
+                self.made.templates.remove(&template);
+            }
             if !self.made.templates.contains(&template) {
                 complete = false;
                 let write = Write::CreatePodTemplate(Box::new(source));

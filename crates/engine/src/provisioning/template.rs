@@ -26,6 +26,11 @@ pub struct TemplateSource {
 }
 
 impl TemplateSource {
+    /// What the flavors add, as text: to see whether two are alike.
+    pub(crate) fn added(&self) -> String {
+        format!("{:?} {:?}", self.node_selector, self.tolerations)
+    }
+
     /// The PodTemplate.
     ///
     /// # Errors

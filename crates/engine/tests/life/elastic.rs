@@ -7,12 +7,12 @@ use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::gate_removal::removals;
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 const GATE: &str = "kueue.x-k8s.io/elastic-job";
 
 /// A queue with this quota, in which an elastic job of three pods runs.
-fn running(cpu: &str, more: &serde_json::Value) -> Cluster {
+pub fn running(cpu: &str, more: &serde_json::Value) -> Cluster {
     let mut c = Cluster::plain();
     c.api.simple(cpu, more);
     add(&mut c, "a", 3);
@@ -22,7 +22,7 @@ fn running(cpu: &str, more: &serde_json::Value) -> Cluster {
     c
 }
 
-fn add(c: &mut Cluster, name: &str, count: i32) {
+pub fn add(c: &mut Cluster, name: &str, count: i32) {
     let mut view = job("team-a", name, "lq", count, "1");
     view.annotations.insert(GATE.to_owned(), "true".to_owned());
     let gate = PodSchedulingGate { name: GATE.to_owned() };
@@ -34,7 +34,7 @@ fn add(c: &mut Cluster, name: &str, count: i32) {
 }
 
 /// The job's controller makes its pods, all of them behind their gate.
-fn pods(c: &mut Cluster, name: &str, count: i32) {
+pub fn pods(c: &mut Cluster, name: &str, count: i32) {
     let uid = c.api.job(name).view.job.uid.to_string();
     for at in 0..count {
         let pod = format!("{name}-{at}");
@@ -54,7 +54,7 @@ fn pods(c: &mut Cluster, name: &str, count: i32) {
 }
 
 /// The user asks for so many pods.
-fn scale(c: &mut Cluster, count: i32) {
+pub fn scale(c: &mut Cluster, count: i32) {
     c.api.edit_job("a", |job| {
         job.view.pod_sets[0].count = count;
         job.view.generation += 1;
@@ -65,18 +65,18 @@ fn scale(c: &mut Cluster, count: i32) {
 }
 
 /// The pods that may be scheduled.
-fn free(c: &Cluster) -> Vec<String> {
+pub fn free(c: &Cluster) -> Vec<String> {
     let pods = c.api.names(Kind::JobPod);
     let free = pods.iter().filter(|pod| !c.api.json(pod).unwrap().to_string().contains(GATE));
     free.map(|pod| pod.name.to_string()).collect()
 }
 
 /// The slices of the job, oldest first: how many pods, and where it stands.
-fn slices(c: &Cluster) -> Vec<String> {
+pub fn slices(c: &Cluster) -> Vec<String> {
     let mut of = c.api.workloads_of(&c.api.job("a").view.job.uid);
     of.sort_by_key(|w| w.metadata.creation_timestamp.clone().map(|time| time.0));
     let line = |w: &Workload| {
-        let finished = told(w, "Finished");
+        let finished = reported(w, "Finished");
         let reason = finished.split([':', '/']).nth(1).unwrap_or_default();
         let state = match (reason, condition(w, "Admitted").as_str(), condition(w, "QuotaReserved").as_str())
         {
@@ -91,13 +91,13 @@ fn slices(c: &Cluster) -> Vec<String> {
 }
 
 /// What the queue counts as reserved.
-fn used(c: &Cluster) -> String {
+pub fn used(c: &Cluster) -> String {
     let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
     queue["status"]["flavorsReservation"][0]["resources"][0]["total"].as_str().unwrap_or_default().to_owned()
 }
 
 /// A slice, as the API server has it, by how many pods it has.
-fn slice(c: &Cluster, count: i32) -> Workload {
+pub fn slice(c: &Cluster, count: i32) -> Workload {
     let of = c.api.workloads_of(&c.api.job("a").view.job.uid);
     of.into_iter().find(|w| w.spec.pod_sets[0].count == count).unwrap()
 }

@@ -1,10 +1,11 @@
 //! A job that is moved to another queue does not run on the quota of its former one.
 
 use serde_json::json;
+use sluice_api::v1beta2::CheckState;
 use sluice_engine::{EngineConfig, ObjectRef, Purpose};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 fn cluster() -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
@@ -34,7 +35,7 @@ fn a_job_that_moves_to_another_queue_while_it_is_stopped_gives_its_quota_back_fi
     assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
     assert_eq!(w.status.clone().unwrap().admission.unwrap().cluster_queue, "other");
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(told(&w, "Evicted"), "", "nothing took it away");
+    assert_eq!(reported(&w, "Evicted"), "", "nothing took it away");
 }
 
 #[test]
@@ -53,5 +54,37 @@ fn a_job_that_moves_to_another_queue_and_resumes_at_once_does_not_run_on_its_for
     let w = c.workload("a");
     assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
     assert_eq!(w.status.clone().unwrap().admission.unwrap().cluster_queue, "other");
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn what_one_queue_approved_is_not_approved_for_another() {
+    let mut c = cluster();
+    for check in ["approval", "nodes"] {
+        c.api.active_check(check);
+    }
+    let with = |names: &[&str]| {
+        let checks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"admissionChecksStrategy": {"admissionChecks": checks}})
+    };
+    c.api.simple("1", &with(&["approval", "nodes"]));
+    c.api.cluster_queue("other", "default", "1", &with(&["approval"]));
+    c.api.local_queue("team-a", "other", "other");
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    let approve = |c: &mut Cluster| {
+        c.api.edit_status(&workload, |status| status["admissionChecks"][0]["state"] = json!("Ready"));
+        c.settle();
+    };
+    approve(&mut c);
+    c.api.edit_job("a", |job| job.view.queue_name = Some("other".to_owned()));
+    c.settle();
+    let status = c.workload("a").status.unwrap();
+    assert_eq!(status.admission.unwrap().cluster_queue, "other");
+    let states: Vec<_> = status.admission_checks.iter().map(|check| (&*check.name, check.state)).collect();
+    assert_eq!(states, [("approval", CheckState::Pending)]);
+    assert!(c.api.job("a").view.suspended);
+    approve(&mut c);
     assert!(!c.api.job("a").view.suspended);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 pub fn config() -> EngineConfig {
     EngineConfig { status_interval_ms: 0, provisioning: true, ..EngineConfig::default() }
@@ -162,7 +162,7 @@ fn failures_are_retried_with_growing_waits_and_then_rejected() {
         provider(&mut c, "Failed", "True", "NoStock", "no stock");
         let w = c.workload("a");
         assert_eq!(
-            told(&w, "Evicted"),
+            reported(&w, "Evicted"),
             "True/AdmissionCheck: Evicted due to AdmissionCheck in Retry state: \"dws-prov\" (Retrying after failure: no \
              stock)"
         );
@@ -179,7 +179,7 @@ fn failures_are_retried_with_growing_waits_and_then_rejected() {
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \
          \"dws-prov\" (no stock at all)"
     );
@@ -210,7 +210,7 @@ fn a_booking_that_expires_before_the_start_is_retried() {
     provider(&mut c, "BookingExpired", "True", "BookingExpired", "not used for 10 minutes");
     c.advance(2);
     let w = c.workload("a");
-    assert!(told(&w, "Evicted").ends_with("(Retrying after booking expired: not used for 10 minutes)"));
+    assert!(reported(&w, "Evicted").ends_with("(Retrying after booking expired: not used for 10 minutes)"));
     c.advance(70);
     assert!(request(&c).name.ends_with("-2"));
 }
@@ -232,7 +232,7 @@ fn revoked_capacity_stops_a_running_job_for_good() {
     assert!(c.api.job("a").view.suspended);
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
-    assert!(told(&w, "Evicted").ends_with("\"dws-prov\" (seven days are over)"));
+    assert!(reported(&w, "Evicted").ends_with("\"dws-prov\" (seven days are over)"));
     let job = c.api.job("a");
     assert_eq!(job.original[0], job.view.pod_sets[0].scheduling, "its pods no longer name the request");
 }
@@ -384,6 +384,41 @@ fn what_cannot_be_created_is_told_and_tried_again() {
             ),
         ]
     );
+}
+
+#[test]
+fn a_template_that_was_made_for_one_flavor_is_not_used_for_another() {
+    let mut c = cluster(config(), &json!({}));
+    let quota = |c: &mut Cluster, first: &str, second: &str| {
+        let flavor = |name: &str, cpu: &str| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]});
+        let flavors = json!([flavor("default", first), flavor("second", second)]);
+        let groups = json!([{"coveredResources": ["cpu"], "flavors": flavors}]);
+        let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+        c.api.edit(&queue, &json!({"spec": {"resourceGroups": groups}}));
+    };
+    c.api.flavor("second", &[("pool", "second")]);
+    quota(&mut c, "3", "0");
+    c.refuse = Some((Purpose::CreateRequest, WriteError::Refused("not yet".to_owned())));
+    c.settle();
+    let template = c.api.names(Kind::PodTemplate)[0].clone();
+    let pool =
+        |c: &Cluster| c.api.json(&template).unwrap()["template"]["spec"]["nodeSelector"]["pool"].clone();
+    assert_eq!(pool(&c), "default");
+    let stop = |c: &mut Cluster, policy: &str| {
+        c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": policy}}));
+        c.settle();
+    };
+    stop(&mut c, "HoldAndDrain");
+    quota(&mut c, "0", "3");
+    c.refuse = None;
+    stop(&mut c, "None");
+    c.advance(400);
+    assert_eq!(c.api.names(Kind::PodTemplate), [template.clone()]);
+    assert_eq!(
+        c.api.json(&request(&c)).unwrap()["spec"]["podSets"][0]["podTemplateRef"]["name"],
+        *template.name
+    );
+    assert_eq!(pool(&c), "second");
 }
 
 #[test]

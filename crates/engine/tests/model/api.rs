@@ -380,6 +380,12 @@ impl Api {
                 if let Some(known) = self.json(reference) {
                     let ours = known["metadata"]["ownerReferences"][0]["uid"] == source.uid.as_str();
                     if ours {
+                        // As the writer does: one for other flavors is corrected.
+                        let mut corrected = known.clone();
+                        corrected["template"] = serde_json::to_value(&template.template).unwrap();
+                        if corrected != *known {
+                            self.store(reference, corrected, true);
+                        }
                         return Ok(None);
                     }
                     if !source.replaces(&decode(&known["metadata"])) {

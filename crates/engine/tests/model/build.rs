@@ -99,6 +99,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         started: false,
         finished: None,
         pods_ready: false,
+        ready: 0,
         reclaimable: Vec::new(),
         running: Vec::new(),
         pod_sets: vec![pod_set("main", count, cpu)],

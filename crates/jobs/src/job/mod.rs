@@ -139,6 +139,7 @@ fn observe(job: &Value) -> JobView {
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);
+    view.ready = object::int(&status["ready"]).unwrap_or(0).max(0);
     view.reclaimable = reclaimable(spec, status, count).into_iter().collect();
     let mut pod_set = object::pod_set(
         labels::DEFAULT_POD_SET_NAME,
@@ -325,7 +326,7 @@ fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     for pod_set in &view.pod_sets {
         let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
         // Only a start with fewer pods changes the number: any other change is the user's, and stays.
-        if min_parallelism(view).is_some() {
+        if min_parallelism(view).is_some() && !pod_set.holds_pods_back() {
             put_count(&mut end, view, pod_set, info);
         }
         let target = restored(pod_set, info, &GENERATED_LABELS);

@@ -106,7 +106,7 @@ fn observe(jobset: &Value) -> JobView {
     if spec["startupPolicy"]["startupPolicyOrder"] != "InOrder" {
         view.suspended_condition = object::suspended_condition(status);
     }
-    view.restarts = status["restarts"].as_i64().unwrap_or(0);
+    view.restarts = object::int(&status["restarts"]).unwrap_or(0);
     let jobs = replicated_jobs(jobset);
     let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
     let ready: i64 = statuses

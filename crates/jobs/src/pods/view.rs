@@ -111,6 +111,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         started: false,
         finished: None,
         pods_ready: false,
+        ready: 0,
         reclaimable: Vec::new(),
         running: Vec::new(),
         pod_sets: Vec::new(),

@@ -7,7 +7,7 @@ mod rules;
 mod status;
 
 pub(crate) use adapter::{Ray, Submission, Variant};
-pub(crate) use status::{READY, condition, is, name};
+pub(crate) use status::{READY, condition, is, name, ready_pods};
 
 #[cfg(test)]
 mod tests;

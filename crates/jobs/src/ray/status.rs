@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::object;
+
 /// The state of a cluster whose pods are ready.
 pub(crate) const READY: &str = "ready";
 
@@ -18,4 +20,10 @@ pub(crate) fn is(status: &Value, type_: &str) -> bool {
 /// A name in a status, if there is one.
 pub(crate) fn name(value: &Value) -> Option<String> {
     value.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// How many pods of a RayCluster are ready, by its status.
+pub(crate) fn ready_pods(cluster: &Value) -> i32 {
+    let workers = object::int(&cluster["readyWorkerReplicas"]).unwrap_or(0).max(0);
+    workers.saturating_add(i32::from(is(cluster, "HeadPodReady")))
 }

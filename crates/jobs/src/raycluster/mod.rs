@@ -8,7 +8,7 @@ use sluice_api::job::{JobKind, JobView};
 
 use crate::adapter::State;
 use crate::object;
-use crate::ray::{READY, Ray, Variant, condition, is};
+use crate::ray::{READY, Ray, Variant, condition, is, ready_pods};
 
 pub(crate) static ADAPTER: Ray = Ray {
     kind: JobKind::RAY_CLUSTER,
@@ -25,6 +25,7 @@ impl Variant for Cluster {
     fn read(&self, object: &Value, view: &mut JobView) {
         let status = &object["status"];
         view.pods_ready = status["state"] == READY;
+        view.ready = ready_pods(status);
         // A cluster whose pods were never all ready has pods, too.
         view.active = view.pods_ready
             || status["head"]["podName"].as_str().is_some_and(|name| !name.is_empty())

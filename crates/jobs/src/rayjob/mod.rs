@@ -10,7 +10,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView};
 
 use crate::adapter::State;
 use crate::patch::{Patch, Step};
-use crate::ray::{READY, Ray, Submission, Variant, name};
+use crate::ray::{READY, Ray, Submission, Variant, name, ready_pods};
 use crate::review::Violations;
 
 pub(crate) static ADAPTER: Ray = Ray {
@@ -46,6 +46,7 @@ impl Variant for Job {
         view.suspended &= !view.stopping;
         view.active = !matches!(state, "" | SUSPENDED | VALIDATION_FAILED) && view.finished.is_none();
         view.pods_ready = object["status"]["rayClusterStatus"]["state"] == READY;
+        view.ready = ready_pods(&object["status"]["rayClusterStatus"]);
         view.on_hold = Some(state == VALIDATION_FAILED);
         view.part_names.extend(name(&object["status"]["rayClusterName"]));
     }

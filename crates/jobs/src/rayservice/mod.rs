@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 
 use crate::adapter::State;
-use crate::ray::{Ray, Variant, is, name};
+use crate::ray::{Ray, Variant, is, name, ready_pods};
 
 pub(crate) static ADAPTER: Ray = Ray {
     kind: JobKind::RAY_SERVICE,
@@ -24,6 +24,7 @@ impl Variant for Service {
     fn read(&self, object: &Value, view: &mut JobView) {
         view.active = is(&object["status"], "Ready");
         view.pods_ready = view.active;
+        view.ready = ready_pods(&object["status"]["activeServiceStatus"]["rayClusterStatus"]);
         let clusters = ["activeServiceStatus", "pendingServiceStatus"].map(|of| &object["status"][of]);
         view.part_names.extend(clusters.into_iter().filter_map(|cluster| name(&cluster["rayClusterName"])));
     }
