@@ -380,11 +380,9 @@ impl Api {
                 if let Some(known) = self.json(reference) {
                     let ours = known["metadata"]["ownerReferences"][0]["uid"] == source.uid.as_str();
                     if ours {
-                        // As the writer does: one for other flavors is corrected.
-                        let mut corrected = known.clone();
-                        corrected["template"] = serde_json::to_value(&template.template).unwrap();
-                        if corrected != *known {
-                            self.store(reference, corrected, true);
+                        let template = serde_json::to_value(&template.template).unwrap();
+                        if known["template"] != template {
+                            self.edit(reference, &json!({"template": template}));
                         }
                         return Ok(None);
                     }
