@@ -237,7 +237,8 @@ impl Page<'_> {
     }
 
     fn queue_table(&self) -> String {
-        let mut text = format!("<div class=\"card\">{}<table><tr><th>Queue</th><th>Cohort</th>", wide("queues"));
+        let mut text =
+            format!("<div class=\"card\">{}<table><tr><th>Queue</th><th>Cohort</th>", wide("queues"));
         let heads = [
             "Jobs",
             "Admitted",

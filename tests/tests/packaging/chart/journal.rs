@@ -109,9 +109,8 @@ fn values_of_a_release_from_before_a_section_render_as_without_it() {
     ];
     let (before, now) = (objects(&sections), objects(&[]));
     assert_eq!(before.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
-    let configuration = |objects: &BTreeMap<String, Value>| {
-        objects["ConfigMap/kueue-manager-config"]["data"].clone()
-    };
+    let configuration =
+        |objects: &BTreeMap<String, Value>| objects["ConfigMap/kueue-manager-config"]["data"].clone();
     assert_eq!(configuration(&before), configuration(&now));
     // A journal from before it could be sent to a bucket, and a bucket from before it could have a CA.
     let journal = objects(&["journal.enabled=true", "journal.store=null", "journal.maxTotalSize=null"]);
