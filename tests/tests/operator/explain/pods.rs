@@ -98,14 +98,18 @@ async fn jobs_whose_pods_ask_for_other_nodes_than_the_flavor_has_run_without_tha
             format!(
                 "the pods ask for {POOL}=reserved (node selector); labels of the flavor explain-selector: "
             ),
-            format!("starts now: without the node selector {POOL}=reserved"),
+            format!(
+                "starts now if flavor explain-selector is allowed: without the node selector {POOL}=reserved"
+            ),
         ),
         (
             json!({"affinity": affinity}),
             format!(
                 "the pods ask for {POOL} In [reserved] (node affinity); labels of the flavor explain-selector: "
             ),
-            format!("starts now: without the node affinity {POOL} In [reserved]"),
+            format!(
+                "starts now if flavor explain-selector is allowed: without the node affinity {POOL} In [reserved]"
+            ),
         ),
     ] {
         make(&place, 1, more).await;

@@ -34,9 +34,9 @@ metadata: {name: lq, namespace: default}
 spec: {clusterQueue: cq}
 ";
 
-/// The page of a job, once it says all of this.
-async fn says(manager: &Manager, job: &str, parts: &[&str]) -> String {
-    let path = format!("/debug/explain/default/{job}?kind=job");
+/// The page of a Job, once it says all of this.
+pub async fn says(manager: &Manager, namespace: &str, job: &str, parts: &[&str]) -> String {
+    let path = format!("/debug/explain/{namespace}/{job}?kind=job");
     let found = std::sync::Mutex::new(String::new());
     eventually(&format!("the page of {job} to say {parts:?}"), DEADLINE, || async {
         let (_, page) = manager.health(&path).await?;
@@ -50,7 +50,7 @@ async fn says(manager: &Manager, job: &str, parts: &[&str]) -> String {
 }
 
 /// The controller of the check says that it is there.
-async fn serve_the_check(client: &Client) {
+pub async fn serve_the_check(client: &Client) {
     let checks: Api<DynamicObject> = workloads::all(client, "AdmissionCheck", "admissionchecks");
     let active = json!({
         "type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z",
@@ -60,10 +60,10 @@ async fn serve_the_check(client: &Client) {
 }
 
 /// The check as its controller sets it.
-async fn set_check(client: &Client, job: &str, state: &str, message: &str) {
-    let workload = workloads::of_job(client, "default", job).await.unwrap().unwrap();
+pub async fn set_check(client: &Client, namespace: &str, job: &str, state: &str, message: &str) {
+    let workload = workloads::of_job(client, namespace, job).await.unwrap().unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap();
-    let api: Api<DynamicObject> = workloads::namespaced(client, "default", "Workload", "workloads");
+    let api: Api<DynamicObject> = workloads::namespaced(client, namespace, "Workload", "workloads");
     let check = json!({
         "name": "budget", "state": state, "message": message, "lastTransitionTime": "2030-01-01T00:00:00Z", "podSetUpdates": [],
     });
@@ -101,48 +101,64 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     make_job(&client, "default", "mine", 6).await;
 
     let missing = "the LocalQueue lq does not exist in the namespace default";
-    let page = says(&manager, "mine", &[missing, "estimated start: not known"]).await;
+    let page = says(&manager, "default", "mine", &[missing, "estimated start: not known"]).await;
     assert!(page.contains("kubectl kueue create localqueue lq -n default -c CLUSTERQUEUE"), "{page}");
     apply(&plane, LOCAL_QUEUE).await.unwrap();
 
     // Both the stop and the selector are in the way; each is said, with the command that ends it.
     let stopped = "kubectl kueue resume clusterqueue cq";
-    says(&manager, "mine", &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"])
-        .await;
+    says(
+        &manager,
+        "default",
+        "mine",
+        &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"],
+    )
+    .await;
     let resume = plugin_run(&plane, &["resume", "clusterqueue", "cq"]).await;
     assert!(resume.status.success(), "{}", String::from_utf8_lossy(&resume.stderr));
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "blue"}}}));
     namespaces.patch("default", &PatchParams::default(), &label).await.unwrap();
 
-    says(&manager, "mine", &["can have at most 4 of flavor default", "ask for at most 4 pods of 1 cpu each"])
-        .await;
+    says(
+        &manager,
+        "default",
+        "mine",
+        &["can have at most 4 of flavor default", "ask for at most 4 pods of 1 cpu each"],
+    )
+    .await;
     let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
     let fewer = Patch::Merge(json!({"spec": {"parallelism": 4}}));
     jobs.patch("mine", &PatchParams::default(), &fewer).await.unwrap();
 
-    says(&manager, "mine", &["the admission check budget is Pending"]).await;
-    set_check(&client, "mine", "Pending", "the budget office is asked\u{1b}[2J").await;
-    let page = says(&manager, "mine", &["the budget office is asked\\u{1b}[2J"]).await;
+    says(&manager, "default", "mine", &["the admission check budget is Pending"]).await;
+    set_check(&client, "default", "mine", "Pending", "the budget office is asked\u{1b}[2J").await;
+    let page = says(&manager, "default", "mine", &["the budget office is asked\\u{1b}[2J"]).await;
     assert!(page.contains("estimated start: not known: how long the checks take is not known"), "{page}");
     assert!(!page.contains("admitted\n") && !page.contains("in 0s"), "{page}");
-    set_check(&client, "mine", "Rejected", "too dear").await;
+    set_check(&client, "default", "mine", "Rejected", "too dear").await;
     let deactivated = ["it is deactivated by the manager (", "too dear", "estimated start: not known"];
-    let page = says(&manager, "mine", &deactivated).await;
+    let page = says(&manager, "default", "mine", &deactivated).await;
     resume_as_said(&plane, &page).await;
-    says(&manager, "mine", &["the admission check budget is Pending"]).await;
-    set_check(&client, "mine", "Ready", "").await;
+    says(&manager, "default", "mine", &["the admission check budget is Pending"]).await;
+    set_check(&client, "default", "mine", "Ready", "").await;
     wait_until_started(&client, "default", "mine").await;
 
     // Here is no controller that makes pods.
-    let page = says(&manager, "mine", &["admitted with 4 pod(s), and 4 of them are not there"]).await;
+    let page =
+        says(&manager, "default", "mine", &["admitted with 4 pod(s), and 4 of them are not there"]).await;
     assert!(page.contains("kubectl describe job mine -n default"), "{page}");
     // What became of it before is in its events.
     assert!(page.contains("EvictedDueToDeactivated"), "{page}");
     pending_pod(&client, "mine").await;
     let missing = "admitted with 4 pod(s), and 3 of them are not there";
-    let page =
-        says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing]).await;
+    let page = says(
+        &manager,
+        "default",
+        "mine",
+        &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing],
+    )
+    .await;
     assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
     bind(&client, "mine").await;
     containers_run_when_what_is_advised_is_done(&plane, &client, &manager, missing).await;
@@ -166,7 +182,9 @@ async fn containers_run_when_what_is_advised_is_done(
 ) {
     kubelet(client, "mine").await;
     let waits = "mine-0: container c: ImagePullBackOff: no such image";
-    let page = says(manager, "mine", &["1 of its pods have a node and do not run yet", waits, missing]).await;
+    let page =
+        says(manager, "default", "mine", &["1 of its pods have a node and do not run yet", waits, missing])
+            .await;
     assert!(!page.contains("not scheduled"), "{page}");
     let image = "kubectl set image pod/mine-0 c=IMAGE -n default";
     assert!(page.contains(&format!("correct the image of the container ({image}")), "{page}");
@@ -178,12 +196,12 @@ async fn containers_run_when_what_is_advised_is_done(
 
     kubelet(client, "mine").await;
     let waits = "mine-0: container c: CreateContainerConfigError: configmap \"settings\" not found";
-    let page = says(manager, "mine", &[waits]).await;
+    let page = says(manager, "default", "mine", &[waits]).await;
     assert!(page.contains("create the ConfigMap or Secret that the container names"), "{page}");
     as_said(plane, "kubectl create configmap settings -n default --from-literal=mode=wrong").await;
 
     kubelet(client, "mine").await;
-    let page = says(manager, "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
+    let page = says(manager, "default", "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
     assert!(page.contains("read why the container ended: it is started again and again"), "{page}");
     // There is no kubelet that has logs: what they would say is mended.
     assert!(page.contains("kubectl logs mine-0 -n default -c c --previous"), "{page}");
@@ -191,7 +209,7 @@ async fn containers_run_when_what_is_advised_is_done(
     kubectl(plane, &right).await.unwrap();
 
     kubelet(client, "mine").await;
-    let page = says(manager, "mine", &[missing]).await;
+    let page = says(manager, "default", "mine", &[missing]).await;
     assert!(!page.contains("do not run yet"), "{page}");
 }
 
