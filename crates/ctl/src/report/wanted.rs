@@ -86,7 +86,7 @@ impl<'a> Wanted<'a> {
                 _ => false,
             },
             Line::Quota(_) => true,
-            Line::Lost(_) => false,
+            Line::Lost(_) | Line::Missed(_) => false,
         }
     }
 }
