@@ -30,14 +30,14 @@ pub(crate) struct Missed {
     /// Those whose ends were written down.
     told: u64,
     /// The others.
-    untold: u64,
+    counted: u64,
 }
 
 impl Missed {
     /// Whether the end of one more is written down.
     fn tells(&mut self) -> bool {
         let tells = self.told < MOST_MISSED;
-        *(if tells { &mut self.told } else { &mut self.untold }) += 1;
+        *(if tells { &mut self.told } else { &mut self.counted }) += 1;
         tells
     }
 }
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Says how many ends were not written down, once everything was seen.
     pub(crate) fn journal_missed(&mut self) {
-        let missed = std::mem::take(&mut self.missed).untold;
+        let missed = std::mem::take(&mut self.missed).counted;
         if missed > 0 {
             let line = Line::Missed(MissedLine { at: self.now, missed });
             self.outbox.push(Effect::Journal(Box::new(line)));
