@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_ended_before_is_not_kept_whoever_wrote_it_and_when() {
+    fn what_had_ended_before_is_not_kept_from_any_writer() {
         let args = args("");
         let mut wanted = Wanted::new(&args, None, [Some(SINCE.parse().unwrap()), None]);
         let usage = json!({"spot": {"cpu": "2"}});
