@@ -32,7 +32,7 @@ const LOOKS: [(u32, Scheme); 6] = [
     (1280, Scheme::Light),
 ];
 /// The most megabytes that scripts hold after a garbage collection.
-const MOST_MEGABYTES: f64 = 60.0;
+const MOST_MEGABYTES: f64 = 30.0;
 /// The height of a usage chart in pixels.
 const CURVE: f64 = 90.0;
 
