@@ -1,5 +1,7 @@
 //! Traces as OpenTelemetry's own collector takes them, over TLS. What they say is checked with the journal, on a stand-in.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::collections::BTreeSet;
 use std::fs;
 
