@@ -30,7 +30,12 @@ The effective Configuration as YAML: the text of managerConfig with what this re
 it back with fromYaml, so that a port or a framework is said in one place.
 */}}
 {{- define "sluice.config" -}}
-{{- $config := fromYaml .Values.managerConfig.controllerManagerConfigYaml -}}
+{{- range list "controllerManager" "managerConfig" -}}
+{{- if not (kindIs "map" (get $.Values .)) -}}
+{{- fail (printf "%s: this section is missing in the values. Leave it out of your own values, so that the chart's defaults count; `helm upgrade` takes them with --reset-then-reuse-values in place of --reuse-values." .) -}}
+{{- end -}}
+{{- end -}}
+{{- $config := fromYaml (.Values.managerConfig.controllerManagerConfigYaml | default "") -}}
 {{- if hasKey $config "Error" -}}
 {{- fail (printf "managerConfig.controllerManagerConfigYaml is not YAML: %s" $config.Error) -}}
 {{- end -}}
@@ -41,7 +46,7 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- $_ := set $config "namespace" .Release.Namespace -}}
 {{- end -}}
 {{- $webhook := $config.webhook | default dict -}}
-{{- $_ := set $webhook "port" (.Values.webhooks.port | default $webhook.port | default 9443 | int) -}}
+{{- $_ := set $webhook "port" ((.Values.webhooks).port | default $webhook.port | default 9443 | int) -}}
 {{- $_ := set $config "webhook" $webhook -}}
 {{- with .Values.managerConfig.declaredKinds -}}
 {{- $integrations := $config.integrations | default dict -}}
@@ -254,7 +259,7 @@ managerConfig.externalPlurals.
 {{- end }}
 
 {{- define "sluice.ipFamilies" -}}
-{{- if .enabled }}
+{{- if (.).enabled }}
 ipFamilies: {{ toJson .ipFamilies }}
 ipFamilyPolicy: {{ .ipFamilyPolicy }}
 {{- end }}
@@ -263,8 +268,8 @@ ipFamilyPolicy: {{ .ipFamilyPolicy }}
 {{/* How the API server reaches a webhook path: by URL or by Service. Never with a caBundle: that is the manager's. */}}
 {{- define "sluice.clientConfig" -}}
 {{- $root := .root -}}
-{{- if $root.Values.webhooks.urlBase -}}
-url: {{ trimSuffix "/" $root.Values.webhooks.urlBase }}{{ .path }}
+{{- if ($root.Values.webhooks).urlBase -}}
+url: {{ trimSuffix "/" ($root.Values.webhooks).urlBase }}{{ .path }}
 {{- else -}}
 {{- $config := fromYaml (include "sluice.config" $root) -}}
 service:

@@ -185,6 +185,15 @@ pub struct LostLine {
     pub lost: u64,
 }
 
+/// A line that says how many Workloads had ended shortly before the process that writes began, beside those whose ends it wrote down once more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissedLine {
+    /// When it had seen all of them.
+    pub at: Timestamp,
+    /// How many.
+    pub missed: u64,
+}
+
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -195,6 +204,8 @@ pub enum Line {
     Quota(QuotaLine),
     /// About the journal itself.
     Lost(LostLine),
+    /// About what ended while no process wrote.
+    Missed(MissedLine),
 }
 
 impl Line {
@@ -203,7 +214,7 @@ impl Line {
         match self {
             Self::Workload(line) => Some(&line.cluster_queue),
             Self::Quota(line) => Some(&line.cluster_queue),
-            Self::Lost(_) => None,
+            Self::Lost(_) | Self::Missed(_) => None,
         }
     }
 
@@ -213,6 +224,7 @@ impl Line {
             Self::Workload(line) => line.at,
             Self::Quota(line) => line.at,
             Self::Lost(line) => line.at,
+            Self::Missed(line) => line.at,
         }
     }
 }
@@ -263,6 +275,7 @@ mod tests {
                 created: Some(since),
             }),
             Line::Lost(LostLine { at: since, lost: 3 }),
+            Line::Missed(MissedLine { at: since, missed: 3 }),
         ];
         for line in lines {
             let text = serde_json::to_string(&line).unwrap();

@@ -1,5 +1,7 @@
 //! `kubectl kueue report`: a past period from the journal (docs/tasks/journal.md), shown as a simulation is.
 
+mod wanted;
+
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -13,9 +15,10 @@ use crate::connection::ClusterArgs;
 use crate::html::Subject;
 use crate::print::print;
 use crate::simulate::Output;
-use crate::usage::source::{self, Sink};
+use crate::usage::source::{self, Sink as _};
 use crate::usage::time;
 use crate::{html, table};
+use wanted::Wanted;
 
 /// `kubectl kueue report`.
 #[derive(Clone, Debug, Args)]
@@ -47,23 +50,27 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// From when until when; `lines` are those of files, if files are read.
-    fn window(&self, now: Timestamp, lines: Option<&[Line]>) -> anyhow::Result<(Timestamp, Timestamp)> {
+    /// What the flags say of the beginning and the end.
+    fn given(&self, now: Timestamp) -> anyhow::Result<[Option<Timestamp>; 2]> {
         let given = |flag: &str, text: &Option<String>| {
             let parse = |text: &String| time(text, now).with_context(|| format!("--{flag} {text}"));
             text.as_ref().map(parse).transpose()
         };
-        let times = || lines.into_iter().flatten().map(Line::at);
-        let since = match (given("since", &self.since)?, times().min()) {
-            (Some(since), _) => since,
-            (None, Some(first)) => first,
-            (None, None) => time("1d", now)?,
+        Ok([given("since", &self.since)?, given("until", &self.until)?])
+    }
+
+    /// From when until when; `span` has the first and the last line of files, if files are read.
+    fn window(
+        &self,
+        now: Timestamp,
+        span: Option<(Timestamp, Timestamp)>,
+    ) -> anyhow::Result<(Timestamp, Timestamp)> {
+        let [since, until] = self.given(now)?;
+        let since = match since.or(span.map(|(first, _)| first)) {
+            Some(since) => since,
+            None => time("1d", now)?,
         };
-        let until = match (given("until", &self.until)?, times().max()) {
-            (Some(until), _) => until.min(now),
-            (None, Some(last)) => last.min(now),
-            (None, None) => now,
-        };
+        let until = until.or(span.map(|(_, last)| last)).map_or(now, |until| until.min(now));
         if since >= until {
             bail!("--since has to be before --until, and before now");
         }
@@ -76,7 +83,7 @@ impl ReportArgs {
             |wanted: &str| line.cluster_queue().is_none_or(|queue| queue.is_empty() || queue == wanted);
         let of_namespace = |wanted: &str| match line {
             Line::Workload(line) => line.namespace == wanted,
-            Line::Quota(_) | Line::Lost(_) => true,
+            Line::Quota(_) | Line::Lost(_) | Line::Missed(_) => true,
         };
         self.clusterqueue.as_deref().is_none_or(queue) && namespace.is_none_or(of_namespace)
     }
@@ -97,33 +104,13 @@ impl ReportArgs {
     }
 }
 
-/// The lines that are asked for.
-struct Wanted<'a> {
-    args: &'a ReportArgs,
-    namespace: Option<&'a str>,
-    lines: Vec<Line>,
-}
-
-impl Sink for Wanted<'_> {
-    fn begin_again(&mut self) {
-        self.lines.clear();
-    }
-
-    fn take(&mut self, line: Line) {
-        if self.args.wants(self.namespace, &line) {
-            self.lines.push(line);
-        }
-    }
-}
-
 /// Runs `kubectl kueue report`.
 ///
 /// # Errors
 /// When the journal cannot be read, or the flags make no sense.
 pub async fn run(args: ReportArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let now = Timestamp::now();
-    let namespace = cluster.namespace.as_deref();
-    let mut wanted = Wanted { args: &args, namespace, lines: Vec::new() };
+    let mut wanted = Wanted::new(&args, cluster.namespace.as_deref(), args.given(now)?);
     let window = if args.journal.is_empty() {
         let window = args.window(now, None)?;
         let person = cluster.connect().await?;
@@ -131,12 +118,13 @@ pub async fn run(args: ReportArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> 
         source::online(&person.client, queue, window.0, now, &mut wanted).await?.warn(window.0);
         window
     } else {
-        source::files(&args.journal, &mut |line| wanted.take(line))?;
-        let window = args.window(now, Some(&wanted.lines))?;
-        source::warn_of_beginning(wanted.lines.iter().map(Line::at).min(), window.0);
+        let ends = source::files(&args.journal, &mut |line| wanted.take(line))?;
+        let window = args.window(now, wanted.span)?;
+        source::warn_of_beginning(wanted.span.map(|(first, _)| first), window.0);
+        wanted.take_lost(ends);
         window
     };
-    print(&args.shown(wanted.lines, window)?)?;
+    print(&args.shown(wanted.into_lines(), window)?)?;
     Ok(0)
 }
 
@@ -147,14 +135,14 @@ mod tests {
     use clap::Parser as _;
     use serde_json::{Value, json};
 
-    fn args(line: &str) -> ReportArgs {
+    pub(super) fn args(line: &str) -> ReportArgs {
         let line = format!("kubectl-kueue report {line}");
         let plugin = Plugin::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Report(args) = plugin.command else { unreachable!("the line says report") };
         args
     }
 
-    fn line(hour: u32, namespace: &str, more: &Value) -> Line {
+    pub(super) fn line(hour: u32, namespace: &str, more: &Value) -> Line {
         let mut line = json!({
             "at": format!("2026-01-01T{hour:02}:00:00Z"), "namespace": namespace, "workload": format!("w-{namespace}"), "uid": namespace,
             "localQueue": "main", "clusterQueue": "team",
@@ -175,26 +163,32 @@ mod tests {
         ]
     }
 
+    /// The times of its first and its last line.
+    fn span() -> (Timestamp, Timestamp) {
+        let day = day();
+        (day[0].at(), day[day.len() - 1].at())
+    }
+
     #[test]
     fn of_files_all_is_shown_and_of_a_manager_the_last_day() {
         let now: Timestamp = "2026-03-08T12:00:00Z".parse().unwrap();
-        let window = |line: &str, lines: Option<&[Line]>| {
-            let (since, until) = args(line).window(now, lines)?;
+        let window = |line: &str, span: Option<(Timestamp, Timestamp)>| {
+            let (since, until) = args(line).window(now, span)?;
             anyhow::Ok(format!("{since} {until}"))
         };
-        let day = day();
+        let day = span();
         assert_eq!(window("", None).unwrap(), "2026-03-07T12:00:00Z 2026-03-08T12:00:00Z");
-        assert_eq!(window("", Some(&day)).unwrap(), "2026-01-01T01:00:00Z 2026-01-01T05:00:00Z");
-        let since = window("--since 2026-01-01T02:00:00Z --until 2026-01-02", Some(&day));
+        assert_eq!(window("", Some(day)).unwrap(), "2026-01-01T01:00:00Z 2026-01-01T05:00:00Z");
+        let since = window("--since 2026-01-01T02:00:00Z --until 2026-01-02", Some(day));
         assert_eq!(since.unwrap(), "2026-01-01T02:00:00Z 2026-01-02T00:00:00Z");
-        assert!(window("--since 1d", Some(&day)).is_err() && window("--since x", None).is_err());
+        assert!(window("--since 1d", Some(day)).is_err() && window("--since x", None).is_err());
     }
 
     #[test]
     fn a_recorded_day_is_a_page_and_a_document_like_those_of_a_simulation() {
         let of = |line: &str| {
             let args = args(line);
-            let window = args.window(Timestamp::now(), Some(&day())).unwrap();
+            let window = args.window(Timestamp::now(), Some(span())).unwrap();
             args.shown(day(), window).unwrap()
         };
         let page = of("-o html");
@@ -219,6 +213,47 @@ mod tests {
         assert_eq!(reported, expected);
         assert_eq!(document["totals"]["running"], 1);
         assert!(of("").contains("team   -       2     2"), "{}", of(""));
+    }
+
+    /// What the files say of two reservations that have no end in them: a later manager found one of them.
+    #[test]
+    fn a_reservation_without_an_end_is_open_unless_a_later_manager_did_not_find_it() {
+        let usage = json!({"spot": {"cpu": "2"}});
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, lines: &[Line]| {
+            let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+            std::fs::write(folder.path().join(name), text).unwrap();
+        };
+        let reserved = |hour, name| line(hour, name, &json!({"what": "QuotaReserved", "usage": usage}));
+        write(
+            "a.00000000.jsonl",
+            &[reserved(1, "lost"), line(2, "lost", &json!({"what": "Admitted"})), reserved(1, "runs")],
+        );
+        let holding = json!({"what": "Holding", "since": "2026-01-01T01:00:00Z", "usage": usage});
+        write(
+            "b.00000000.jsonl",
+            &[line(4, "runs", &holding), line(6, "new", &json!({"what": "Pending", "reason": "Pending"}))],
+        );
+        let of = |flags: &str| {
+            let args = args(&format!("-o json {flags}"));
+            let now = Timestamp::now();
+            let mut wanted = Wanted::new(&args, None, args.given(now).unwrap());
+            let ends = source::files(&[folder.path().to_owned()], &mut |line| wanted.take(line)).unwrap();
+            let window = args.window(now, wanted.span).unwrap();
+            wanted.take_lost(ends);
+            let shown = args.shown(wanted.into_lines(), window).unwrap();
+            let document: Value = serde_json::from_str(&shown).unwrap();
+            let timeline = document["timeline"].as_array().unwrap();
+            let lost = timeline.iter().rfind(|reported| reported["job"] == "lost/w-lost");
+            let lost = lost.map(|reported| {
+                (reported["at"].as_f64().unwrap(), reported["event"].as_str().unwrap().to_owned())
+            });
+            (lost, document["totals"]["running"].clone(), document["totals"]["waiting"].clone())
+        };
+        assert_eq!(of(""), (Some((3600.0, "deleted".to_owned())), json!(1), json!(1)));
+        // Long after the last line, too; and of what ended before, nothing is shown.
+        assert_eq!(of("--until 2026-01-03"), (Some((3600.0, "deleted".to_owned())), json!(1), json!(1)));
+        assert_eq!(of("--since 2026-01-01T03:00:00Z"), (None, json!(1), json!(1)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `kubectl kueue usage`: what teams used for how long, from the journal (docs/tasks/journal.md).
 
-mod open;
+pub(crate) mod open;
 mod running;
 pub(crate) mod source;
 mod table;
@@ -114,7 +114,7 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     } else {
         let ends = source::files(&args.journal, &mut |line| collector.take(line))?;
         ends.warn(until);
-        ends.lines.into_iter().for_each(|line| collector.take(line));
+        ends.lines().for_each(|line| collector.take(line));
     }
     let mut ledger = collector.ledger(since, until);
     if !args.journal.is_empty() {

@@ -163,6 +163,8 @@ pub struct Engine {
     pub(crate) listed: BTreeSet<crate::input::Kind>,
     /// Changes that were not yet handed to the part that keeps a copy of all places.
     pub(crate) followed: Option<crate::followed::Followed>,
+    /// Ends of Workloads that were over when they were first seen.
+    pub(crate) missed: crate::journal::Missed,
     /// What is being looked at, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,
     pub(crate) leader: bool,
@@ -211,6 +213,7 @@ impl Engine {
             work: Work::default(),
             listed: BTreeSet::new(),
             followed: None,
+            missed: crate::journal::Missed::default(),
             working_on: None,
             leader: false,
             synced: false,
@@ -246,6 +249,7 @@ impl Engine {
             Input::Listed { kind, present, as_of } => self.reconcile_list(kind, present, as_of),
             Input::Synced => {
                 self.synced = true;
+                self.journal_missed();
                 // All Workloads are looked at: which queues are active since then is no reason to do it twice.
                 self.collect_queue_changes();
                 self.look_at_everything();

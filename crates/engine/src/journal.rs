@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
+use sluice_api::journal::{Event, Line, MissedLine, Outcome, QuotaLine, Usage, Why, WorkloadLine};
 use sluice_api::slim;
 use sluice_api::v1beta2::{ClusterQueue, WorkloadStatus};
 use sluice_core::{Amount, WorkloadKey};
@@ -20,6 +20,27 @@ use crate::ingest::workload::{effective_priority, is, usage_held};
 /// The end of a Workload that is seen for the first time is written down if it was not longer ago: no manager may have run then. Ends
 /// that were written down already are written twice, and count once.
 const MISSED: SignedDuration = SignedDuration::from_hours(1);
+
+/// Of so many Workloads at most: all that ended in an hour would be more lines than are written at once, and push out those of what goes on.
+const MOST_MISSED: u64 = 1000;
+
+/// Workloads that were over when they were seen for the first time, up to the moment at which everything was seen once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Missed {
+    /// Those whose ends were written down.
+    reported: u64,
+    /// The others.
+    counted: u64,
+}
+
+impl Missed {
+    /// Whether the end of one more is written down.
+    fn tells(&mut self) -> bool {
+        let tells = self.reported < MOST_MISSED;
+        *(if tells { &mut self.reported } else { &mut self.counted }) += 1;
+        tells
+    }
+}
 
 /// A reservation of quota, as a status has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,9 +57,21 @@ impl Engine {
             return;
         }
         let before = self.world.workloads.get(key).map(|entry| &entry.object);
+        if before.is_none() && !self.synced && ended_lately(&after.status, self.now) && !self.missed.tells() {
+            return;
+        }
         let queue = self.world.cluster_queue_of(key, after).unwrap_or_default();
         let lines = workload_lines(before, Some(after), &queue, self.now, &self.config);
         self.journal_all(lines);
+    }
+
+    /// Says how many ends were not written down, once everything was seen.
+    pub(crate) fn journal_missed(&mut self) {
+        let missed = std::mem::take(&mut self.missed).counted;
+        if missed > 0 {
+            let line = Line::Missed(MissedLine { at: self.now, missed });
+            self.outbox.push(Effect::Journal(Box::new(line)));
+        }
     }
 
     /// Hands out what is to be written down of a Workload that goes. It is still known.
@@ -198,8 +231,7 @@ impl Events {
 
     /// The end of a Workload that was over when it was seen for the first time.
     fn missed(&mut self, old: Option<Reservation>, status: &WorkloadStatus) {
-        let end = conditions::true_since(&status.conditions, Type::Finished.as_str());
-        if end.is_none_or(|end| end < self.now.saturating_sub(MISSED).unwrap_or(Timestamp::MIN)) {
+        if !ended_lately(status, self.now) {
             return;
         }
         self.finished(&WorkloadStatus::default(), status);
@@ -259,6 +291,12 @@ impl Events {
         let event = Event::Released { since: old.since, outcome, reason, held: old.held };
         self.at.push((at, Some(old.cluster_queue), event));
     }
+}
+
+/// Whether a Workload ended so lately that no manager may have run then.
+fn ended_lately(status: &WorkloadStatus, now: Timestamp) -> bool {
+    let end = conditions::true_since(&status.conditions, Type::Finished.as_str());
+    end.is_some_and(|end| end >= now.saturating_sub(MISSED).unwrap_or(Timestamp::MIN))
 }
 
 /// What a Workload's status reserves, if anything.

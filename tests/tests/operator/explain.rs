@@ -7,7 +7,7 @@ mod advice;
 mod forward;
 mod pods;
 mod remedies;
-mod states;
+pub mod states;
 mod unqueued;
 mod wrong_queues;
 

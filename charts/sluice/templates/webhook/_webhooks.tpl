@@ -66,9 +66,9 @@ One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kin
   clientConfig: {{- include "sluice.clientConfig" (dict "root" .root "path" (printf "/%s-kueue-x-k8s-io-v1beta2-%s" .type .kind)) | nindent 4 }}
   failurePolicy: Fail
   sideEffects: None
-  timeoutSeconds: {{ .root.Values.webhooks.timeoutSeconds }}
+  timeoutSeconds: {{ (.root.Values.webhooks).timeoutSeconds | default 5 }}
   {{- if eq .type "mutate" }}
-  reinvocationPolicy: {{ .root.Values.mutatingWebhook.reinvocationPolicy }}
+  reinvocationPolicy: {{ (.root.Values.mutatingWebhook).reinvocationPolicy | default "Never" }}
   {{- end }}
   rules:
     - apiGroups: [kueue.x-k8s.io]
@@ -88,8 +88,8 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
 {{- /* What another object suspends would run without these: its queue may be known to that object alone. */ -}}
 {{- $queued = printf "%s || %s" $queued (include "sluice.suspendedByParent" .) -}}
 {{- end -}}
-{{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" .root.Values.webhooks.timeoutSeconds "condition" "has-queue-name" "expression" $queued) -}}
-{{- if and .root.Values.webhooks.jobsWithoutQueueName (not .job.impliedPods) -}}
+{{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" ((.root.Values.webhooks).timeoutSeconds | default 5) "condition" "has-queue-name" "expression" $queued) -}}
+{{- if and (dig "jobsWithoutQueueName" true (.root.Values.webhooks | default dict)) (not .job.impliedPods) -}}
 {{- $entries = append $entries (dict "suffix" "-without-queue" "policy" "Ignore" "seconds" 2 "condition" "has-no-queue-name" "expression" (printf "!(%s)" $queued)) -}}
 {{- end -}}
 {{- $context := . -}}
@@ -101,7 +101,7 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
   sideEffects: None
   timeoutSeconds: {{ .seconds }}
   {{- if eq $context.type "mutate" }}
-  reinvocationPolicy: {{ $context.root.Values.mutatingWebhook.reinvocationPolicy }}
+  reinvocationPolicy: {{ ($context.root.Values.mutatingWebhook).reinvocationPolicy | default "Never" }}
   {{- end }}
   namespaceSelector: {{- include (or $context.job.ofPods $context.job.suspendsPods | ternary "sluice.podNamespaces" "sluice.jobNamespaces") $context.root | nindent 4 }}
   matchConditions:

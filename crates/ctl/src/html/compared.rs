@@ -10,7 +10,7 @@ use sluice_sim::whatif::{Difference, Moved};
 use super::frame::Subject;
 use super::schedule::Schedule;
 use super::svg::escape;
-use super::{colours, frame, place};
+use super::{colours, frame, place, wide};
 use crate::table::{queue_cells, shift, time};
 
 /// Jobs and queues that are listed.
@@ -57,7 +57,8 @@ fn table(title: &str, heads: &[&str], rows: &[Vec<String>], all: usize) -> Strin
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = format!("<h2>{title}</h2>\n<div class=\"card\"><table><tr>");
+    let region = wide(&title.to_lowercase());
+    let mut text = format!("<h2>{title}</h2>\n<div class=\"card\">{region}<table><tr>");
     for head in heads {
         let _ = write!(text, "<th>{head}</th>");
     }
@@ -69,7 +70,7 @@ fn table(title: &str, heads: &[&str], rows: &[Vec<String>], all: usize) -> Strin
         }
         text.push_str("</tr>\n");
     }
-    text.push_str("</table>");
+    text.push_str("</table></div>");
     if all > rows.len() {
         let _ = write!(text, "<p>and {} more</p>", all - rows.len());
     }

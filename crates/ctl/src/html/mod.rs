@@ -28,6 +28,8 @@ use svg::{Svg, colour, escape};
 
 /// The most queues with pictures.
 const MOST_QUEUES: usize = 60;
+/// The most rows of the table of queues.
+const MOST_ROWS: usize = 2000;
 /// The most lines of the timeline.
 const MOST_LINES: usize = 2000;
 /// Pixels of a curve's height.
@@ -73,6 +75,11 @@ fn place(number: usize, label: &str, jobs: usize) -> String {
         "{cut}<div data-schedule=\"{number}\" data-label=\"{}\"><noscript>The schedule is drawn by the script of this page.</noscript></div>\n",
         escape(label)
     )
+}
+
+/// The beginning of what a table moves in where there is too little room. Keys move it, too.
+fn wide(what: &str) -> String {
+    format!("<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"table of {}\">", escape(what))
 }
 
 impl Page<'_> {
@@ -230,7 +237,8 @@ impl Page<'_> {
     }
 
     fn queue_table(&self) -> String {
-        let mut text = "<div class=\"card\"><table><tr><th>Queue</th><th>Cohort</th>".to_owned();
+        let mut text =
+            format!("<div class=\"card\">{}<table><tr><th>Queue</th><th>Cohort</th>", wide("queues"));
         let heads = [
             "Jobs",
             "Admitted",
@@ -248,7 +256,8 @@ impl Page<'_> {
             let _ = write!(text, "<th class=\"n\">{head}</th>");
         }
         text.push_str("</tr>\n");
-        for q in &self.report.queues {
+        let queues = &self.report.queues;
+        for q in queues.iter().take(MOST_ROWS) {
             let _ = write!(
                 text,
                 "<tr><td>{}</td><td>{}</td>",
@@ -260,7 +269,11 @@ impl Page<'_> {
             }
             text.push_str("</tr>\n");
         }
-        text.push_str("</table></div>\n");
+        text.push_str("</table></div>");
+        if queues.len() > MOST_ROWS {
+            let _ = write!(text, "<p>and {} more</p>", queues.len() - MOST_ROWS);
+        }
+        text.push_str("</div>\n");
         text
     }
 
@@ -316,9 +329,10 @@ impl Page<'_> {
     fn timeline(&self) -> String {
         let lines = &self.report.timeline;
         let mut text = format!(
-            "<details class=\"card\"><summary>Timeline <span>{} events{}</span></summary><table>\n",
+            "<details class=\"card\"><summary>Timeline <span>{} events{}</span></summary>{}<table>\n",
             lines.len(),
-            if lines.len() > MOST_LINES { format!(", the first {MOST_LINES} shown") } else { String::new() }
+            if lines.len() > MOST_LINES { format!(", the first {MOST_LINES} shown") } else { String::new() },
+            wide("timeline")
         );
         for (entry, line) in self.record.entries.iter().zip(lines).take(MOST_LINES) {
             let _ = writeln!(
@@ -330,7 +344,7 @@ impl Page<'_> {
                 escape(&entry.what.details())
             );
         }
-        text.push_str("</table></details>\n");
+        text.push_str("</table></div></details>\n");
         text
     }
 }

@@ -1,18 +1,17 @@
 // The simulator's page: its schedules, and charts whose time follows them.
 
 const showAll = (charts, from, to, start) => {
-  for (const chart of charts) {
+  // All are measured before any is changed: the page is laid out once.
+  const widths = charts.map(({ picture }) => picture.clientWidth || 600);
+  for (const [number, chart] of charts.entries()) {
     const { plot, units, end, picture } = chart;
     const x = (at) => at / end * units;
     plot.setAttribute("viewBox", `${x(from)} 0 ${Math.max(x(to) - x(from), 1e-6)} ${chart.high}`);
     for (const tick of picture.querySelectorAll(".tick")) tick.remove();
-    const wide = picture.clientWidth || 600;
-    let count = 0;
-    for (const at of ticks(from, to, Math.max(Math.floor(wide / 84), 2))) {
-      const tick = draw("text", { class: count % 2 ? "tick odd" : "tick", x: `${((at - from) / (to - from) * 100).toFixed(2)}%`, y: chart.bottom }, show(at));
+    for (const at of ticks(from, to, Math.max(Math.floor(widths[number] / 84), 2))) {
+      const tick = draw("text", { class: "tick", x: `${((at - from) / (to - from) * 100).toFixed(2)}%`, y: chart.bottom }, show(at));
       tick.dataset.t = stamp(start + at);
       picture.append(tick);
-      count += 1;
     }
   }
 };
@@ -41,8 +40,11 @@ const main = () => {
   const [one] = gantts;
   const pictures = charts(one.end);
   let range = one.range;
-  const later = soon(() => showAll(pictures, ...range, one.schedule.start));
+  const redraw = () => showAll(pictures, ...range, one.schedule.start);
+  const later = soon(redraw);
   one.options.onRange = (from, to) => { range = [from, to]; later(); };
+  window.addEventListener("resize", later);
+  redraw();
 };
 
 main();

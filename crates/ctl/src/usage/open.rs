@@ -43,14 +43,12 @@ pub(super) struct OfFiles {
 /// The ends of reservations that have none in files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FileEnds {
-    /// As lines of it.
-    pub lines: Vec<Line>,
-    /// The last line of the files: what may have gone on after it has its end there.
+    /// The last line of the files.
     pub last: Option<Timestamp>,
-    /// How many these are.
-    pub at_last: usize,
-    /// How many have their end at the last line about them.
-    pub before: usize,
+    /// As lines: those of what may have gone on after the last line, at that.
+    pub at_last: Vec<Line>,
+    /// Those of what a later process did not find any more, each at the last line about it.
+    pub before: Vec<Line>,
 }
 
 impl OfFiles {
@@ -88,8 +86,8 @@ impl OfFiles {
                 continue;
             };
             let is_over = limit.is_some_and(|limit| *last < limit);
-            *(if is_over { &mut found.before } else { &mut found.at_last }) += 1;
-            found.lines.push(end(line, latest.since, if is_over { *last } else { now }));
+            let (ends, at) = if is_over { (&mut found.before, *last) } else { (&mut found.at_last, now) };
+            ends.push(end(line, latest.since, at));
         }
         found
     }

@@ -54,18 +54,28 @@ impl Online {
 }
 
 impl FileEnds {
+    /// All of them.
+    pub(crate) fn lines(self) -> impl Iterator<Item = Line> {
+        self.before.into_iter().chain(self.at_last)
+    }
+
     /// Says what is not known of the time until then.
     pub(crate) fn warn(&self, until: Timestamp) {
-        if self.before > 0 {
+        self.warn_of_lost();
+        let open = self.at_last.len();
+        if let Some(last) = self.last.filter(|last| *last < until && open > 0) {
             eprintln!(
-                "warning: {} reservations have no end in these files; they count up to the last line about them",
-                self.before
+                "warning: {open} reservations have no end in these files; they count up to their last line, at {last}"
             );
         }
-        if let Some(last) = self.last.filter(|last| *last < until && self.at_last > 0) {
+    }
+
+    /// Says how many ends are lost.
+    pub(crate) fn warn_of_lost(&self) {
+        if !self.before.is_empty() {
             eprintln!(
-                "warning: {} reservations have no end in these files; they count up to their last line, at {last}",
-                self.at_last
+                "warning: {} reservations have no end in these files; they count up to the last line about them",
+                self.before.len()
             );
         }
     }
@@ -323,10 +333,11 @@ mod tests {
         }
         let mut collector = Collector::default();
         let ends = super::files(&[folder.path().to_owned()], &mut |line| collector.take(line)).unwrap();
-        ends.lines.into_iter().for_each(|line| collector.take(line));
+        let (at_last, before) = (ends.at_last.len(), ends.before.len());
+        ends.lines().for_each(|line| collector.take(line));
         let ledger = collector.ledger(Timestamp::UNIX_EPOCH, UNTIL.parse().unwrap());
         let total: i128 = ledger.accounts.values().map(|used| used.total).sum();
-        (total / (2 * 1000 * 3_600_000), ends.at_last, ends.before)
+        (total / (2 * 1000 * 3_600_000), at_last, before)
     }
 
     #[test]

@@ -30,12 +30,24 @@ impl JobEntry {
 }
 
 impl Engine {
+    /// The job that made a job: the one that its controlling owner reference names by UID, kind and name in its own namespace, and that makes such
+    /// jobs. Users write owner references, too: what only claims to be a part is not deleted.
+    fn maker(&self, key: &JobKey, view: &JobView) -> Option<&JobKey> {
+        let owner = view.controller.as_ref()?;
+        let above = self.parent(view)?;
+        let is_named = above.kind.is_named_by(&owner.api_version, &owner.kind)
+            && *above.name == *owner.name
+            && above.namespace == key.namespace;
+        let made = &self.world.jobs.get(above).filter(|_| is_named)?.view;
+        (self.made(made, view).is_some() || made.wraps(view)).then_some(above)
+    }
+
     /// Deletes a job that another one made, may not run, and that the API server does not let be suspended, as one that its user made as large as
     /// etcd stores: its maker makes another as it should be. If that makes the same again, it is deleted ever more seldom. Says whether it is
     /// deleted now.
     pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
         let entry = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref());
-        let above = self.parent(view).filter(|above| self.world.jobs.contains_key(*above)).cloned();
+        let above = self.maker(key, view).cloned();
         let (true, Some(above)) =
             (entry.is_some_and(|trouble| trouble.unstoppable.refused >= REFUSALS), above)
         else {

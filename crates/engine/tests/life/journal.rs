@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::journal::ledger::{Collector, Ledger, hours};
 use sluice_api::journal::{Event, Line, Outcome, WorkloadLine};
-use sluice_engine::{EngineConfig, Input, Kind, ObjectRef};
+use sluice_engine::{Effect, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
@@ -278,6 +278,47 @@ fn the_end_that_no_process_wrote_down_is_written_by_the_next_one() {
     c.restart();
     c.settle();
     assert_eq!(story(&c, "a").len(), known);
+}
+
+/// A restart of a busy manager: the lines of what had ended do not push out those of what goes on.
+#[test]
+fn ends_that_are_written_once_more_are_bounded_and_the_rest_is_a_number() {
+    let c = cluster("2");
+    let config = EngineConfig { journal: true, ..EngineConfig::default() };
+    let mut engine = sluice_engine::Engine::new(config);
+    let end = |number: i64, ended: Timestamp| {
+        let condition = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": ended.to_string()});
+        let object = json!({
+            "metadata": {"name": format!("w-{number}"), "namespace": "team-a", "uid": format!("u-{number}"), "resourceVersion": "1"},
+            "spec": {"queueName": "lq", "podSets": []}, "status": {"conditions": [condition]},
+        });
+        Input::Applied(Object::Workload(serde_json::from_value(object).unwrap()))
+    };
+    let lines = |engine: &mut sluice_engine::Engine| {
+        let (mut ends, mut missed) = (0, Vec::new());
+        for effect in engine.take_effects() {
+            match effect {
+                Effect::Journal(line) => match *line {
+                    Line::Workload(_) => ends += 1,
+                    Line::Missed(line) => missed.push(line.missed),
+                    line => panic!("{line:?}"),
+                },
+                _ => {}
+            }
+        }
+        (ends, missed)
+    };
+    for number in 0..1_200 {
+        engine.apply(c.now, end(number, c.now));
+    }
+    // What ended long ago is no part of it.
+    engine.apply(c.now, end(2_000, c.now - jiff::SignedDuration::from_hours(2)));
+    assert_eq!(lines(&mut engine), (1000, vec![]));
+    engine.apply(c.now, Input::Synced);
+    assert_eq!(lines(&mut engine), (0, vec![200]));
+    // From then on each is new.
+    engine.apply(c.now, end(3_000, c.now));
+    assert_eq!(lines(&mut engine), (1, vec![]));
 }
 
 #[test]

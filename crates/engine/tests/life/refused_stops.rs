@@ -63,6 +63,7 @@ fn with_part() -> (Cluster, JobView) {
     let mut c = cluster();
     let mut set = job("team-a", "set", "lq", 2, "1");
     set.job.kind = JobKind::JOB_SET;
+    set.pod_sets[0].parts = 2;
     c.api.add_job(set);
     c.settle();
     let mut part = job("team-a", PART, "", 1, "1");
@@ -94,6 +95,33 @@ fn a_job_that_another_one_made_and_that_cannot_be_suspended_is_deleted() {
         let reported =
             "Job/set-main-0: Job \"set-main-0\" may not run and cannot be suspended, so it was deleted";
         assert_eq!(c.notes("StopEnforced"), [reported]);
+    }
+}
+
+/// Owner references are written by users, too.
+#[test]
+fn what_only_claims_to_be_a_part_is_never_deleted() {
+    let forged: [fn(&mut JobView); 5] = [
+        // None that the JobSet makes.
+        |part| part.job.name = "mine".into(),
+        |part| part.job.name = "set-main-2".into(),
+        // Not the JobSet, but with its UID.
+        |part| part.controller.as_mut().unwrap().name = "other".to_owned(),
+        |part| part.controller.as_mut().unwrap().kind = "RayJob".to_owned(),
+        // It makes none in other namespaces.
+        |part| part.job.namespace = "team-b".into(),
+    ];
+    for (at, forge) in forged.into_iter().enumerate() {
+        let (mut c, mut part) = with_part();
+        c.api.namespace("team-b", &[]);
+        forge(&mut part);
+        let name = part.job.name.clone();
+        c.refuse = Some((Purpose::SuspendJob, refusal()));
+        running(&mut c, part);
+        c.advance(600);
+        assert!(c.api.jobs().any(|(job, _)| job.name == name), "{at}");
+        assert_eq!(sent(&c, Purpose::DeleteChild), 0, "{at}");
+        assert_eq!(c.notes("StopEnforced"), [""; 0], "{at}");
     }
 }
 

@@ -266,3 +266,6 @@ pub(super) async fn begin(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

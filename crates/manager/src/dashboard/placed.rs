@@ -22,7 +22,8 @@ pub struct Placed {
     pub levels: Vec<Name>,
     /// What each pod asks for.
     pub each: Amounts,
-    /// The values of each domain, one for each level, and how many pods are there.
+    /// The values of each domain, one for each level, and how many pods have a place there. Those that are over count, too: their places are
+    /// given to no other until the Workload ends, and what says that they are over does not say where they were.
     pub domains: Vec<(Vec<Name>, i64)>,
 }
 

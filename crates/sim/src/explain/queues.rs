@@ -369,4 +369,35 @@ mod tests {
         let contradiction = json!([team, expression("team", "DoesNotExist", &[])]);
         assert_eq!(of(contradiction, &[]), None);
     }
+
+    #[test]
+    fn a_user_may_know_the_queues_that_local_queues_of_the_namespace_are_for() {
+        let local = |namespace: &str, name: &str, queue: Option<&str>| {
+            let mut object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": name, "namespace": namespace}});
+            if let Some(queue) = queue {
+                object["spec"] = json!({"clusterQueue": queue});
+            }
+            object
+        };
+        let objects = [
+            local("a", "one", Some("own")),
+            local("a", "two", Some("gone")),
+            local("a", "broken", None),
+            local("b", "one", Some("of-others")),
+        ];
+        let all = objects.iter().map(|object| {
+            let name = |field: &str| text(&object["metadata"][field]);
+            (ObjectRef::namespaced(Kind::LocalQueue, name("namespace"), name("name")), object)
+        });
+        let view = View::Read(all.collect(), BTreeSet::new());
+        let known = |names: Names, namespace: &str| {
+            let known = names.known(&view, namespace);
+            ["own", "gone", "of-others", "none"].map(known)
+        };
+        // Also one that does not exist any more: its name stands in a LocalQueue that they may read.
+        assert_eq!(known(Names::Own, "a"), [true, true, false, false]);
+        assert_eq!(known(Names::Own, "b"), [false, false, true, false]);
+        assert_eq!(known(Names::Own, "c"), [false; 4]);
+        assert_eq!(known(Names::All, "a"), [true; 4]);
+    }
 }

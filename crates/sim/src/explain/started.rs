@@ -96,8 +96,11 @@ fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
     let describe = |pod: &str| format!("kubectl describe pod {pod} -n {namespace}");
     let mut helps = Vec::new();
     if let Some(of) = first(&["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"]) {
-        let text = "correct the image of the container in the job, or let its nodes reach the registry (imagePullSecrets): a \
-                    name or tag that does not exist is never pulled";
+        let text = format!(
+            "correct the image of the container (kubectl set image pod/{} {}=IMAGE -n {namespace}, and in the job for pods to come), or let \
+             its nodes reach the registry (imagePullSecrets): a name or tag that does not exist is never pulled",
+            of.pod, of.container
+        );
         helps.push(Help::command(text, describe(of.pod)));
     }
     if let Some(of) = first(&["CreateContainerConfigError", "CreateContainerError", "RunContainerError"]) {

@@ -78,6 +78,7 @@ impl Reading {
                 self.lost = self.lost.saturating_add(line.lost);
                 self.record.scenario(line.at, &format!("the journal lacks {} lines before this", line.lost));
             }
+            Line::Missed(_) => {}
         }
     }
 
@@ -92,7 +93,7 @@ impl Reading {
                     self.quota(&QuotaLine { at, nominal, before: None, ..line });
                 }
             }
-            Line::Lost(_) => {}
+            Line::Lost(_) | Line::Missed(_) => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the page says in states in which nothing can be tried, on real objects; and that what it advises lets the job start.
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DynamicObject};
 use sluice_testkit::workloads;
 
@@ -34,9 +34,9 @@ metadata: {name: lq, namespace: default}
 spec: {clusterQueue: cq}
 ";
 
-/// The page of a job, once it says all of this.
-async fn says(manager: &Manager, job: &str, parts: &[&str]) -> String {
-    let path = format!("/debug/explain/default/{job}?kind=job");
+/// The page of a Job, once it says all of this.
+pub async fn says(manager: &Manager, namespace: &str, job: &str, parts: &[&str]) -> String {
+    let path = format!("/debug/explain/{namespace}/{job}?kind=job");
     let found = std::sync::Mutex::new(String::new());
     eventually(&format!("the page of {job} to say {parts:?}"), DEADLINE, || async {
         let (_, page) = manager.health(&path).await?;
@@ -50,7 +50,7 @@ async fn says(manager: &Manager, job: &str, parts: &[&str]) -> String {
 }
 
 /// The controller of the check says that it is there.
-async fn serve_the_check(client: &Client) {
+pub async fn serve_the_check(client: &Client) {
     let checks: Api<DynamicObject> = workloads::all(client, "AdmissionCheck", "admissionchecks");
     let active = json!({
         "type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z",
@@ -60,10 +60,10 @@ async fn serve_the_check(client: &Client) {
 }
 
 /// The check as its controller sets it.
-async fn set_check(client: &Client, job: &str, state: &str, message: &str) {
-    let workload = workloads::of_job(client, "default", job).await.unwrap().unwrap();
+pub async fn set_check(client: &Client, namespace: &str, job: &str, state: &str, message: &str) {
+    let workload = workloads::of_job(client, namespace, job).await.unwrap().unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap();
-    let api: Api<DynamicObject> = workloads::namespaced(client, "default", "Workload", "workloads");
+    let api: Api<DynamicObject> = workloads::namespaced(client, namespace, "Workload", "workloads");
     let check = json!({
         "name": "budget", "state": state, "message": message, "lastTransitionTime": "2030-01-01T00:00:00Z", "podSetUpdates": [],
     });
@@ -81,7 +81,7 @@ async fn pending_pod(client: &Client, job: &str) {
         "metadata": {
             "name": format!("{job}-0"), "ownerReferences": [owner], "labels": {"batch.kubernetes.io/job-name": job},
         },
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "spec": {"containers": [{"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}]}]},
     }))
     .unwrap();
     pods.create(&PostParams::default(), &pod).await.unwrap();
@@ -101,58 +101,67 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     make_job(&client, "default", "mine", 6).await;
 
     let missing = "the LocalQueue lq does not exist in the namespace default";
-    let page = says(&manager, "mine", &[missing, "estimated start: not known"]).await;
+    let page = says(&manager, "default", "mine", &[missing, "estimated start: not known"]).await;
     assert!(page.contains("kubectl kueue create localqueue lq -n default -c CLUSTERQUEUE"), "{page}");
     apply(&plane, LOCAL_QUEUE).await.unwrap();
 
     // Both the stop and the selector are in the way; each is said, with the command that ends it.
     let stopped = "kubectl kueue resume clusterqueue cq";
-    says(&manager, "mine", &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"])
-        .await;
+    says(
+        &manager,
+        "default",
+        "mine",
+        &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"],
+    )
+    .await;
     let resume = plugin_run(&plane, &["resume", "clusterqueue", "cq"]).await;
     assert!(resume.status.success(), "{}", String::from_utf8_lossy(&resume.stderr));
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "blue"}}}));
     namespaces.patch("default", &PatchParams::default(), &label).await.unwrap();
 
-    says(&manager, "mine", &["can have at most 4 of flavor default", "ask for at most 4 pods of 1 cpu each"])
-        .await;
+    says(
+        &manager,
+        "default",
+        "mine",
+        &["can have at most 4 of flavor default", "ask for at most 4 pods of 1 cpu each"],
+    )
+    .await;
     let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
     let fewer = Patch::Merge(json!({"spec": {"parallelism": 4}}));
     jobs.patch("mine", &PatchParams::default(), &fewer).await.unwrap();
 
-    says(&manager, "mine", &["the admission check budget is Pending"]).await;
-    set_check(&client, "mine", "Pending", "the budget office is asked\u{1b}[2J").await;
-    let page = says(&manager, "mine", &["the budget office is asked\\u{1b}[2J"]).await;
+    says(&manager, "default", "mine", &["the admission check budget is Pending"]).await;
+    set_check(&client, "default", "mine", "Pending", "the budget office is asked\u{1b}[2J").await;
+    let page = says(&manager, "default", "mine", &["the budget office is asked\\u{1b}[2J"]).await;
     assert!(page.contains("estimated start: not known: how long the checks take is not known"), "{page}");
     assert!(!page.contains("admitted\n") && !page.contains("in 0s"), "{page}");
-    set_check(&client, "mine", "Rejected", "too dear").await;
+    set_check(&client, "default", "mine", "Rejected", "too dear").await;
     let deactivated = ["it is deactivated by the manager (", "too dear", "estimated start: not known"];
-    let page = says(&manager, "mine", &deactivated).await;
+    let page = says(&manager, "default", "mine", &deactivated).await;
     resume_as_said(&plane, &page).await;
-    says(&manager, "mine", &["the admission check budget is Pending"]).await;
-    set_check(&client, "mine", "Ready", "").await;
+    says(&manager, "default", "mine", &["the admission check budget is Pending"]).await;
+    set_check(&client, "default", "mine", "Ready", "").await;
     wait_until_started(&client, "default", "mine").await;
 
     // Here is no controller that makes pods.
-    let page = says(&manager, "mine", &["admitted with 4 pod(s), and 4 of them are not there"]).await;
+    let page =
+        says(&manager, "default", "mine", &["admitted with 4 pod(s), and 4 of them are not there"]).await;
     assert!(page.contains("kubectl describe job mine -n default"), "{page}");
     // What became of it before is in its events.
     assert!(page.contains("EvictedDueToDeactivated"), "{page}");
     pending_pod(&client, "mine").await;
     let missing = "admitted with 4 pod(s), and 3 of them are not there";
-    let page =
-        says(&manager, "mine", &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing]).await;
+    let page = says(
+        &manager,
+        "default",
+        "mine",
+        &["1 of its pods are not scheduled", "3 Insufficient cpu.", missing],
+    )
+    .await;
     assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
-    waiting_container(&client, "mine").await;
-    let waits = "mine-0: container c: ImagePullBackOff: no such image";
-    let page =
-        says(&manager, "mine", &["1 of its pods have a node and do not run yet", waits, missing]).await;
-    assert!(page.contains("correct the image of the container in the job"), "{page}");
-    assert!(!page.contains("not scheduled"), "{page}");
-    running_container(&client, "mine").await;
-    let page = says(&manager, "mine", &[missing]).await;
-    assert!(!page.contains("do not run yet"), "{page}");
+    bind(&client, "mine").await;
+    containers_run_when_what_is_advised_is_done(&plane, &client, &manager, missing).await;
     plane.stop();
 }
 
@@ -164,33 +173,91 @@ async fn resume_as_said(plane: &ControlPlane, page: &str) {
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
 }
 
-/// The pod of the job gets a node, which cannot pull its image.
-async fn waiting_container(client: &Client, job: &str) {
+/// Each reason for which a container does not run is ended as the page says.
+async fn containers_run_when_what_is_advised_is_done(
+    plane: &ControlPlane,
+    client: &Client,
+    manager: &Manager,
+    missing: &str,
+) {
+    kubelet(client, "mine").await;
+    let waits = "mine-0: container c: ImagePullBackOff: no such image";
+    let page =
+        says(manager, "default", "mine", &["1 of its pods have a node and do not run yet", waits, missing])
+            .await;
+    assert!(!page.contains("not scheduled"), "{page}");
+    let image = "kubectl set image pod/mine-0 c=IMAGE -n default";
+    assert!(page.contains(&format!("correct the image of the container ({image}")), "{page}");
+    let describe = "kubectl describe pod mine-0 -n default";
+    assert!(page.contains(describe), "{page}");
+    let described = as_said(plane, describe).await;
+    assert!(described.contains("ImagePullBackOff"), "{described}");
+    as_said(plane, &image.replace("IMAGE", GOOD_IMAGE)).await;
+
+    kubelet(client, "mine").await;
+    let waits = "mine-0: container c: CreateContainerConfigError: configmap \"settings\" not found";
+    let page = says(manager, "default", "mine", &[waits]).await;
+    assert!(page.contains("create the ConfigMap or Secret that the container names"), "{page}");
+    as_said(plane, "kubectl create configmap settings -n default --from-literal=mode=wrong").await;
+
+    kubelet(client, "mine").await;
+    let page = says(manager, "default", "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
+    assert!(page.contains("read why the container ended: it is started again and again"), "{page}");
+    // There is no kubelet that has logs: what they would say is mended.
+    assert!(page.contains("kubectl logs mine-0 -n default -c c --previous"), "{page}");
+    let right = ["patch", "configmap", "settings", "-n", "default", "-p", "{\"data\":{\"mode\":\"right\"}}"];
+    kubectl(plane, &right).await.unwrap();
+
+    kubelet(client, "mine").await;
+    let page = says(manager, "default", "mine", &[missing]).await;
+    assert!(!page.contains("do not run yet"), "{page}");
+}
+
+/// Runs a command of the page.
+async fn as_said(plane: &ControlPlane, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    kubectl(plane, &words).await.unwrap()
+}
+
+/// The pod of the job gets a node.
+async fn bind(client: &Client, job: &str) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let name = format!("{job}-0");
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
     });
     let _: Value = pods.create_subresource("binding", &name, &PostParams::default(), &binding).await.unwrap();
-    set_container(
-        client,
-        job,
-        "Pending",
-        &json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
-    )
-    .await;
 }
 
-/// The image is there now.
-async fn running_container(client: &Client, job: &str) {
-    set_container(client, job, "Running", &json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}})).await;
+/// The only image that there is.
+const GOOD_IMAGE: &str = "good";
+
+/// Says of the container what its node's kubelet would, by what there is.
+async fn kubelet(client: &Client, job: &str) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let pod = pods.get(&format!("{job}-0")).await.unwrap();
+    let image = pod.spec.unwrap().containers[0].image.clone();
+    let settings: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let settings = settings.get_opt("settings").await.unwrap().map(|found| found.data.unwrap_or_default());
+    let waiting = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
+    let (phase, state) = match (image.as_deref(), settings) {
+        (Some(GOOD_IMAGE), None) => {
+            ("Pending", waiting("CreateContainerConfigError", "configmap \"settings\" not found"))
+        }
+        (Some(GOOD_IMAGE), Some(settings)) if settings["mode"] == "wrong" => {
+            ("Running", waiting("CrashLoopBackOff", "back-off 10s restarting failed container"))
+        }
+        (Some(GOOD_IMAGE), Some(_)) => ("Running", json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}})),
+        _ => ("Pending", waiting("ImagePullBackOff", "no such image")),
+    };
+    set_container(client, job, phase, &state).await;
 }
 
 /// As the kubelet says it.
 async fn set_container(client: &Client, job: &str, phase: &str, state: &Value) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let container = json!({
-        "name": "c", "image": "i", "imageID": "", "ready": phase == "Running", "restartCount": 0, "state": state,
+        "name": "c", "image": "i", "imageID": "", "ready": state["running"].is_object(), "restartCount": 0, "state": state,
     });
     let status = Patch::Merge(json!({"status": {"phase": phase, "containerStatuses": [container]}}));
     pods.patch_status(&format!("{job}-0"), &PatchParams::default(), &status).await.unwrap();

@@ -2,7 +2,7 @@
 
 use sluice_tests::place::{Place, QUEUE_NAME, job, patch};
 
-use super::advice::{follow, found, remedy, wait_for_pods};
+use super::advice::{follow, found, found_and, remedy, wait_for_pods};
 use super::*;
 use crate::bed::bed;
 
@@ -13,6 +13,24 @@ async fn a_job_that_names_no_local_queue_of_its_namespace_starts_when_it_names_o
     let answer = found(&place, "mine", &["LocalQueueMissing"]).await;
     remedy(&answer, "name one of the LocalQueues that there are (lq) in the label kueue.x-k8s.io/queue-name");
     place.patch_job("mine", json!({"metadata": {"labels": {QUEUE_NAME: "lq"}}})).await.unwrap();
+    wait_for_pods(&place, "mine", 1).await;
+    found(&place, "mine", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_cluster_queue_is_missing_starts_when_it_is_made() {
+    let place = Place::bare(bed().await.plane, "explain-no-queue").await.unwrap();
+    place.flavor(&place.name).await.unwrap();
+    place.local_queue("lq", &place.name).await.unwrap();
+    place.make_job(&job("mine", "lq", 1, 1, 3_600)).await.unwrap();
+    let answer =
+        found_and(&place, "mine", &["ClusterQueueMissing"], "explain-no-queue/lq is for, does not exist")
+            .await;
+    remedy(
+        &answer,
+        "create the ClusterQueue explain-no-queue, or name a LocalQueue that is for one that exists",
+    );
+    place.cluster_queue(&place.name, 4, &json!({"namespaceSelector": {}})).await.unwrap();
     wait_for_pods(&place, "mine", 1).await;
     found(&place, "mine", &[]).await;
 }

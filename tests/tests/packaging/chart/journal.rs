@@ -1,7 +1,10 @@
 //! The journal's part of the chart.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
+use sluice_testkit::assets;
 
 use super::objects;
 
@@ -74,6 +77,27 @@ fn without_a_journal_nothing_of_it_is_there() {
 
 /// `helm upgrade --reuse-values` takes the values of the release before, without the keys that are new.
 #[test]
+fn a_section_that_is_missing_is_taken_for_its_defaults_or_asked_for() {
+    let text = std::fs::read_to_string(assets::workspace().join("charts/sluice/values.yaml")).unwrap();
+    let values: BTreeMap<String, Value> = serde_saphyr::from_str(&text).unwrap();
+    let all = super::render(&[]).unwrap();
+    let mut asked_for = Vec::new();
+    for key in values.keys() {
+        match super::render(&[&format!("{key}=null")]) {
+            Ok(rendered) => assert!(rendered == all, "{key}: not as by default"),
+            Err(said) => {
+                assert!(said.contains(&format!("{key}: this section is missing in the values.")), "{said}");
+                asked_for.push(key.as_str());
+            }
+        }
+    }
+    assert_eq!(asked_for, ["controllerManager", "managerConfig"]);
+    // What renders nothing by default.
+    let (section, ours) = (["enablePrometheus=true"], ["enablePrometheus=true", "metrics=null"]);
+    assert!(super::render(&section).unwrap() == super::render(&ours).unwrap());
+}
+
+#[test]
 fn values_of_a_release_from_before_a_section_render_as_without_it() {
     let sections = [
         "journal=null",
@@ -85,9 +109,8 @@ fn values_of_a_release_from_before_a_section_render_as_without_it() {
     ];
     let (before, now) = (objects(&sections), objects(&[]));
     assert_eq!(before.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
-    let configuration = |objects: &std::collections::BTreeMap<String, Value>| {
-        objects["ConfigMap/kueue-manager-config"]["data"].clone()
-    };
+    let configuration =
+        |objects: &BTreeMap<String, Value>| objects["ConfigMap/kueue-manager-config"]["data"].clone();
     assert_eq!(configuration(&before), configuration(&now));
     // A journal from before it could be sent to a bucket, and a bucket from before it could have a CA.
     let journal = objects(&["journal.enabled=true", "journal.store=null", "journal.maxTotalSize=null"]);

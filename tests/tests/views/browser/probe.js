@@ -31,6 +31,9 @@
   const scrolling = [document.documentElement, ...document.querySelectorAll(".card")]
     .filter((element) => element.scrollWidth > element.clientWidth)
     .map((element) => `${element.tagName} ${element.className}: ${element.scrollWidth} in ${element.clientWidth}`);
+  const controls = [...document.querySelectorAll("button, input, select, summary, .wide")].filter((one) => one.checkVisibility());
+  const outside = controls.filter((one) => box(one).left < 0 || box(one).right > document.documentElement.clientWidth)
+    .map((one) => `${one.tagName} ${one.getAttribute("aria-label") ?? own(one)}`);
   const shown = (svg, kind) => [...svg.querySelectorAll(kind)].filter((text) => text.getClientRects().length > 0);
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
   const svgs = [...document.querySelectorAll(".picture > svg, .gantt .axis")].filter((svg) => svg.getClientRects().length > 0);
@@ -87,7 +90,7 @@
     [...document.querySelectorAll(".tile")].map((t) => [t.querySelector("span").textContent, t.querySelector("b").textContent]));
   const tip = document.getElementById("tip");
   return {
-    scrolling, overlaps, cut, pictures, moments, legend, tiles,
+    scrolling, outside, overlaps, cut, pictures, moments, legend, tiles,
     elements: document.querySelectorAll("*").length,
     faint: contrast.filter(({ ratio }) => !(ratio >= 4.5)),
     texts: contrast.length,

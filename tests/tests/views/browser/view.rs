@@ -66,6 +66,8 @@ pub struct Tip {
 pub struct View {
     /// What can be scrolled from left to right.
     pub scrolling: Vec<String>,
+    /// Controls that are not within the window.
+    pub outside: Vec<String>,
     /// Texts of pictures that touch each other.
     pub overlaps: Vec<(String, String)>,
     /// Texts that leave their card.

@@ -30,7 +30,7 @@ export class Places {
     this.slider.value = "0";
     this.moment = el("output", { class: "window" });
     this.way = el("nav", { class: "way", "aria-label": `path in ${full}` });
-    this.fits = el("div");
+    this.fits = el("div", { class: "wide", role: "region", tabindex: "0", "aria-label": `pods that fit into ${full}` });
     this.detail = el("div", { "aria-live": "polite" });
     const space = el("div");
     host.append(el("h3", null, `Topology ${name}`), topology.cut ? el("p", null, "There are too many placements: the first are drawn.") : "",
@@ -119,7 +119,9 @@ export class Places {
     const step = (text, at) => (at === depth ? el("span", { "aria-current": "location" }, text) : el("button", { type: "button", onclick: () => { this.path = this.path.slice(0, at); this.offset = 0; this.detail.replaceChildren(); this.draw(); } }, text));
     this.way.replaceChildren(...[`all of ${name}`, ...this.path].flatMap((text, at) => (at ? [" › ", step(text, at)] : [step(text, at)])), `, by ${lastPart(levels[depth])}`);
     this.heat.show(this.domains.slice(this.offset, this.offset + CELLS), { what: resource, total: this.domains.length, offset: this.offset, opens: !this.lowest() });
-    this.fits.replaceChildren(this.table(all));
+    const table = this.table(all);
+    this.fits.hidden = !table;
+    this.fits.replaceChildren(table);
   }
 
   /** Shows the same moment as another one, as far as its schedule goes. */

@@ -32,6 +32,31 @@ fn pods_that_are_over_hold_no_quota() {
     assert_eq!(used(&holds(3, 1)), [4500, 500]);
 }
 
+/// As the engine counts: quota is given back by each pod, places by the whole.
+#[test]
+fn pods_that_are_over_keep_their_places_until_the_workload_ends() {
+    let row = |over: i32, conditions: &[Value]| {
+        let domains = json!({"domainCount": 2, "valuesPerLevel": [{"individual": {"prefix": "n", "roots": ["1", "2"]}}], "podCounts": {"universal": 2}});
+        let assignment = json!({"levels": ["kubernetes.io/hostname"], "slices": [domains]});
+        let set = json!({"name": "main", "count": 4, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "4"}, "topologyAssignment": assignment});
+        let workload: Value = json!({
+            "metadata": {"name": "w", "namespace": "a", "uid": "u"},
+            "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 4, "template": {"spec": {"containers": []}}}]},
+            "status": {
+                "conditions": conditions, "reclaimablePods": [{"name": "main", "count": over}],
+                "admission": {"clusterQueue": "cq", "podSetAssignments": [set]},
+            },
+        });
+        WorkloadRow::of(&serde_json::from_value(workload).unwrap())
+    };
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", 1);
+    let some = row(3, std::slice::from_ref(&reserved));
+    assert_eq!(some.usage, [("spot".into(), "cpu".into(), 1000)]);
+    let places: Vec<_> = some.placed[0].hosts().map(|(host, pods)| (&**host, pods)).collect();
+    assert_eq!(places, [("n1", 2), ("n2", 2)]);
+    assert!(row(4, &[reserved, condition("Finished", "True", "Succeeded", 2)]).placed.is_empty());
+}
+
 #[test]
 fn what_is_deactivated_waits_for_nothing() {
     let of = |active: bool, conditions: &[Value]| {
