@@ -122,6 +122,7 @@ pub use room::{
     RoomNode, SetNeeds,
 };
 pub use scheduler::Scheduler;
+pub use scheduler::asked_shapes::PodShape;
 pub use scheduler::claims::Claim;
 pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;
