@@ -52,9 +52,11 @@ impl Snapshot {
         counts: impl Fn(&str) -> bool,
     ) -> bool {
         let world = &scheduler.world;
-        let reservation = world.workloads.find(workload).and_then(|id| world.workloads.get(id).reservation());
-        let mut charged = reservation.into_iter().flat_map(|reservation| reservation.charged());
-        charged.any(|(pair, slot, _)| {
+        let id = world.workloads.find(workload);
+        let Some(reservation) = id.and_then(|id| world.workloads.get(id).reservation()) else {
+            return false;
+        };
+        reservation.charged().any(|(pair, slot, _)| {
             let (flavor, _) = world.names.flavor_and_resource(pair);
             self.usage.has(slot)
                 && world.forest.quota.borrowing(&self.usage, slot)
