@@ -1,7 +1,6 @@
 //! Placements on random topologies, node for node against a naive placement that works out anew what fits wherever it looks. Nodes have taints,
 //! labels and pods that are not ours.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use sluice_selector::{Operator, TolerationOperator};
@@ -43,9 +42,9 @@ fn any_world(random: &mut Random) -> (World, Vec<Machine>) {
         world.node(&spec);
         let mut free = cpus;
         if random.one_in(3) {
-            let (cpu, pods) = (random.below(3), 6 + random.below(5));
-            world.other(name, cpu, pods);
-            free = (cpus - cpu).min(10 - pods).max(0);
+            let (taken, others) = (random.below(3), 6 + random.below(5));
+            world.other(name, taken, others);
+            free = (cpus - taken).min(10 - others).max(0);
         }
         machines.push(Machine { path, free, tainted, fast });
     }
@@ -277,8 +276,8 @@ impl<'m> Naive<'m> {
         if level < lower {
             domains.sort_by(|a, b| {
                 let room = self.slices(level, b).cmp(&self.slices(level, a));
-                room.then_with(|| self.entropy(level, b).total_cmp(&self.entropy(level, a)))
-                    .then_with(|| -> Ordering { a.start.cmp(&b.start) })
+                let entropy = || self.entropy(level, b).total_cmp(&self.entropy(level, a));
+                room.then_with(entropy).then(a.start.cmp(&b.start))
             });
             let chosen = self.fewest(level, &domains)?;
             domains = chosen.iter().flat_map(|one| self.domains(lower, one)).collect();
