@@ -76,6 +76,7 @@ mod fair_sharing;
 pub mod fixtures;
 mod flavor_assigner;
 mod forest;
+mod index_map;
 mod intern;
 mod kept_out;
 mod last_assignment;
