@@ -93,7 +93,7 @@ struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), index: IndexMap::new(), free: Vec::new() }
+        Self { rows: Vec::new(), index: IndexMap::default(), free: Vec::new() }
     }
 }
 
