@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use indexmap::IndexMap;
-
 use crate::Name;
+use crate::index_map::IndexMap;
 use crate::intern::{FrId, NodeId, QueueId, SlotId};
 use crate::quota::{Quota, QuotaLimits};
 use crate::tables::TableSize;

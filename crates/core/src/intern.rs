@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-use indexmap::{Equivalent, IndexMap};
+use indexmap::Equivalent;
 
 use crate::Name;
+use crate::index_map::IndexMap;
 use crate::tables::{TableSize, put};
 
 /// The resource that counts pods (docs/reference/06-algorithm.md 6.2).
@@ -92,7 +93,7 @@ struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), index: IndexMap::new(), free: Vec::new() }
+        Self { rows: Vec::new(), index: IndexMap::default(), free: Vec::new() }
     }
 }
 

@@ -76,6 +76,7 @@ mod fair_sharing;
 pub mod fixtures;
 mod flavor_assigner;
 mod forest;
+mod index_map;
 mod intern;
 mod kept_out;
 mod last_assignment;
@@ -122,6 +123,7 @@ pub use room::{
     PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;
+pub use scheduler::asked_shapes::PodShape;
 pub use scheduler::claims::Claim;
 pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;

@@ -6,6 +6,7 @@
 //! one did not fit, and to flush them back, exchanges two sets instead of moving members one by one.
 
 mod audit;
+mod shapes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

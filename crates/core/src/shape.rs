@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use crate::index_map::IndexMap;
 use smallvec::SmallVec;
 
 use crate::intern::{Names, PODS, ResourceId, ShapeId};

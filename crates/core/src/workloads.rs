@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use crate::index_map::IndexMap;
 use smallvec::SmallVec;
 
 use crate::Name;

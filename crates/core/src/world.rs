@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use indexmap::IndexMap;
-
 use crate::Name;
 use crate::capacity::Capacity;
 use crate::cluster_queue::ClusterQueue;
 use crate::config::Config;
 use crate::fair_sharing::Lendable;
 use crate::forest::Forest;
+use crate::index_map::IndexMap;
 use crate::intern::{LocalId, Names, NodeId, QueueId, ResourceId};
 use crate::local_queue::LocalQueue;
 use crate::referring_queues::ReferringQueues;
@@ -60,17 +59,17 @@ impl World {
             names: Names::default(),
             flavors: Vec::new(),
             checks: BTreeMap::new(),
-            namespaces: IndexMap::new(),
+            namespaces: IndexMap::default(),
             forest: Forest::default(),
             lendable: Lendable::default(),
             capacity: Capacity::default(),
             queues: Vec::new(),
             free_queues: Vec::new(),
-            queue_index: IndexMap::new(),
+            queue_index: IndexMap::default(),
             locals: Vec::new(),
             free_locals: Vec::new(),
-            local_index: IndexMap::new(),
-            namespace_locals: IndexMap::new(),
+            local_index: IndexMap::default(),
+            namespace_locals: IndexMap::default(),
             referring_queues: ReferringQueues::default(),
             shapes: Shapes::default(),
             workloads: Workloads::default(),

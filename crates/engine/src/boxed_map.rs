@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::{Bound, Index, RangeBounds};
 
-use indexmap::IndexMap;
+use crate::index_map::IndexMap;
 
 /// A sorted map whose values are in memory of their own, found by hash: names of Workloads are long and begin alike, so that the way down a
 /// B-tree costs a thousand instructions for each look, and a reconciled Workload is looked up forty times. The order is for pages and for
@@ -18,7 +18,7 @@ pub(crate) struct BoxedMap<K, V> {
 
 impl<K, V> Default for BoxedMap<K, V> {
     fn default() -> Self {
-        Self { values: IndexMap::new(), order: BTreeSet::new() }
+        Self { values: IndexMap::default(), order: BTreeSet::new() }
     }
 }
 

@@ -28,6 +28,7 @@ mod failures;
 mod followed;
 mod hotswap;
 mod in_use;
+mod index_map;
 mod ingest;
 pub mod input;
 mod job_pod;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use indexmap::IndexMap;
+use crate::index_map::IndexMap;
 use jiff::Timestamp;
 use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{slim, v1beta2};

@@ -23,6 +23,7 @@ pub(crate) use groups::{component, component_index};
 pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
 pub use recorded::Recorded;
 
+pub(crate) use places::shorten;
 pub use places::{NodeChange, NodeSeen, PlaceChange, PlacedSet};
 
 use crate::json::text;
@@ -269,8 +270,8 @@ impl Record {
         }
     }
 
-    /// A Workload as the engine's last write left it.
-    pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) {
+    /// A Workload as the engine's last write left it. Whether its pods are to be on other nodes than before.
+    pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) -> bool {
         let metadata = &workload.metadata;
         let reference = ObjectRef::namespaced(
             Kind::Workload,
@@ -278,17 +279,18 @@ impl Record {
             metadata.name.as_deref().unwrap_or_default(),
         );
         if !self.seen.contains_key(&reference) {
-            let Some(job) = self.job_of(&reference, workload) else { return };
+            let Some(job) = self.job_of(&reference, workload) else { return false };
             if let Some(uid) = metadata.uid.as_deref() {
                 self.by_uid.insert(uid.into(), job);
             }
             self.jobs[job].managed = true;
             self.seen.insert(reference.clone(), Seen { job, ..Seen::default() });
         }
-        let Some(mut seen) = self.seen.remove(&reference) else { return };
+        let Some(mut seen) = self.seen.remove(&reference) else { return false };
         self.jobs[seen.job].priority = workload.spec.priority.unwrap_or(0);
-        self.transitions(now, workload, &mut seen);
+        let moves = self.transitions(now, workload, &mut seen);
         self.seen.insert(reference, seen);
+        moves
     }
 
     /// The place of a Workload's job among [`Record::jobs`].
@@ -307,7 +309,8 @@ impl Record {
         of.find_map(|owner| self.by_uid.get(owner.uid.as_str()).copied())
     }
 
-    fn transitions(&mut self, now: Timestamp, workload: &slim::Workload, seen: &mut Seen) {
+    /// Whether pods move.
+    fn transitions(&mut self, now: Timestamp, workload: &slim::Workload, seen: &mut Seen) -> bool {
         let at = self.millis(now);
         let status = &workload.status;
         let conditions = &status.conditions;
@@ -324,10 +327,13 @@ impl Record {
                 self.reserve(now, index);
             }
         }
-        if reserved {
-            self.place(at, index, workload, &mut seen.placed);
-        } else {
+        let mut moves = false;
+        if !reserved {
             seen.placed.clear();
+        } else if let Some(message) = self.place(at, index, workload, &mut seen.placed) {
+            let message = self.text(&message);
+            self.push(now, Some(index), TimelineEvent::Moved { message });
+            moves = true;
         }
         if admitted && !seen.admitted {
             self.admit(now, index);
@@ -362,6 +368,7 @@ impl Record {
             self.wait(now, index, &why.reason, &why.message);
         }
         (seen.reserved, seen.admitted, seen.evicted, seen.finished) = (reserved, admitted, evicted, finished);
+        moves
     }
 
     fn open(&mut self, index: usize) -> Option<&mut Hold> {

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
-use sluice_sim::{File, Manifest, Manifests, Options, Simulation, Source, prepare};
+use sluice_sim::{File, Manifest, Manifests, Options, Report, Simulation, Source, prepare};
 
 const POOL: &str = "cloud.google.com/gke-nodepool";
 
@@ -261,6 +261,66 @@ fn pods_are_no_objects_where_hotswap_does_not_act() {
     assert_eq!(low[1..], ["0:00 admitted", "60:00 finished"]);
     let patience = "40:00 evicted PodsReadyTimeout";
     assert_eq!(high[1..], ["0:00 admitted", patience, "41:00 admitted", "120:00 finished"]);
+}
+
+/// The example of a topology, two sub-blocks of two machines each, with more machines like one of those.
+fn machines(more: &[(&str, &str)]) -> Manifests {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/topology");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let nodes = read("nodes.yaml");
+    let copies = more.iter().map(|(name, like)| {
+        let one = nodes.split("---\n").find(|one| one.contains(&format!("name: {like}\n"))).unwrap();
+        format!("---\n{}", one.replace(like, name))
+    });
+    let nodes = format!("{nodes}{}", copies.collect::<String>());
+    let file = |name: &str, text: String| File { name: name.to_owned(), text, named: true };
+    Manifests::read(&[file("nodes.yaml", nodes), file("queues.yaml", read("queues.yaml"))]).unwrap()
+}
+
+/// A Job of two pods, each of which takes a whole machine, in one sub-block.
+fn together() -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 8}}});
+    let asks = json!({"kueue.x-k8s.io/podset-required-topology": "cloud.google.com/gce-topology-subblock"});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "together", "labels": {
+        "kueue.x-k8s.io/queue-name": "gpus"}}, "spec": {"parallelism": 2, "completions": 2, "template": {
+            "metadata": {"annotations": asks},
+            "spec": {"restartPolicy": "Never", "containers": [container]}}}})
+}
+
+/// Where the simulation's only job had its pods, one after the other.
+fn places(simulation: &Simulation) -> Vec<Vec<String>> {
+    let changes = simulation.record().places.iter();
+    let nodes = changes.map(|change| change.sets.iter().flat_map(|set| &set.domains));
+    nodes.map(|domains| domains.map(|(values, _)| values.concat()).collect()).collect()
+}
+
+#[test]
+fn a_failed_node_of_a_topology_is_replaced_by_another_one_of_its_domain() {
+    let one = json!({"names": ["gpu-a0"]});
+    let events = json!([{"at": 0, "objects": [together()]}, {"at": "10m", "failNodes": one}]);
+    let simulation = run(with_events(machines(&[("gpu-a2", "gpu-a0"), ("gpu-b2", "gpu-b0")]), &events));
+    assert_eq!(
+        story(&simulation, "together"),
+        ["0:00 submitted", "0:00 admitted", "10:01 moved", "70:01 finished"]
+    );
+    assert_eq!(places(&simulation), [["gpu-a0", "gpu-a1"], ["gpu-a1", "gpu-a2"]]);
+    let report = Report::new(simulation.record(), simulation.lasted(), 0, Vec::new());
+    let moved = report.timeline.iter().find(|line| line.what.word() == "moved").unwrap();
+    assert_eq!(moved.what.details(), "from gpu-a0 to gpu-a2");
+    assert_eq!(simulation.record().job_named("default/together").unwrap().lost, 600_000);
+}
+
+#[test]
+fn without_another_node_in_its_domain_a_job_starts_again_in_another_one() {
+    let one = json!({"names": ["gpu-a0"]});
+    let events = json!([{"at": 0, "objects": [together()]}, {"at": "10m", "failNodes": one}]);
+    let simulation = run(with_events(machines(&[]), &events));
+    let story = story(&simulation, "together");
+    assert_eq!(
+        story[1..],
+        ["0:00 admitted", "10:01 evicted NodeFailures", "10:01 admitted", "70:01 finished"]
+    );
+    assert_eq!(places(&simulation), [["gpu-a0", "gpu-a1"], ["gpu-b0", "gpu-b1"]]);
 }
 
 #[test]

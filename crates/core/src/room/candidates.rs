@@ -1,5 +1,5 @@
-//! Which workloads may have to go so that displaced work finds nodes: lower priority; the own ClusterQueue first, then its cohort, then others; in each
-//! the order of docs/reference/06-algorithm.md 6.7.
+//! Which workloads may have to go so that displaced work finds nodes: lower priority; what the cohort has lent first, then the own ClusterQueue, then the
+//! rest of its cohort, then others, of which those that borrow come first; in each the order of docs/reference/06-algorithm.md 6.7.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,9 +37,28 @@ pub struct Candidates<'a> {
     gone: Vec<bool>,
     /// By the number of a workload: its position.
     positions: BTreeMap<usize, usize>,
-    everywhere: Line,
+    everywhere: Lines,
     of_queue: BTreeMap<Name, Line>,
-    of_root: BTreeMap<Name, Line>,
+    of_root: BTreeMap<Name, Lines>,
+}
+
+/// Those that hold what is lent to their ClusterQueue, and the rest.
+#[derive(Debug, Default)]
+struct Lines {
+    lent: Line,
+    rest: Line,
+}
+
+impl Lines {
+    fn push(&mut self, at: usize, lent: bool) {
+        let line = if lent { &mut self.lent } else { &mut self.rest };
+        line.at.push(at);
+    }
+
+    fn pass_over(&mut self, gone: &[bool]) {
+        self.lent.pass_over(gone);
+        self.rest.pass_over(gone);
+    }
 }
 
 /// Some of the candidates in their order.
@@ -62,20 +81,23 @@ impl Line {
 }
 
 impl<'a> Candidates<'a> {
-    /// These.
-    pub fn new(mut all: Vec<Candidate<'a>>) -> Self {
+    /// These. In their order it is asked of each that is in a Cohort whether it holds what its ClusterQueue borrows.
+    pub fn new(mut all: Vec<Candidate<'a>>, mut borrows: impl FnMut(&Candidate<'a>) -> bool) -> Self {
         all.sort_by_key(|one| (one.priority, one.reserved_at, one.uid, one.key));
-        let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Line>::new());
+        let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Lines>::new());
+        let mut everywhere = Lines::default();
         for (at, one) in all.iter().enumerate() {
+            let lent = one.root.is_some() && borrows(one);
+            everywhere.push(at, lent);
             of_queue.entry(Name::clone(&one.queue)).or_default().at.push(at);
             if let Some(root) = &one.root {
-                of_root.entry(Name::clone(root)).or_default().at.push(at);
+                of_root.entry(Name::clone(root)).or_default().push(at, lent);
             }
         }
         Self {
             gone: vec![false; all.len()],
             positions: all.iter().enumerate().map(|(at, one)| (one.at, at)).collect(),
-            everywhere: Line { at: (0..all.len()).collect(), first: 0 },
+            everywhere,
             all,
             of_queue,
             of_root,
@@ -96,8 +118,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Those that go for work of this priority in this queue, below this root, in the order in which they do: the same ClusterQueue, then the
-    /// same cohort tree, then the others. `beyond` says whether other queues make room as well.
+    /// Those that go for work of this priority in this queue, below this root, in the order in which they do: what is lent in the same cohort tree,
+    /// the same ClusterQueue, the rest of the cohort tree, then the others. `beyond` says whether other queues make room as well.
     pub fn below<'s>(
         &'s self,
         priority: i32,
@@ -105,17 +127,22 @@ impl<'a> Candidates<'a> {
         root: Option<&'s Name>,
         beyond: bool,
     ) -> impl Iterator<Item = &'s Candidate<'a>> {
-        let lower = move |one: &&Candidate<'a>| one.priority < priority;
         let these = move |line: Option<&'s Line>| {
             let rest = line.map(Line::rest).unwrap_or_default().iter();
-            rest.filter(|at| !self.gone[**at]).map(|at| &self.all[*at])
+            let there = rest.filter(|at| !self.gone[**at]).map(|at| &self.all[*at]);
+            there.take_while(move |one| one.priority < priority)
         };
         let root = root.filter(|_| beyond);
-        let own = these(self.of_queue.get(queue)).take_while(lower);
-        let cohort = these(root.and_then(|root| self.of_root.get(root))).take_while(lower);
-        let others = these(Some(&self.everywhere).filter(|_| beyond)).take_while(lower);
-        own.chain(cohort.filter(move |one| one.queue != *queue)).chain(
-            others.filter(move |one| one.queue != *queue && (root.is_none() || one.root.as_ref() != root)),
-        )
+        let cohort = root.and_then(|root| self.of_root.get(root));
+        let near = move |line: Option<&'s Line>| these(line).filter(move |one| one.queue != *queue);
+        let everywhere = Some(&self.everywhere).filter(|_| beyond);
+        let far = move |line: Option<&'s Line>| {
+            near(line).filter(move |one| root.is_none() || one.root.as_ref() != root)
+        };
+        near(cohort.map(|lines| &lines.lent))
+            .chain(these(self.of_queue.get(queue)))
+            .chain(near(cohort.map(|lines| &lines.rest)))
+            .chain(far(everywhere.map(|lines| &lines.lent)))
+            .chain(far(everywhere.map(|lines| &lines.rest)))
     }
 }

@@ -1,6 +1,7 @@
 //! The scheduler: everything that the core knows. Each module below changes or reads it in one respect.
 
 mod activity;
+pub(crate) mod asked_shapes;
 mod audit;
 mod capacity;
 pub(crate) mod claims;

@@ -44,6 +44,26 @@ impl Snapshot {
         }
     }
 
+    /// Whether a workload of the scheduler, whose numbers these are, holds some of a flavor of which its ClusterQueue uses more than its nominal quota.
+    pub fn borrows(
+        &self,
+        scheduler: &Scheduler,
+        workload: &WorkloadKey,
+        counts: impl Fn(&str) -> bool,
+    ) -> bool {
+        let world = &scheduler.world;
+        let id = world.workloads.find(workload);
+        let Some(reservation) = id.and_then(|id| world.workloads.get(id).reservation()) else {
+            return false;
+        };
+        reservation.charged().any(|(pair, slot, _)| {
+            let (flavor, _) = world.names.flavor_and_resource(pair);
+            self.usage.has(slot)
+                && world.forest.quota.borrowing(&self.usage, slot)
+                && counts(world.names.flavor_name(flavor))
+        })
+    }
+
     /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the
     /// scheduler, whose numbers these are, has no such quota.
     pub fn available(

@@ -1,8 +1,7 @@
 //! Nodes by dense id, with what they offer, what other pods use of them and where in which tree they are.
 
-use indexmap::IndexMap;
-
 use crate::Name;
+use crate::index_map::IndexMap;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId};
 use crate::tables::put;
 use crate::topology::places::Path;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use crate::index_map::IndexMap;
 use smallvec::SmallVec;
 
 use crate::Name;

@@ -1,7 +1,6 @@
 //! The taints of nodes, each distinct list of them once: what tolerates it is found out once for a placement.
 
-use indexmap::IndexMap;
-
+use crate::index_map::IndexMap;
 use crate::spec::{Taint, TaintEffect};
 use crate::tables::put;
 
@@ -19,7 +18,7 @@ pub(crate) struct TaintSets {
 
 impl Default for TaintSets {
     fn default() -> Self {
-        Self { rows: vec![(Vec::new(), 0)], index: IndexMap::new(), free: Vec::new() }
+        Self { rows: vec![(Vec::new(), 0)], index: IndexMap::default(), free: Vec::new() }
     }
 }
 

@@ -10,6 +10,7 @@ mod kept;
 mod largest_fit;
 mod levels;
 mod moving;
+mod naive;
 mod oracle;
 mod preferred;
 mod random;

@@ -14,7 +14,7 @@ use super::needs::given;
 use super::planned::Move;
 use super::scope::Scope;
 use super::search::{Gone, Search};
-use super::snapshot::{SeenWorkload, Snapshot, exclusive_in, takes_groups};
+use super::snapshot::{SeenWorkload, Snapshot, exclusive_in, exclusive_labels, takes_groups};
 use super::state::{NodesToAvoid, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -118,7 +118,7 @@ impl Engine {
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
-        let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.jobset?)));
+        let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.entry, one.jobset?)));
         let users = self.exclusive_users(jobsets);
         let labels = self.exclusive_labels(scope, &users);
         let groups = self.groups(&labels, &snapshot);
@@ -244,18 +244,17 @@ impl Engine {
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
     pub(super) fn exclusive_users<'a>(
         &'a self,
-        jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a JobView)>,
+        jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a WorkloadEntry, &'a JobView)>,
     ) -> BTreeSet<(Name, String)> {
         // Of one queue and label there are many, most of them one after the other.
         let mut users = BTreeSet::new();
         let mut last = ("", "");
-        for (key, view) in jobsets.filter(|(_, view)| takes_groups(view)) {
-            let Some(entry) = self.world.workloads.get(key) else { continue };
+        for (key, entry, view) in jobsets.filter(|(.., view)| takes_groups(view)) {
             if conditions::is_true(&entry.status().conditions, Type::Finished.as_str()) {
                 continue;
             }
             let Some(queue) = self.queue_name_for(key, entry) else { continue };
-            for label in exclusive_in(view) {
+            for label in exclusive_labels(view) {
                 if last != (queue, label) {
                     users.insert((Name::from(queue), label.to_owned()));
                     last = (queue, label);

@@ -166,7 +166,8 @@ impl Engine {
             return NodesToAvoid::default();
         }
         let snapshot = Snapshot::of_nodes(self, self.now);
-        let jobsets = self.world.workloads.iter().filter_map(|(key, e)| Some((key, self.jobset_of(key, e)?)));
+        let workloads = self.world.workloads.iter();
+        let jobsets = workloads.filter_map(|(key, e)| Some((key, e, self.jobset_of(key, e)?)));
         let users = self.exclusive_users(jobsets);
         let labels = self.exclusive_labels(&scope, &users);
         let groups = self.groups(&labels, &snapshot);

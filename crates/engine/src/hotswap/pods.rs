@@ -1,6 +1,6 @@
 //! Pods that are bound to nodes: how they come and go, and which Workload each runs for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -95,8 +95,19 @@ impl Engine {
         let status = self.world.workloads.get(workload).map(|entry| &entry.object.status);
         let reserved = status.and_then(reserved_since);
         let before = |pod: &Pod| reserved.is_none_or(|at| pod.created.is_none_or(|created| created < at));
-        let own =
-            |key: &PodKey, pod: &Pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload);
+        // Hundreds may be released in a second, and most pods are of other jobs.
+        let owner = self.world.workloads.get(workload).and_then(|entry| entry.owner.as_ref());
+        let job = owner.and_then(|uid| self.world.job_by_uid.get(uid));
+        let below = owner.and_then(|uid| self.world.children.get(uid)).into_iter().flatten();
+        let below = below.filter_map(|child| Some(&self.world.jobs.get(child)?.view.job.uid));
+        let controllers: BTreeSet<&Name> = below.chain(owner).collect();
+        let may_be = |pod: &Pod| {
+            pod.controller.as_ref().is_some_and(|uid| controllers.contains(uid))
+                || pod.jobset.as_ref().is_some_and(|name| job.is_some_and(|job| job.name == *name))
+        };
+        let own = |key: &PodKey, pod: &Pod| {
+            before(pod) && may_be(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload)
+        };
         // Pods run in the namespace of their Workload: the others need not be looked at.
         let first = (Arc::clone(&workload.namespace), Name::from(""));
         let near =

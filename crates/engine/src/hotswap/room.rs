@@ -1,5 +1,7 @@
 //! The nodes of a look, and what is on them, as the core takes them: it knows where there is room.
 
+use std::collections::BTreeSet;
+
 use sluice_core::{CapacityNode, FreeCapacity, NodeGroups, PodsApart};
 
 use super::snapshot::{Snapshot, holds};
@@ -20,9 +22,14 @@ impl Engine {
                 room.add_other(node, &seen.pod.requests);
             }
         }
+        // Most take groups by the label of the one before.
+        let mut labels = BTreeSet::new();
         for one in &snapshot.workloads {
+            if !one.takes_groups_by().eq(labels.iter().copied()) {
+                labels = one.takes_groups_by().collect();
+            }
             let pods = one.pods.iter().filter_map(|seen| Some((seen.node?, &*seen.pod.requests)));
-            room.add_workload(one.key, pods, &one.takes_groups_by());
+            room.add_workload(one.key, pods, &labels);
         }
         room
     }

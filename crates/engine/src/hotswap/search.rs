@@ -331,7 +331,20 @@ fn candidates<'a>(
 ) -> Candidates<'a> {
     let mut roots = BTreeMap::new();
     let lower = |at| candidate(engine, scope, snapshot, at, highest, &mut roots);
-    Candidates::new((0..snapshot.workloads.len()).filter_map(lower).collect())
+    let all = (0..snapshot.workloads.len()).filter_map(lower).collect();
+    // What a queue borrows is what those hold of it that would go first, without those that leave anyway.
+    let mut usage = engine.scheduler.snapshot();
+    for one in snapshot.workloads.iter().filter(|one| one.leaves) {
+        usage.release(&engine.scheduler, one.key);
+    }
+    Candidates::new(all, |one| {
+        let counts = |flavor: &str| scope.flavors.contains_key(flavor);
+        let borrows = usage.borrows(&engine.scheduler, one.key, counts);
+        if borrows {
+            usage.release(&engine.scheduler, one.key);
+        }
+        borrows
+    })
 }
 
 /// What matters of a Workload that may have to go. `roots` has the ClusterQueues that were seen with the Cohorts at the top of their trees.

@@ -177,9 +177,9 @@ pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
 }
 
 impl<'a> SeenWorkload<'a> {
-    /// The labels by which it takes whole groups of nodes.
-    pub fn takes_groups_by(&self) -> BTreeSet<&'a str> {
-        self.jobset.map(exclusive_in).unwrap_or_default()
+    /// The labels by which it takes whole groups of nodes, for each pod set that does.
+    pub fn takes_groups_by(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.jobset.into_iter().flat_map(exclusive_labels)
     }
 
     /// Whether it has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
@@ -318,7 +318,12 @@ pub(super) fn takes_groups(view: &JobView) -> bool {
 
 /// The labels by which a JobSet takes whole groups of nodes.
 pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<&str> {
-    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.as_str())).collect()
+    exclusive_labels(view).collect()
+}
+
+/// The same for each pod set that does.
+pub(super) fn exclusive_labels(view: &JobView) -> impl Iterator<Item = &str> {
+    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.as_str()))
 }
 
 /// An amount as an exact number.

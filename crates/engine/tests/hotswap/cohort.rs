@@ -77,3 +77,31 @@ fn for_a_queue_that_borrows_only_its_own_make_way_unless_the_flag_says_otherwise
         assert_eq!(bed.listed("high").is_empty(), goes.is_some(), "{at}");
     }
 }
+
+#[test]
+fn what_the_cohort_has_lent_comes_back_first_and_no_more_than_that() {
+    let mut bed = Bed::new();
+    bed.c.api.priority_class("middle", 1_500_000);
+    let cohort = json!({"cohortName": "team"});
+    // Of the four pools' quota of `x` one is lent to `z`, which has two.
+    bed.queue("x", 64, &json!({"enable": true}), &cohort);
+    bed.queue("z", 16, &json!({"enable": true}), &cohort);
+    bed.pools(&["a", "b", "c", "d", "e"], 4);
+    bed.jobset("high", "x", "high", 2);
+    bed.pass(2);
+    for (name, queue, priority) in [("own", "x", "low"), ("older", "z", "middle"), ("younger", "z", "middle")]
+    {
+        bed.jobset(name, queue, priority, 1);
+        bed.pass(2);
+        assert!(bed.runs(name), "{}", bed.reported(name, "QuotaReserved"));
+    }
+    bed.fail(&["a"]);
+    bed.pass(40);
+    let others = ["own", "older", "younger"];
+    assert_eq!(gone(&bed, &others), ["younger"], "although that of its own queue has a lower priority");
+    assert!(bed.runs("high"));
+    bed.fail(&["b"]);
+    bed.pass(40);
+    assert_eq!(gone(&bed, &others), ["own", "younger"], "`z` is within its own quota now");
+    assert!(bed.runs("high") && bed.runs("older"));
+}

@@ -393,6 +393,41 @@ fn a_scrape_says_how_many_pods_of_each_size_fit_into_one_domain() {
 }
 
 #[test]
+fn a_scrape_says_how_many_pods_fit_of_the_shapes_that_wait() {
+    let mut c = bed(&[("n1", "r1", "4"), ("n2", "r1", "3"), ("n3", "r2", "2")]);
+    let fits = |c: &Cluster| -> BTreeMap<(String, String), f64> {
+        let ours = c.engine.metrics_snapshot().into_iter();
+        let ours = ours.filter(|gauge| gauge.metric == "sluice_topology_largest_fit_of_shape");
+        ours.map(|gauge| ((gauge.labels[3].to_string(), gauge.labels[2].to_string()), gauge.value)).collect()
+    };
+    submit_in_rack(&mut c, "small", 1);
+    assert!(runs(&c, "small") && fits(&c).is_empty(), "nothing waits");
+    let asking = |cpu: i64| {
+        move |view: &mut JobView| {
+            in_rack(view);
+            let template = Arc::make_mut(view.pod_sets[0].template.as_mut().unwrap());
+            let container = &mut template.spec.as_mut().unwrap().containers[0];
+            let requests = container.resources.as_mut().unwrap().requests.as_mut().unwrap();
+            requests.insert("cpu".to_owned(), Quantity(cpu.to_string()));
+            let spec = template.spec.clone().unwrap();
+            view.pod_sets[0].containers_hash = sluice_api::names::containers_hash(&spec);
+            view.pod_sets[0].requests_hash = sluice_api::names::requests_hash(&spec);
+        }
+    };
+    submit(&mut c, "large", "lq", 9, asking(2));
+    let of =
+        |fits: &BTreeMap<_, f64>, level: &str| fits.get(&("cpu=2".to_owned(), level.to_owned())).copied();
+    let found = fits(&c);
+    assert_eq!((of(&found, "rack"), of(&found, HOSTNAME), found.len()), (Some(3.0), Some(2.0), 2));
+    for cpu in 10..20 {
+        submit(&mut c, &format!("wide-{cpu}"), "lq", 1, asking(cpu));
+    }
+    let found = fits(&c);
+    assert_eq!(found.len(), 8 * 2, "no more than the shapes of which most pods wait: {found:?}");
+    assert_eq!(of(&found, "rack"), Some(3.0));
+}
+
+#[test]
 fn quota_that_comes_free_on_nodes_too_far_apart_is_a_new_reason_to_wait() {
     let nodes = [("n1", "r1", "1"), ("n2", "r1", "1"), ("n3", "r2", "1"), ("n4", "r2", "1")];
     let group = json!({"coveredResources": ["cpu"], "flavors": [{"name": "tas", "resources": [

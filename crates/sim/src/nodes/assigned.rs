@@ -7,6 +7,7 @@ use serde_json::Value;
 use sluice_api::conversion::topology;
 use sluice_api::v1beta2::TopologyAssignment;
 
+use super::Nodes;
 use super::fit::Labels;
 use crate::json::text;
 
@@ -26,6 +27,13 @@ impl Domain {
     /// Whether a node with these labels is in it.
     pub fn has(&self, labels: &Labels) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
+}
+
+impl Nodes {
+    /// Whether a node is in one of these domains.
+    pub fn is_in_any(&self, node: &str, domains: &[Domain]) -> bool {
+        self.by_name.get(node).is_some_and(|node| domains.iter().any(|domain| domain.has(&node.labels)))
     }
 }
 

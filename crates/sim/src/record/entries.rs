@@ -137,6 +137,11 @@ pub enum TimelineEvent {
         /// Its message.
         message: Arc<str>,
     },
+    /// Some of its pods are assigned other nodes, as those that they had failed.
+    Moved {
+        /// From where to where.
+        message: Arc<str>,
+    },
     /// It ended.
     Finished {
         /// Whether well.
@@ -166,6 +171,7 @@ impl TimelineEvent {
             Self::Admitted { .. } => "admitted",
             Self::Preempted { .. } => "preempted",
             Self::Evicted { .. } => "evicted",
+            Self::Moved { .. } => "moved",
             Self::Finished { success: true } => "finished",
             Self::Finished { success: false } => "failed",
             Self::Refused { .. } => "refused",
@@ -192,7 +198,9 @@ impl TimelineEvent {
                 let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();
                 format!("by {}: {reason}; {paths}", by.as_deref().unwrap_or("a workload that is not known"))
             }
-            Self::Refused { message } | Self::Scenario { message } => message.to_string(),
+            Self::Moved { message } | Self::Refused { message } | Self::Scenario { message } => {
+                message.to_string()
+            }
         }
     }
 }

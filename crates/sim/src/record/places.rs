@@ -105,21 +105,21 @@ impl Record {
         }
     }
 
-    /// What a Workload holds has a place, or another one than before.
+    /// What a Workload holds has a place, or another one than before: from where to where pods move, if any do.
     pub(super) fn place(
         &mut self,
         at: i64,
         job: usize,
         workload: &slim::Workload,
         known: &mut Vec<TopologyAssignment>,
-    ) {
-        let Some(admission) = &workload.status.admission else { return };
+    ) -> Option<String> {
+        let admission = workload.status.admission.as_ref()?;
         let assignments =
             || admission.pod_set_assignments.iter().filter_map(|set| set.topology_assignment.as_ref());
         if known.iter().eq(assignments()) {
-            return;
+            return None;
         }
-        *known = assignments().cloned().collect();
+        let before = std::mem::replace(known, assignments().cloned().collect());
         let sets = admission.pod_set_assignments.iter().filter_map(|set| {
             let rows = decode(set.topology_assignment.as_ref()?).ok()?;
             let count = i64::from(set.count.unwrap_or(1).max(1));
@@ -134,6 +134,33 @@ impl Record {
         });
         let sets: Arc<[PlacedSet]> = sets.collect();
         self.places.push(PlaceChange { at, job, sets });
+        moved(&before, known)
+    }
+}
+
+/// The domains that pods leave, and those that they go to instead.
+fn moved(before: &[TopologyAssignment], now: &[TopologyAssignment]) -> Option<String> {
+    let mut more: BTreeMap<String, i64> = BTreeMap::new();
+    for (assignments, sign) in [(before, -1), (now, 1)] {
+        let domains = assignments.iter().filter_map(|one| decode(one).ok()).flat_map(|rows| rows.domains);
+        for domain in domains {
+            *more.entry(domain.values.join("/")).or_default() += sign * i64::from(domain.count);
+        }
+    }
+    let some = |sign: i64| -> Vec<String> {
+        let changed = more.iter().filter(|(_, pods)| pods.signum() == sign);
+        changed.map(|(name, _)| name.clone()).collect()
+    };
+    let (from, to) = (some(-1), some(1));
+    (!from.is_empty() && !to.is_empty()).then(|| format!("from {} to {}", shorten(&from), shorten(&to)))
+}
+
+/// The first few names of many.
+pub(crate) fn shorten(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
+        names => names.join(", "),
     }
 }
 
@@ -147,6 +174,22 @@ mod tests {
             "metadata": {"labels": {"rack": "r1"}},
             "status": {"allocatable": {"cpu": "1500m", "nvidia.com/gpu": 8}, "conditions": [{"type": "Ready", "status": ready}]},
         })
+    }
+
+    #[test]
+    fn pods_move_from_domains_with_fewer_to_those_with_more() {
+        let on = |nodes: &[(&str, i32)]| -> Vec<TopologyAssignment> {
+            let (names, counts): (Vec<_>, Vec<_>) = nodes.iter().copied().unzip();
+            let slices = json!([{"domainCount": nodes.len(), "podCounts": {"individual": counts},
+                "valuesPerLevel": [{"individual": {"roots": names}}]}]);
+            let assignment = json!({"levels": ["kubernetes.io/hostname"], "slices": slices});
+            vec![serde_json::from_value(assignment).unwrap()]
+        };
+        let two = on(&[("a", 2), ("b", 1)]);
+        assert_eq!(moved(&two, &on(&[("b", 1), ("c", 2)])).as_deref(), Some("from a to c"));
+        assert_eq!(moved(&two, &on(&[("a", 1), ("b", 2)])).as_deref(), Some("from a to b"));
+        assert_eq!(moved(&two, &on(&[("a", 2)])), None, "there are fewer");
+        assert_eq!(moved(&[], &two), None, "they come");
     }
 
     #[test]

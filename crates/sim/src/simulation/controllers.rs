@@ -139,7 +139,9 @@ impl Simulation {
 
     /// Plays the controllers of admission checks, and the owner of a Workload that has no job.
     pub(super) fn workload_changed(&mut self, reference: &ObjectRef, workload: &slim::Workload) {
-        self.record.observe(self.now, workload);
+        if self.record.observe(self.now, workload) {
+            self.places_changed(&jobs_of(reference, workload));
+        }
         let status = &workload.status;
         let pending = |state| state == sluice_api::v1beta2::CheckState::Pending;
         let pending = status.admission_checks.iter().any(|c| pending(c.state) && !self.provisions(&c.name));
@@ -148,15 +150,8 @@ impl Simulation {
         }
         let is = |type_: &str| conditions::is_true(&status.conditions, type_);
         if is("Finished") {
+            self.ended.extend(jobs_of(reference, workload));
             let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-            let controller = owners.iter().find(|owner| owner.controller == Some(true));
-            // The pods of a group own its Workload together.
-            let jobs = controller.map_or(owners, std::slice::from_ref);
-            let ended = jobs.iter().filter_map(|owner| {
-                let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
-                Some(ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str()))
-            });
-            self.ended.extend(ended);
             if owners.is_empty() {
                 self.ended.push(reference.clone());
             }
@@ -316,6 +311,18 @@ impl Simulation {
             None
         });
     }
+}
+
+/// The jobs of a Workload.
+fn jobs_of(reference: &ObjectRef, workload: &slim::Workload) -> Vec<ObjectRef> {
+    let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+    let controller = owners.iter().find(|owner| owner.controller == Some(true));
+    // The pods of a group own its Workload together.
+    let jobs = controller.map_or(owners, std::slice::from_ref).iter().filter_map(|owner| {
+        let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+        Some(ObjectRef::namespaced(Kind::Job(kind), reference.namespace.clone(), owner.name.as_str()))
+    });
+    jobs.collect()
 }
 
 /// Sets a condition of a status document.

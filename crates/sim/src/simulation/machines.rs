@@ -2,7 +2,7 @@
 //!
 //! Where Hotswap acts, pods are objects, as a manager watches them there: they stay on a node that does not answer for five minutes,
 //! and the job on it stands still unless it is moved. Elsewhere no manager looks at pods: a job whose node fails starts again at
-//! once, where there is room.
+//! once, where there is room. Pods that a topology assigns to nodes come back where their Workload is assigned other ones (docs/reference/06-algorithm.md 6.14).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::machines::{PODS_COLLECTED, PODS_STAY};
 use crate::manifest::Manifest;
-use crate::nodes::Turn;
+use crate::nodes::{Turn, groups};
 use crate::object::reference;
 use crate::pods::Phase;
+use crate::record::shorten;
 use crate::scenario::NodeSet;
 use crate::world::seconds;
 
@@ -266,6 +267,27 @@ impl Simulation {
         self.sync_job(job, kind);
     }
 
+    /// A Workload is assigned other nodes for some of its pods: jobs with pods where they have no place any more start again.
+    pub(super) fn places_changed(&mut self, jobs: &[ObjectRef]) {
+        for job in jobs {
+            let (Some(value), Kind::Job(kind)) = (self.world.get(job), job.kind) else { continue };
+            if kind.integration().of_pods {
+                continue;
+            }
+            let strays = {
+                let (groups, assigned) = (groups(kind, value), self.assigned(job));
+                self.machines.nodes.pods_of(job).iter().any(|pod| {
+                    let domains = groups.get(pod.group).and_then(|group| assigned.get(&*group.name));
+                    domains.is_some_and(|domains| !self.machines.nodes.is_in_any(&pod.node, domains))
+                })
+            };
+            if strays {
+                self.lose_pods(job);
+            }
+        }
+        self.start_waiting();
+    }
+
     /// Whether a JobSet waits for its old pods before it makes new ones.
     pub(super) fn waits_for_old_pods(&mut self, job: &ObjectRef) -> bool {
         let waits = self.machines.restarting.contains(job) && self.machines.stuck_of(job) > 0;
@@ -401,14 +423,5 @@ impl Simulation {
                 taints.retain(|t| !signals.departing_taints.iter().any(|key| t["key"] == key.as_str()));
             }
         });
-    }
-}
-
-/// The first few names of many.
-fn shorten(names: &[String]) -> String {
-    match names {
-        [] => "none".to_owned(),
-        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
-        names => names.join(", "),
     }
 }

@@ -17,8 +17,12 @@ const ROOT: &str = "r";
 /// How near a candidate's queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Proximity {
+    /// In the cohort, on what is lent to its queue.
+    Lent,
     OwnQueue,
     Cohort,
+    /// On what is lent to its queue in another cohort.
+    LentElsewhere,
     Elsewhere,
 }
 
@@ -36,10 +40,15 @@ fn candidates<'a>(all: &'a [Spec], root: Option<&str>) -> Candidates<'a> {
         reserved_at: Reverse(Time::from_seconds(*reserved)),
         uid: &key.name,
         queue: Name::from(if *proximity == Proximity::OwnQueue { QUEUE } else { "other" }),
-        root: if *proximity == Proximity::Elsewhere { None } else { root.map(Name::from) },
+        root: match proximity {
+            Proximity::Elsewhere => None,
+            Proximity::LentElsewhere => Some(Name::from("other root")),
+            Proximity::Lent | Proximity::OwnQueue | Proximity::Cohort => root.map(Name::from),
+        },
         flavors: Vec::new(),
     });
-    Candidates::new(made.collect())
+    let lent = |at: usize| matches!(all[at].1, Proximity::Lent | Proximity::LentElsewhere);
+    Candidates::new(made.collect(), |one| lent(one.at))
 }
 
 /// A ground of names, on which a condition says what fits; so many questions are answered.
@@ -139,16 +148,18 @@ proptest! {
 
     #[test]
     fn candidates_come_in_the_order_of_proximity_priority_age_and_uid(
-        all in prop::collection::btree_map("[a-f]{1,2}", (0..3_usize, 0..4_i32, 0..3_i64), 0..20),
+        all in prop::collection::btree_map("[a-f]{1,2}", (0..5_usize, 0..4_i32, 0..3_i64), 0..20),
         priority in 0..5_i32,
         (rooted, beyond) in (any::<bool>(), any::<bool>()),
     ) {
-        let near = [Proximity::OwnQueue, Proximity::Cohort, Proximity::Elsewhere];
+        let near = [
+            Proximity::Lent, Proximity::OwnQueue, Proximity::Cohort, Proximity::LentElsewhere, Proximity::Elsewhere,
+        ];
         let all = all.iter().map(|(name, (p, priority, at))| candidate(name, near[*p], *priority, *at));
         let all: Vec<Spec> = all.collect();
         let mut wanted: Vec<_> = all.iter().filter_map(|(key, proximity, its, at)| {
             // Without a root of its own the queue has no cohort.
-            let elsewhere = *proximity != Proximity::OwnQueue && !rooted;
+            let elsewhere = matches!(proximity, Proximity::Lent | Proximity::Cohort) && !rooted;
             let proximity = if elsewhere { Proximity::Elsewhere } else { *proximity };
             let goes = *its < priority && (beyond || proximity == Proximity::OwnQueue);
             goes.then_some((proximity, *its, Reverse(*at), key))
@@ -197,6 +208,19 @@ fn nearer_then_lower_then_younger_goes_first() {
     ];
     let order = chosen(&all, |gone| gone.len() == 4).unwrap();
     assert_eq!(order, ["near", "young", "old", "far"]);
+}
+
+#[test]
+fn what_is_lent_comes_back_first() {
+    let all = vec![
+        candidate("far", Proximity::Elsewhere, 0, 9),
+        candidate("near", Proximity::OwnQueue, 0, 1),
+        candidate("cohort", Proximity::Cohort, 0, 1),
+        candidate("lent", Proximity::Lent, 1, 1),
+        candidate("far and lent", Proximity::LentElsewhere, 1, 2),
+    ];
+    let order = chosen(&all, |gone| gone.len() == 5).unwrap();
+    assert_eq!(order, ["lent", "near", "cohort", "far and lent", "far"]);
 }
 
 #[test]

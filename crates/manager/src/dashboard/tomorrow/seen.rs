@@ -74,6 +74,7 @@ fn without_node_names(line: &mut Line, snapshot: &Snapshot) {
     let (TimelineEvent::Waiting { message, .. }
     | TimelineEvent::Preempted { message, .. }
     | TimelineEvent::Evicted { message, .. }
+    | TimelineEvent::Moved { message }
     | TimelineEvent::Refused { message }
     | TimelineEvent::Scenario { message }) = &mut line.what
     else {
