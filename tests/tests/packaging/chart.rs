@@ -391,6 +391,18 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("webhookService.ports[0].port=8443", "webhookService.ports is not supported but for 443"),
         ("metricsService.ports[0].port=443", "metricsService.ports is not supported but for 8443"),
         ("metrics.prometheusRule.freeQuotaPercent=0", "minimum"),
+        (
+            "managerConfig.controllerManagerConfigYaml=kind: Configuration\nnamespace: elsewhere",
+            "is not that of the release",
+        ),
+        (
+            "managerConfig.controllerManagerConfigYaml=kind: Configuration\nhealth: {healthProbeBindAddress: \"0\"}",
+            "the probes of the Deployment ask there",
+        ),
+        (
+            "managerConfig.controllerManagerConfigYaml=kind: Configuration\nleaderElection: {leaderElect: false}",
+            "would give the same quota twice",
+        ),
     ];
     for (value, says) in refused {
         let error = render(&[value]).expect_err(value);

@@ -74,6 +74,11 @@ mod tests {
         );
         let taken = parsed("dashboard: {port: 9443}").unwrap_err();
         assert!(taken.contains("dashboard.port: port 9443 is that of webhook.port"), "{taken}");
+        let taken = parsed("visibilityServer: {bindPort: 9443}").unwrap_err();
+        assert!(taken.contains("visibilityServer.bindPort: port 9443 is that of webhook.port"), "{taken}");
+        assert!(
+            parsed("featureGates: {VisibilityOnDemand: false}\nvisibilityServer: {bindPort: 9443}").is_ok()
+        );
         assert!(parsed("dashboard: {port: -1}").unwrap_err().contains("dashboard.port"));
         assert!(parsed("dashboard: {bindPort: 80}").unwrap_err().contains("dashboard.bindPort"));
     }

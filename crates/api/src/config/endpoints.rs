@@ -3,6 +3,7 @@
 use super::Duration;
 use super::reader::{Errors, report};
 use super::types::{Configuration, Health, LeaderElection};
+use crate::gates::Gate;
 use crate::names::dns1123_subdomain_error;
 
 /// The longest time of a lease: more than this is a mistake, and a dead leader would be waited for as long.
@@ -69,11 +70,16 @@ fn ports(configuration: &Configuration, errors: &Errors) {
     let webhook = format!("{}:{}", configuration.webhook.host, configuration.webhook.port);
     let pages = &configuration.dashboard;
     let dashboard = format!("{}:{}", pages.bind_address, pages.port);
+    let places = &configuration.visibility_server;
+    let served = configuration.gates.enabled(Gate::VisibilityOnDemand);
+    let visibility =
+        if served { format!("{}:{}", places.bind_address, places.bind_port) } else { String::new() };
     let servers = [
         ("webhook.port", webhook.as_str()),
         ("health.healthProbeBindAddress", configuration.health.health_probe_bind_address.as_str()),
         ("metrics.bindAddress", configuration.metrics.bind_address.as_str()),
         ("dashboard.port", dashboard.as_str()),
+        ("visibilityServer.bindPort", visibility.as_str()),
     ];
     let listened: Vec<_> = servers
         .into_iter()

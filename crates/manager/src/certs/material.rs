@@ -161,6 +161,12 @@ fn holds(cert: &Read, now: Timestamp, margin: Duration) -> bool {
     cert.from <= now.as_second() && now.as_second().saturating_add(margin) < cert.until
 }
 
+/// Whether the certificate that is served, and the CA that vouches for it, are valid now.
+pub fn is_in_time(material: &Material, now: Timestamp) -> bool {
+    let good = |bundle: &str| read_all(bundle).first().is_some_and(|one| holds(one, now, Duration::ZERO));
+    good(&material.cert) && good(&material.ca_bundle)
+}
+
 /// The certificates of a bundle that have not expired.
 fn still_valid(bundle: &str, now: Timestamp) -> String {
     let mut kept = String::new();

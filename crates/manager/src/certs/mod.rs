@@ -28,7 +28,7 @@ use crate::api_call::{Call, CallError, Content};
 use crate::serve::Tls;
 use crate::shutdown::Stop;
 use inject::Injector;
-use material::{Material, Renewal, decide, renew};
+use material::{Material, Renewal, decide, is_in_time, renew};
 use server::{TlsError, TlsOptions};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,6 +121,8 @@ pub struct CertRotator {
     /// Every listener that serves the certificate.
     serving: Vec<Serving>,
     served: Material,
+    /// Whether API servers trust what is served, as far as is known.
+    trusted: bool,
 }
 
 impl CertRotator {
@@ -142,6 +144,7 @@ impl CertRotator {
             injector,
             serving,
             served: Material::default(),
+            trusted: false,
         }
     }
 
@@ -160,6 +163,10 @@ impl CertRotator {
             let pause = pause_after(round.is_ok(), &mut failures);
             let next = match round {
                 Ok(()) => CertsState::Ready,
+                Err(error) if self.goes_on(Timestamp::now()) => {
+                    warn!(error = %Chain(&error), "webhook certificates cannot be looked after; those that are served are good");
+                    CertsState::Ready
+                }
                 Err(error) => CertsState::Pending(Chain(&error).to_string()),
             };
             publish(&state, next);
@@ -175,13 +182,28 @@ impl CertRotator {
         names.extend(self.injector.hosts());
         let material = self.read_or_renew(&names).await?;
         if material != self.served {
+            if self.trusted {
+                // What is served now is in the bundle, too: it is good until the next is.
+                self.injector.inject(&material.ca_bundle).await?;
+            }
             for serving in &self.serving {
                 serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
             }
             self.served = material;
         }
         self.injector.inject(&self.served.ca_bundle).await?;
+        self.trusted = true;
         Ok(())
+    }
+
+    /// Whether what is served is good, also while nothing can be read or written: a replica that serves it is of use.
+    fn goes_on(&self, now: Timestamp) -> bool {
+        self.trusted && is_in_time(&self.served, now)
+    }
+
+    /// What is to be renewed where the Secret has nothing: API servers go on trusting what is served.
+    fn without_secret(&self) -> Material {
+        Material { ca_bundle: self.served.ca_bundle.clone(), ..Material::default() }
     }
 
     /// Reads the Secret and, if need be, renews what it holds. The write is refused with a conflict if another replica was
@@ -193,7 +215,10 @@ impl CertRotator {
             Err(error) if error.code() == Some(404) => return self.create(names, now).await,
             other => other?,
         };
-        let material = unpack(secret.data.as_ref());
+        let mut material = unpack(secret.data.as_ref());
+        if material.ca_bundle.is_empty() {
+            material = self.without_secret();
+        }
         let decision = decide(&material, names, now);
         if decision == Renewal::Keep {
             return Ok(material);
@@ -209,7 +234,7 @@ impl CertRotator {
     }
 
     async fn create(&self, names: &BTreeSet<String>, now: Timestamp) -> Result<Material, CertsError> {
-        let next = renew(&Material::default(), Renewal::RenewAll, names, now)?;
+        let next = renew(&self.without_secret(), Renewal::RenewAll, names, now)?;
         let body = json!({
             "apiVersion": "v1",
             "kind": "Secret",
@@ -322,7 +347,12 @@ fn unpack(data: Option<&BTreeMap<String, ByteString>>) -> Material {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Bytes;
+    use axum::http::Uri;
+    use jiff::SignedDuration;
+
     use super::*;
+    use crate::fake_api;
 
     #[test]
     fn what_is_packed_into_the_secret_comes_out_again() {
@@ -351,6 +381,27 @@ mod tests {
         let dashboard = in_cluster(&inject::dashboard_service("kueue-webhook-service"), "ns");
         assert_eq!(dashboard[0], "kueue-dashboard.ns.svc");
         assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
+    }
+
+    #[tokio::test]
+    async fn what_is_served_stays_good_while_the_secret_cannot_be_read_or_made_again() {
+        let names = service_names("ns", "svc", "");
+        let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
+        let client =
+            fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(403, "Forbidden") });
+        let serving = vec![Serving::provisional(TlsOptions::default()).unwrap()];
+        let mut rotator = CertRotator::new(client, "ns", "svc", "secret", "", serving);
+        rotator.served = made.clone();
+        let now = Timestamp::now();
+        assert!(rotator.round().await.is_err());
+        assert!(!rotator.goes_on(now), "no API server is known to trust it");
+        rotator.trusted = true;
+        assert!(rotator.round().await.is_err());
+        assert!(rotator.goes_on(now));
+        assert!(!rotator.goes_on(now + SignedDuration::from_hours(24 * 366 * 20)), "it has expired");
+        // A Secret that was emptied does not end the trust in what other replicas serve.
+        let next = renew(&rotator.without_secret(), Renewal::RenewAll, &names, now).unwrap();
+        assert!(next.ca_bundle.contains(&made.ca_bundle) && next.ca_bundle != made.ca_bundle);
     }
 
     #[tokio::test]

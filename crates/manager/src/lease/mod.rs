@@ -306,7 +306,11 @@ fn held(known: Option<Lease>, settings: &Settings, now: Timestamp) -> Lease {
         spec: None,
     });
     let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
-    let seconds = i32::try_from(settings.lease_duration.as_secs()).unwrap_or(i32::MAX).max(1);
+    let seconds = i32::try_from(
+        settings.lease_duration.as_secs() + u64::from(settings.lease_duration.subsec_nanos() > 0),
+    )
+    .unwrap_or(i32::MAX)
+    .max(1);
     spec.lease_duration_seconds = Some(seconds);
     spec.renew_time = Some(MicroTime(now));
     if spec.holder_identity.as_deref() != Some(&settings.identity) {
@@ -355,6 +359,13 @@ mod tests {
         assert_eq!(taken.spec.as_ref().unwrap().lease_transitions, Some(1));
         assert_eq!(record(&taken).holder, "sluice_b_2");
         assert_eq!(record(&taken).duration, Some(Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn no_other_replica_takes_over_before_the_whole_duration_is_over() {
+        let settings = Settings { lease_duration: Duration::from_millis(1_900), ..settings() };
+        let held = held(None, &settings, Timestamp::UNIX_EPOCH);
+        assert_eq!(record(&held).duration, Some(Duration::from_secs(2)));
     }
 
     #[test]

@@ -41,7 +41,9 @@ pub async fn watch(client: Client, labels: &'static str, facts: Arc<FactStore>, 
         };
         match event {
             Ok(event) => {
-                failures = 0;
+                if event.is_success() {
+                    failures = 0;
+                }
                 take_in(event, &facts, &mut present);
             }
             Err(error) => {
@@ -65,7 +67,7 @@ fn take_in(event: Event, facts: &FactStore, present: &mut BTreeSet<(String, Stri
             apply(&seen, facts);
             present.insert(place(&seen.meta));
         }
-        Event::InitDone => facts.keep_makers(present),
+        Event::InitDone(_) => facts.keep_makers(present),
         Event::Apply(seen) => apply(&seen, facts),
         Event::Delete(seen) => facts.note_maker(&seen.meta.namespace, &seen.meta.name, None),
     }
@@ -114,14 +116,18 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let of = |name: &str, uid: &str| (name.to_owned(), uid.to_owned());
-        let listed =
-            [Event::Init, Event::InitApply(pod("a", "1")), Event::InitApply(pod("b", "2")), Event::InitDone];
+        let listed = [
+            Event::Init,
+            Event::InitApply(pod("a", "1")),
+            Event::InitApply(pod("b", "2")),
+            Event::InitDone(9),
+        ];
         assert_eq!(tell(listed.into()), [of("a", "1"), of("b", "2")]);
         assert_eq!(
             tell(vec![Event::Apply(pod("c", "3")), Event::Delete(pod("a", "1"))]),
             [of("b", "2"), of("c", "3")]
         );
-        let anew = [Event::Init, Event::InitApply(pod("c", "4")), Event::InitDone];
+        let anew = [Event::Init, Event::InitApply(pod("c", "4")), Event::InitDone(9)];
         assert_eq!(tell(anew.into()), [of("c", "4")]);
         let maker = &facts.now().makers[&of("ns", "c")];
         assert_eq!(maker.job, Some((JobKind::SPARK_APPLICATION, "u".to_owned())));

@@ -135,7 +135,9 @@ async fn run<K: Watched>(
         };
         match event {
             Ok(event) => {
-                failures = 0;
+                if event.is_success() {
+                    failures = 0;
+                }
                 deliver::<K>(event, kind, round, shared, &mut listing).await;
             }
             Err(error) => {
@@ -161,8 +163,6 @@ async fn run<K: Watched>(
 #[derive(Default)]
 struct Listing {
     present: Vec<ObjectRef>,
-    /// The newest version in it. The list itself is at least as new.
-    as_of: u64,
 }
 
 async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Shared, listing: &mut Listing) {
@@ -170,12 +170,11 @@ async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Sh
         Event::Init => *listing = Listing::default(),
         Event::InitApply(seen) => {
             let found = reference(&seen.meta, kind);
-            listing.as_of = listing.as_of.max(seen.meta.resource_version.parse().unwrap_or(0));
             apply::<K>(&seen, &found, shared).await;
             listing.present.push(found);
         }
-        Event::InitDone => {
-            let Listing { present, as_of } = std::mem::take(listing);
+        Event::InitDone(as_of) => {
+            let Listing { present } = std::mem::take(listing);
             let place = shared.intake.place(present.len() * NAME).await;
             (shared.sink)(Feed::Input(Input::Listed { kind, present, as_of: Some(as_of) }, None), place);
             if shared.sync.listed(kind, round.epoch) {
@@ -274,7 +273,7 @@ mod tests {
         let (shared, inputs) = shared();
         let mut listing = Listing::default();
         let object = |name| Event::InitApply(namespace(name));
-        for event in [Event::Init, object("a"), object("b"), Event::InitDone] {
+        for event in [Event::Init, object("a"), object("b"), Event::InitDone(9)] {
             deliver::<Poisonous>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
         }
         let seen = inputs.lock().unwrap();
@@ -294,7 +293,8 @@ mod tests {
             Event::Init,
             Event::InitApply(namespace("a")),
             Event::InitApply(namespace("b")),
-            Event::InitDone,
+            // The list is newer than all that is in it.
+            Event::InitDone(120),
             Event::Delete(namespace("b")),
         ];
         for event in events {
@@ -307,7 +307,7 @@ mod tests {
         let present = vec![at("a"), at("b")];
         assert_eq!(
             inputs[2],
-            Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(7) }, None)
+            Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(120) }, None)
         );
         assert_eq!(inputs[3], Feed::Synced(0));
         assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }, None));
@@ -337,12 +337,12 @@ mod tests {
         let (shared, inputs) = shared();
         let mut listing = Listing::default();
         let malformed = seen(&json!({"metadata": {"name": "a", "labels": "wrong type"}}));
-        for event in [Event::Init, Event::InitApply(malformed), Event::InitDone] {
+        for event in [Event::Init, Event::InitApply(malformed), Event::InitDone(9)] {
             deliver::<slim::Namespace>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
         }
         let inputs = inputs.lock().unwrap();
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
-        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(0) }, None);
+        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(9) }, None);
         assert_eq!(*inputs, [listed, Feed::Synced(0)]);
     }
 }

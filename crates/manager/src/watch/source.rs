@@ -79,12 +79,19 @@ pub enum Event {
     Init,
     /// An object of it.
     InitApply(Seen),
-    /// It is complete.
-    InitDone,
+    /// It is complete, as of this version.
+    InitDone(u64),
     /// An object was made or has changed.
     Apply(Seen),
     /// An object was deleted; this was its last state.
     Delete(Seen),
+}
+
+impl Event {
+    /// Whether it shows that the API server answers: that a list begins is said before anything is asked.
+    pub const fn is_success(&self) -> bool {
+        !matches!(self, Self::Init)
+    }
 }
 
 /// What every object says of itself.
@@ -235,8 +242,9 @@ impl Source {
                     } else if version.is_empty() {
                         return Err(Error::NoVersion);
                     } else {
+                        let as_of = version.parse().unwrap_or(0);
                         self.state = SourceState::Known { version };
-                        return Ok(Event::InitDone);
+                        return Ok(Event::InitDone(as_of));
                     }
                 }
                 SourceState::Known { version } => {

@@ -28,7 +28,7 @@ fn said(event: Event) -> String {
     match event {
         Event::Init => "init".to_owned(),
         Event::InitApply(seen) => format!("listed {}", seen.meta.name),
-        Event::InitDone => "done".to_owned(),
+        Event::InitDone(_) => "done".to_owned(),
         Event::Apply(seen) => {
             let object: Value = seen.read().unwrap();
             format!("applied {}@{}", object["metadata"]["name"].as_str().unwrap(), seen.meta.resource_version)
