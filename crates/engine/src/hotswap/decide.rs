@@ -54,6 +54,8 @@ pub(super) struct Evaluation {
     concerned: BTreeSet<WorkloadKey>,
     /// The nodes that pods left, of the Workloads that still miss pods.
     left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
+    /// The nodes of flavors in scope that are about to go, although they are ready.
+    departing: BTreeSet<Name>,
 }
 
 impl Engine {
@@ -63,6 +65,7 @@ impl Engine {
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
             self.hotswap.nodes_to_avoid = NodesToAvoid::default().into();
             self.hotswap.left.clear();
+            self.close_departing(BTreeSet::new());
             return;
         }
         self.forget_stale_asks();
@@ -80,6 +83,7 @@ impl Engine {
         self.hotswap.degraded = evaluation.degraded;
         self.hotswap.concerned = evaluation.concerned;
         self.hotswap.left = evaluation.left;
+        self.close_departing(evaluation.departing);
         self.hotswap.users.clone_from(&evaluation.users);
         let nodes_to_avoid = NodesToAvoid { users: evaluation.users, ..evaluation.nodes_to_avoid };
         self.hotswap.nodes_to_avoid = nodes_to_avoid.into();
@@ -114,6 +118,16 @@ impl Engine {
             self.hotswap.resumes = true;
         }
         self.begin_moves(evaluation.actions, evaluation.steps);
+    }
+
+    /// The placement of admissions keeps off nodes that are about to go: what leaves them would be placed there again.
+    fn close_departing(&mut self, departing: BTreeSet<Name>) {
+        let before = std::mem::replace(&mut self.hotswap.departing, departing);
+        let changed: Vec<Name> = before.symmetric_difference(&self.hotswap.departing).cloned().collect();
+        if self.topology.used && !changed.is_empty() {
+            changed.iter().for_each(|node| self.report_node(node));
+            self.request_cycle();
+        }
     }
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
@@ -196,6 +210,10 @@ impl Engine {
             evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
             let stays = |at: usize| uses(snapshot.workloads[at].entry, flavor) && !moves[at];
             let nodes = snapshot.of_flavor(flavor, &object.spec.node_labels);
+            let departing = nodes.iter().map(|node| &snapshot.nodes[*node]);
+            let departing =
+                departing.filter(|seen| seen.health == Health::Unhealthy && seen.node.ready == Some(true));
+            evaluation.departing.extend(departing.map(|seen| Name::clone(seen.name)));
             let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays);
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());

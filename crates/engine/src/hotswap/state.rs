@@ -48,6 +48,8 @@ pub(crate) struct HotswapState {
     pub(super) users: BTreeSet<(Name, String)>,
     /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
     pub(super) left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
+    /// The nodes of flavors in scope that are about to go, although they are ready, as of the last look.
+    pub(crate) departing: BTreeSet<Name>,
     /// Why each Workload that stays on lost nodes does so, as its last event said.
     pub(super) reported: BTreeMap<WorkloadKey, NotMoved>,
     /// The names of nodes and resources that pods use, shared.

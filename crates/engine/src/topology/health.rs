@@ -60,6 +60,20 @@ impl Engine {
         self.replaces_nodes(key) && !self.assigned.unreplaced.contains(key)
     }
 
+    /// Whether each of these nodes of a Workload that are about to go counts as failed for it, so that another one is looked for.
+    pub(crate) fn leaves_by_itself(&self, key: &WorkloadKey, lost: &BTreeSet<&str>) -> bool {
+        let departing = lost.iter().filter_map(|node| self.world.nodes.get_key_value(*node));
+        let departing = departing.filter(|(_, node)| node.ready == Some(true)).map(|(name, _)| name);
+        let mut departing = departing.peekable();
+        if departing.peek().is_none() {
+            return true;
+        }
+        let (failed, _) = self.failed_nodes(key);
+        let listed = &self.world.workloads[key].status().unhealthy_nodes;
+        let mut departing = departing.map(|node| self.topology.host_of(node).unwrap_or(node));
+        departing.all(|host| failed.contains(host) || listed.iter().any(|one| *one.name == **host))
+    }
+
     /// Whether a node is assigned to a Workload that has nodes: by its hostname, or as one of a domain.
     pub(crate) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
         let host = self.topology.host_of(node).unwrap_or(node);

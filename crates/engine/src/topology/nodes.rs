@@ -112,9 +112,11 @@ impl Engine {
         self.mark_stuck_on(name);
     }
 
-    fn report_node(&mut self, name: &Name) {
+    pub(crate) fn report_node(&mut self, name: &Name) {
         if let (Some(node), Some(has)) = (self.world.nodes.get(name), self.world.allocatable.get(name)) {
-            self.scheduler.set_node(&ingested::node(node, has));
+            let mut spec = ingested::node(node, has);
+            spec.usable &= !self.hotswap.departing.contains(name);
+            self.scheduler.set_node(&spec);
         }
     }
 

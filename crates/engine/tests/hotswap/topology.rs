@@ -1,5 +1,6 @@
 //! JobSets whose nodes are assigned: their failed nodes are replaced first, and Hotswap makes room where that is not possible.
 
+use serde_json::json;
 use sluice_api::gates::{Gate, Gates};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
@@ -62,6 +63,40 @@ fn without_a_replacement_hotswap_moves_the_whole() {
         assert_ne!(assigned(&bed, "high").contains(&"a-1".to_owned()), hotswap);
         assert_eq!(bed.listed("high").len(), usize::from(!hotswap));
         assert_eq!(bed.c.written(Purpose::UnhealthyNodes), 1, "one of the two keeps the list");
+    }
+}
+
+/// Nodes that say that they are about to go, and are ready until then.
+fn depart(bed: &mut Bed, pool: &str) {
+    let label = json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}});
+    for at in 0..4 {
+        bed.c.api.edit(&ObjectRef::cluster(Kind::Node, format!("{pool}-{at}").as_str()), &label);
+    }
+}
+
+#[test]
+fn new_work_keeps_off_nodes_that_are_about_to_go() {
+    let mut bed = bed(&[], &["a", "b"]);
+    depart(&mut bed, "a");
+    bed.pass(2);
+    bed.placed_jobset("high", "high", 4, 4);
+    bed.pass(5);
+    assert!(bed.runs("high"));
+    assert!(assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{:?}", assigned(&bed, "high"));
+}
+
+#[test]
+fn work_leaves_nodes_that_are_about_to_go_once_and_does_not_come_back() {
+    for replaces in [true, false] {
+        let mut bed = bed(&[(Gate::TASFailedNodeReplacement, replaces)], &["a", "b"]);
+        bed.placed_jobset("high", "high", 4, 4);
+        bed.pass(3);
+        assert!(assigned(&bed, "high").iter().all(|node| node.starts_with('a')));
+        depart(&mut bed, "a");
+        bed.pass(300);
+        assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)], "{replaces}");
+        assert!(bed.runs("high"));
+        assert!(assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{replaces}");
     }
 }
 
