@@ -120,16 +120,6 @@ impl Engine {
         self.begin_moves(evaluation.actions, evaluation.steps);
     }
 
-    /// The placement of admissions keeps off nodes that are about to go: what leaves them would be placed there again.
-    fn close_departing(&mut self, departing: BTreeSet<Name>) {
-        let before = std::mem::replace(&mut self.hotswap.departing, departing);
-        let changed: Vec<Name> = before.symmetric_difference(&self.hotswap.departing).cloned().collect();
-        if self.topology.used && !changed.is_empty() {
-            changed.iter().for_each(|node| self.report_node(node));
-            self.request_cycle();
-        }
-    }
-
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
         let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.entry, one.jobset?)));
@@ -213,7 +203,7 @@ impl Engine {
             let departing = nodes.iter().map(|node| &snapshot.nodes[*node]);
             let departing =
                 departing.filter(|seen| seen.health == Health::Unhealthy && seen.node.ready == Some(true));
-            evaluation.departing.extend(departing.map(|seen| Name::clone(seen.name)));
+            evaluation.departing.extend(departing.map(|seen| Name::from(seen.name)));
             let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays);
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());

@@ -112,7 +112,17 @@ impl Engine {
         self.mark_stuck_on(name);
     }
 
-    pub(crate) fn report_node(&mut self, name: &Name) {
+    /// The placement of admissions keeps off nodes that are about to go: what leaves them would be placed there again.
+    pub(crate) fn close_departing(&mut self, departing: BTreeSet<Name>) {
+        let before = std::mem::replace(&mut self.hotswap.departing, departing);
+        let changed: Vec<Name> = before.symmetric_difference(&self.hotswap.departing).cloned().collect();
+        if self.topology.used && !changed.is_empty() {
+            changed.iter().for_each(|node| self.report_node(node));
+            self.request_cycle();
+        }
+    }
+
+    fn report_node(&mut self, name: &Name) {
         if let (Some(node), Some(has)) = (self.world.nodes.get(name), self.world.allocatable.get(name)) {
             let mut spec = ingested::node(node, has);
             spec.usable &= !self.hotswap.departing.contains(name);
