@@ -196,7 +196,7 @@ mod tests {
         assert!(page.contains("<title>Sluice: recorded</title>") && page.contains("a/w-a"));
         assert!(!page.contains("<b>no</b>"), "a message became an element");
         let document: Value = serde_json::from_str(&of("-o json")).unwrap();
-        let told: Vec<_> = document["timeline"]
+        let reported: Vec<_> = document["timeline"]
             .as_array()
             .unwrap()
             .iter()
@@ -210,7 +210,7 @@ mod tests {
             (7200.0, "admitted"),
             (14400.0, "finished"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(document["totals"]["running"], 1);
         assert!(of("").contains("team   -       2     2"), "{}", of(""));
     }
@@ -244,9 +244,10 @@ mod tests {
             let shown = args.shown(wanted.into_lines(), window).unwrap();
             let document: Value = serde_json::from_str(&shown).unwrap();
             let timeline = document["timeline"].as_array().unwrap();
-            let lost = timeline.iter().rfind(|told| told["job"] == "lost/w-lost");
-            let lost =
-                lost.map(|told| (told["at"].as_f64().unwrap(), told["event"].as_str().unwrap().to_owned()));
+            let lost = timeline.iter().rfind(|reported| reported["job"] == "lost/w-lost");
+            let lost = lost.map(|reported| {
+                (reported["at"].as_f64().unwrap(), reported["event"].as_str().unwrap().to_owned())
+            });
             (lost, document["totals"]["running"].clone(), document["totals"]["waiting"].clone())
         };
         assert_eq!(of(""), (Some((3600.0, "deleted".to_owned())), json!(1), json!(1)));

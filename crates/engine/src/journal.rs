@@ -28,7 +28,7 @@ const MOST_MISSED: u64 = 1000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Missed {
     /// Those whose ends were written down.
-    told: u64,
+    reported: u64,
     /// The others.
     counted: u64,
 }
@@ -36,8 +36,8 @@ pub(crate) struct Missed {
 impl Missed {
     /// Whether the end of one more is written down.
     fn tells(&mut self) -> bool {
-        let tells = self.told < MOST_MISSED;
-        *(if tells { &mut self.told } else { &mut self.counted }) += 1;
+        let tells = self.reported < MOST_MISSED;
+        *(if tells { &mut self.reported } else { &mut self.counted }) += 1;
         tells
     }
 }
