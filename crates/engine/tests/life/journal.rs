@@ -297,13 +297,12 @@ fn ends_that_are_written_once_more_are_bounded_and_the_rest_is_a_number() {
     let lines = |engine: &mut sluice_engine::Engine| {
         let (mut ends, mut missed) = (0, Vec::new());
         for effect in engine.take_effects() {
-            match effect {
-                Effect::Journal(line) => match *line {
+            if let Effect::Journal(line) = effect {
+                match *line {
                     Line::Workload(_) => ends += 1,
                     Line::Missed(line) => missed.push(line.missed),
                     line => panic!("{line:?}"),
-                },
-                _ => {}
+                }
             }
         }
         (ends, missed)

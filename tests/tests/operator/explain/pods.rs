@@ -86,44 +86,6 @@ async fn pods_that_do_not_tolerate_their_nodes_run_when_the_flavor_knows_the_tai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_whose_pods_ask_for_other_nodes_than_the_flavor_has_run_without_that() {
-    let place = place("explain-selector", &json!({})).await;
-    pool(&place, "one").make(&place.client).await.unwrap();
-    let expression = json!({"key": POOL, "operator": "In", "values": ["reserved"]});
-    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]});
-    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
-    for (more, asks, advice) in [
-        (
-            json!({"nodeSelector": {POOL: "reserved"}}),
-            format!(
-                "the pods ask for {POOL}=reserved (node selector); labels of the flavor explain-selector: "
-            ),
-            format!(
-                "starts now if flavor explain-selector is allowed: without the node selector {POOL}=reserved"
-            ),
-        ),
-        (
-            json!({"affinity": affinity}),
-            format!(
-                "the pods ask for {POOL} In [reserved] (node affinity); labels of the flavor explain-selector: "
-            ),
-            format!(
-                "starts now if flavor explain-selector is allowed: without the node affinity {POOL} In [reserved]"
-            ),
-        ),
-    ] {
-        make(&place, 1, more).await;
-        let answer = found_and(&place, "mine", &["FlavorMismatch"], &asks).await;
-        let patches = remedy(&answer, &advice)["patches"].as_array().unwrap();
-        let of_job = patches.iter().find(|patch| patch["kind"] == "Job").unwrap();
-        place.patch_job("mine", of_job["merge"].clone()).await.unwrap();
-        is_well(&place).await;
-        place.delete_job("mine").await.unwrap();
-        place.wait_until_empty().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn pods_whose_nodes_lack_labels_or_are_cordoned_run_when_these_are_mended() {
     let place = place("explain-labels", &json!({})).await;
     nodes::pool(&place.name, 1).make(&place.client).await.unwrap();
