@@ -8,6 +8,7 @@ mod model;
 mod activity;
 mod answered;
 mod attempts;
+mod bad_input;
 mod budget;
 mod checks;
 mod children;
