@@ -176,8 +176,9 @@ fn a_job_that_shrinks_gives_its_last_nodes_up() {
     scale(&mut c, 5);
     make(&mut c, 5);
     run(&mut c);
-    assert_eq!(nodes(&c).len(), 3, "{:?}", nodes(&c));
+    assert_eq!(nodes(&c), on(&[("n1", 1), ("n4", 4)]));
     scale(&mut c, 2);
+    assert_eq!(seats(&c), ["n1", "n4", "n4", "n4", "n4"], "its controller has deleted none yet");
     for at in [4, 3, 2] {
         remove(&mut c, at);
     }

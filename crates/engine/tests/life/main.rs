@@ -16,6 +16,7 @@ mod contract;
 mod custom_labels;
 mod elastic;
 mod elastic_ray;
+mod elastic_topology;
 mod external;
 mod failure_recovery;
 mod found_again;
