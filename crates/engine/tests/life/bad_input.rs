@@ -20,7 +20,7 @@ use sluice_jobs::webhook::{
 use crate::kueues::{empty, example};
 use crate::model::api::JobState;
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 /// What becomes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,17 +98,17 @@ fn outcome(c: &Cluster, kind: JobKind, written: Result<(), String>, wanted: &Out
         (Err(said), Outcome::Refused(why)) => assert!(said.contains(why), "{what}: {said}"),
         (Ok(()), Outcome::Told(why)) => {
             assert_eq!(made, [], "{what}");
-            let told = !notes.is_empty() && notes.iter().all(|note| note.contains(why));
-            assert!(told, "{what}: {:?}", c.events);
+            let reported = !notes.is_empty() && notes.iter().all(|note| note.contains(why));
+            assert!(reported, "{what}: {:?}", c.events);
         }
         (Ok(()), Outcome::Waits) => {
             assert!(!made.is_empty() && notes.is_empty(), "{what}: {notes:?}");
             for workload in &made {
                 assert_eq!(condition(workload, "QuotaReserved"), "False", "{what}");
                 assert!(
-                    told(workload, "QuotaReserved").len() > 30,
+                    reported(workload, "QuotaReserved").len() > 30,
                     "{what}: {}",
-                    told(workload, "QuotaReserved")
+                    reported(workload, "QuotaReserved")
                 );
             }
         }

@@ -8,7 +8,7 @@ use sluice_engine::Kind;
 
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
 /// A StatefulSet with so many pods of one cpu.
@@ -178,7 +178,10 @@ fn without_replicas_it_is_on_hold_and_keeps_its_workload() {
         c.settle();
     }
     let held = workload(&c);
-    assert_eq!(told(&held, "QuotaReserved"), "False/OnHold: StatefulSet scaled to zero; workload on hold");
+    assert_eq!(
+        reported(&held, "QuotaReserved"),
+        "False/OnHold: StatefulSet scaled to zero; workload on hold"
+    );
     assert_eq!((held.spec.pod_sets[0].count, held.status.unwrap().admission), (2, None));
     // Its quota is free for others meanwhile.
     c.api.add_pod(pod("other", "lq", "2"));

@@ -7,7 +7,7 @@ use sluice_api::job::JobKind;
 use sluice_api::v1beta2::Workload;
 use sluice_engine::{EngineConfig, Kind, Purpose};
 
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::announced;
 
 /// The name that Kueue gives the Workload of the pod `solo`: its digits are those that `printf '%s\n%s\n%s\n%s' Pod '' solo uid-0006 | sha1sum`
@@ -224,7 +224,7 @@ fn a_pod_that_runs_under_kueue_runs_on_with_its_admission() {
         c.settle();
         let of_solo =
             c.api.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(NAME)).unwrap();
-        assert!(told(&of_solo, "Finished").starts_with("True/Succeeded"), "{release}");
+        assert!(reported(&of_solo, "Finished").starts_with("True/Succeeded"), "{release}");
         assert_eq!(c.api.pod("solo").unwrap()["metadata"]["finalizers"], json!([]), "{release}");
         assert!(c.api.is_free("next"), "{release}");
     }
@@ -261,7 +261,7 @@ fn what_kueue_began_is_brought_to_its_end() {
         // The pod ended while no manager was there.
         let mut c = left(release, Left::Ended, "1");
         taken_over(&mut c, &[Purpose::ReserveQuota, Purpose::StartJob]);
-        assert!(told(&only(&c), "Finished").starts_with("True/Succeeded"), "{release}");
+        assert!(reported(&only(&c), "Finished").starts_with("True/Succeeded"), "{release}");
         assert_eq!(c.api.pod("solo").unwrap()["metadata"]["finalizers"], json!([]), "{release}");
     }
 }
