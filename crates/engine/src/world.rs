@@ -292,8 +292,8 @@ impl World {
         if let Some(entry) = self.workloads.get_mut(key) {
             let old_owner = std::mem::replace(&mut entry.owner, owner.clone());
             let old_queue = Self::queue_of(key, &entry.object);
-            if !topology::same_assignments(&entry.object.status, &object.status) {
-                (entry.nodes, entry.wrong_nodes) = topology::assignments(&object.status);
+            if !topology::same_assignments(&entry.object, &object) {
+                (entry.nodes, entry.wrong_nodes) = topology::assignments(&object);
             }
             (entry.object, entry.controller) = (object, controller);
             entry.asks = OnceLock::new();
@@ -306,7 +306,7 @@ impl World {
                 unindex(&mut self.by_queue, &old_queue, key);
             }
         } else {
-            let (nodes, wrong_nodes) = topology::assignments(&object.status);
+            let (nodes, wrong_nodes) = topology::assignments(&object);
             let entry = WorkloadEntry {
                 object,
                 owner: owner.clone(),

@@ -1,6 +1,6 @@
 //! What every job kind has in common: reading metadata, pod templates and conditions from the API object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -90,6 +90,10 @@ pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, 
         Ok(pod_sets) if pod_sets.len() > MAX_POD_SETS => {
             view.invalid = Some(format!("too many pod sets: {}, at most {MAX_POD_SETS}", pod_sets.len()));
         }
+        Ok(pod_sets) if twice(&pod_sets).is_some() => {
+            view.invalid =
+                twice(&pod_sets).map(|name| format!("more than one pod set has the name {name:?}"));
+        }
         Ok(pod_sets) => {
             let classes = pod_sets.iter().filter_map(|pod_set| pod_set.template.as_ref()?.spec.as_ref());
             view.pod_priority_class =
@@ -98,6 +102,12 @@ pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, 
         }
         Err(why) => view.invalid = Some(why),
     }
+}
+
+/// A name that several pod sets have. No Workload can have these.
+fn twice(pod_sets: &[JobPodSet]) -> Option<&str> {
+    let mut known = BTreeSet::new();
+    pod_sets.iter().map(|pod_set| &*pod_set.name).find(|name| !known.insert(*name))
 }
 
 /// Reads one pod template. `path` says where it is, for the message; `generated_labels` stay out of the Workload.

@@ -16,7 +16,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 const KIND: JobKind = JobKind::APP_WRAPPER;
 /// The label that the controller gives to all pods of an AppWrapper.
@@ -83,14 +84,13 @@ async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
 
 /// Waits until all its pods run on the nodes of this flavor, and nothing that was made of it names another.
 async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
+    let marked = expected(place, Some(flavor)).await;
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
-        let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
-        };
+        let right = |pod: &&Value| pod["status"]["phase"] == "Running" && of_pod(pod) == marked;
         let view = sluice_jobs::observe(KIND, &serde_json::to_value(api(place).get(name).await?)?);
         let runs = view.active && view.pods_ready && pods.iter().filter(right).count() == PODS;
-        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
+        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_pod(pod));
         let reported: Vec<_> = pods.iter().map(of).collect();
         let status = api(place).get(name).await?.data["status"].to_string();
         Ok(progress(runs && pods.len() == PODS, format!("{reported:?} {status}")))
@@ -99,9 +99,9 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     .unwrap();
     for job in place.jobs().list(&ListParams::default()).await.unwrap() {
         let template = job.spec.unwrap().template;
-        let labels = template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default();
-        if labels.get(NAME).is_some_and(|of| of == name) {
-            assert_eq!(of_nodes(template.spec.unwrap()), of_flavor(Some(flavor)), "{:?}", job.metadata.name);
+        let labels = template.metadata.as_ref().and_then(|metadata| metadata.labels.clone());
+        if labels.unwrap_or_default().get(NAME).is_some_and(|of| of == name) {
+            assert_eq!(of_pod(template), marked, "{:?}", job.metadata.name);
         }
     }
     let owned = workloads::list(&place.client, &place.name).await.unwrap();
@@ -138,7 +138,11 @@ async fn end(place: &Place<'_>, name: &str) {
 #[tokio::test]
 async fn an_appwrapper_lives_through_everything_that_can_become_of_it() {
     needs!(Tool::AppWrapperController);
-    let place = &place("wrapped", [0, 0]).await;
+    let place = place("wrapped", [0, 0]).await;
+    while_marking(&place, live(&place)).await;
+}
+
+async fn live(place: &Place<'_>) {
     let [old, new] = flavors("wrapped");
     let most = u32::try_from(PODS).unwrap();
 

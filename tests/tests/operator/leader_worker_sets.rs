@@ -22,7 +22,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 use crate::pods::{delete, make, pods, states, urgent, wait_for_workload, wait_until_gone};
 use crate::serving::wait_for_pods;
 
@@ -120,12 +121,14 @@ async fn objects(place: &Place<'_>) -> Vec<Pod> {
 
 /// All pods are on the nodes of this flavor, and nothing that was made of the object names any.
 async fn assert_on(place: &Place<'_>, flavor: &str) {
+    let marked = expected(place, Some(flavor)).await;
     for pod in objects(place).await.into_iter().filter(|pod| pod.metadata.name.as_deref() != Some("urgent")) {
-        assert_eq!(of_nodes(pod.spec.unwrap()), of_flavor(Some(flavor)), "{:?}", pod.metadata.name);
+        assert_eq!(of_pod(&pod), marked, "{:?}", pod.metadata.name);
     }
+    let unmarked = expected(place, None).await;
     let made: Api<StatefulSet> = Api::namespaced(place.client.clone(), &place.name);
     for made in made.list(&ListParams::default()).await.unwrap() {
-        assert_eq!(of_nodes(made.spec.unwrap().template.spec.unwrap()), of_flavor(None));
+        assert_eq!(of_pod(made.spec.unwrap().template), unmarked, "{:?}", made.metadata.name);
     }
 }
 
@@ -204,7 +207,11 @@ async fn each_group_is_admitted_replaced_and_removed_by_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_makes_way_as_a_whole_and_comes_back_on_another_flavor() {
     needs!(Tool::LwsControllers);
-    let place = &place("lws-moves", [2, 0]).await;
+    let place = place("lws-moves", [2, 0]).await;
+    while_marking(&place, moves(&place)).await;
+}
+
+async fn moves(place: &Place<'_>) {
     let [old, new] = flavors("lws-moves");
     apply(place, set("web", 1)).await;
     wait_for_pods(place, "web-", 2, 0).await;

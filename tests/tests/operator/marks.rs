@@ -26,19 +26,43 @@ fn of(flavor: &str) -> Value {
     if flavor.ends_with("-old") { json!({mark: flavor, old: "yes"}) } else { json!({mark: flavor}) }
 }
 
-/// What a pod, or a template, says of nodes, and how it is marked.
+/// What every start adds to a template besides, and every stop takes away: the Workload, its pod set and its queues.
+const ADDED: [(&str, &str); 5] = [
+    ("annotations", "kueue.x-k8s.io/workload"),
+    ("annotations", "kueue.x-k8s.io/podset-unconstrained-topology"),
+    ("labels", "kueue.x-k8s.io/podset"),
+    ("labels", "kueue.x-k8s.io/local-queue-name"),
+    ("labels", "kueue.x-k8s.io/cluster-queue-name"),
+];
+
+/// Those of them that what was admitted without a topology has.
+fn added(is_admitted: bool) -> Vec<&'static str> {
+    let added = ADDED.into_iter().map(|(_, key)| key).filter(|key| !key.ends_with("topology"));
+    added.filter(|_| is_admitted).collect()
+}
+
+/// What a pod, or a template, says of nodes, how it is marked, and what a start has added to it.
 pub fn of_pod(pod: impl Serialize) -> Value {
     let pod = json!(pod);
+    let has = |(map, key): &(&str, &str)| !pod["metadata"][*map][*key].is_null();
+    let added: Vec<_> = ADDED.into_iter().filter(has).map(|(_, key)| key).collect();
     let marked = |map: &str| -> Map<String, Value> {
         let all = pod["metadata"][map].as_object().into_iter().flatten();
         let marks = all.filter(|(key, _)| MARKS.contains(&key.as_str()));
         marks.map(|(key, value)| (key.clone(), value.clone())).collect()
     };
-    with_marks(of_nodes(&pod["spec"]), &pod["spec"]["affinity"], ["labels", "annotations"].map(marked))
+    let nodes = of_nodes(&pod["spec"]);
+    with_marks(nodes, &pod["spec"]["affinity"], &added, ["labels", "annotations"].map(marked))
 }
 
-fn with_marks(mut nodes: Value, affinity: &Value, [labels, annotations]: [impl Serialize; 2]) -> Value {
+fn with_marks(
+    mut nodes: Value,
+    affinity: &Value,
+    added: &[&str],
+    [labels, annotations]: [impl Serialize; 2],
+) -> Value {
     nodes["affinity"] = affinity.clone();
+    nodes["added"] = json!(added);
     nodes["labels"] = json!(labels);
     nodes["annotations"] = json!(annotations);
     nodes
@@ -49,7 +73,7 @@ pub async fn expected(place: &Place<'_>, flavor: Option<&str>) -> Value {
     let queue = place.cluster_queues().get(&place.name).await.unwrap();
     let is_on = queue.data["spec"]["admissionChecksStrategy"].is_object();
     let marks = flavor.filter(|_| is_on).map_or(json!({}), of);
-    with_marks(of_flavor(flavor), &Value::Null, [&marks, &marks])
+    with_marks(of_flavor(flavor), &Value::Null, &added(flavor.is_some()), [&marks, &marks])
 }
 
 /// Plays a story in a place whose queue has the check.

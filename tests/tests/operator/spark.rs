@@ -17,7 +17,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 const KIND: JobKind = JobKind::SPARK_APPLICATION;
 /// The label that the operator gives to all pods of an application.
@@ -66,15 +67,12 @@ async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
 
 /// Waits until driver and executors run, none of them but on the nodes of this flavor.
 async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
+    let marked = expected(place, Some(flavor)).await;
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
-        let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
-        };
-        let of = |pod: &Value| {
-            let selector = &pod["spec"]["nodeSelector"];
-            format!("{} {} {selector}", pod["metadata"]["name"], pod["status"]["phase"])
-        };
+        let right = |pod: &&Value| pod["status"]["phase"] == "Running" && of_pod(pod) == marked;
+        let of =
+            |pod: &Value| format!("{} {} {}", pod["metadata"]["name"], pod["status"]["phase"], of_pod(pod));
         let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
         let object = get(place, name).await;
         let view = sluice_jobs::observe(KIND, &object);
@@ -86,7 +84,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     let object = get(place, name).await;
     assert_eq!(object["spec"]["suspend"], false);
     for group in sluice_jobs::pod_groups(KIND, &object) {
-        assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
+        assert_eq!(of_pod(&group.template), marked, "{}", group.path());
     }
 }
 
@@ -103,7 +101,7 @@ async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
     .unwrap();
     let object = get(place, name).await;
     for group in sluice_jobs::pod_groups(KIND, &object) {
-        assert_eq!(group.template["spec"].get("nodeSelector"), None, "nothing of an admission is left");
+        assert_eq!(of_pod(&group.template), expected(place, None).await, "{}", group.path());
     }
 }
 
@@ -122,7 +120,11 @@ async fn end(place: &Place<'_>, name: &str) {
 #[tokio::test]
 async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
     needs!(Tool::SparkOperator);
-    let place = &place("spark", [0, 0]).await;
+    let place = place("spark", [0, 0]).await;
+    while_marking(&place, live(&place)).await;
+}
+
+async fn live(place: &Place<'_>) {
     let [old, new] = flavors("spark");
     let most = u32::try_from(PODS).unwrap();
     // Pods without a queue are queued here themselves, but not drivers and executors of what is queued.

@@ -21,7 +21,8 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
-use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
+use crate::flavors::{flavors, set_quota, two_flavors};
+use crate::marks::{expected, of_pod, while_marking};
 
 const KIND: JobKind = JobKind::TRAIN_JOB;
 /// The pods of a TrainJob of these tests: two nodes, and one that watches.
@@ -111,14 +112,13 @@ pub async fn pods(place: &Place<'_>, name: &str) -> Vec<Value> {
 
 /// Waits until all its pods run on the nodes of this flavor, and nothing that was made of it names another.
 async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
+    let marked = expected(place, Some(flavor)).await;
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;
-        let right = |pod: &&Value| {
-            pod["status"]["phase"] == "Running" && of_nodes(&pod["spec"]) == of_flavor(Some(flavor))
-        };
+        let right = |pod: &&Value| pod["status"]["phase"] == "Running" && of_pod(pod) == marked;
         let object = get(&trainjobs(place), name).await;
         let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
-        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
+        let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_pod(pod));
         let reported: Vec<_> = pods.iter().map(of).collect();
         let runs = sluice_jobs::observe(KIND, &object).active;
         Ok(progress(all && runs, format!("{reported:?} {} {}", object["spec"], object["status"])))
@@ -127,27 +127,31 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
     .unwrap();
     let jobset = get(&jobsets(place), name).await;
     for group in sluice_jobs::pod_groups(JobKind::JOB_SET, &jobset) {
-        assert_eq!(of_nodes(&group.template["spec"]), of_flavor(Some(flavor)), "{}", group.path());
+        assert_eq!(of_pod(&group.template), marked, "{}", group.path());
     }
     let jobs: Api<Job> = Api::namespaced(place.client.clone(), &place.name);
     let list = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={name}"));
     for job in jobs.list(&list).await.unwrap() {
-        let template = job.spec.unwrap().template.spec.unwrap();
-        assert_eq!(of_nodes(template), of_flavor(Some(flavor)), "{:?}", job.metadata.name);
+        assert_eq!(of_pod(job.spec.unwrap().template), marked, "{:?}", job.metadata.name);
     }
 }
 
 /// Waits until it is suspended, and its controllers have removed all pods.
 async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
+    let unmarked = expected(place, None).await;
     eventually(&format!("{}/{name} to wait", place.name), DEADLINE, || async {
         let object = get(&trainjobs(place), name).await;
         let left = pods(place, name).await.len();
         let waits = object["spec"]["suspend"] == true && sluice_jobs::observe(KIND, &object).suspended;
-        let jobset = jobsets(place).get_opt(name).await?;
-        let also = jobset.is_none_or(|jobset| jobset.data["spec"]["suspend"] == true);
+        // The trainer takes everything of the admission out of its JobSet.
+        let jobset = jobsets(place).get_opt(name).await?.map(|jobset| json!(jobset));
+        let groups = jobset.iter().flat_map(|jobset| sluice_jobs::pod_groups(JobKind::JOB_SET, jobset));
+        let templates: Vec<_> = groups.map(|group| of_pod(&group.template)).collect();
+        let also = jobset.as_ref().is_none_or(|jobset| jobset["spec"]["suspend"] == true)
+            && templates.iter().all(|template| *template == unmarked);
         Ok(progress(
             waits && also && left == 0,
-            format!("{left} pods, {} {}", object["spec"], object["status"]),
+            format!("{left} pods, {} {} {templates:?}", object["spec"], object["status"]),
         ))
     })
     .await
@@ -186,7 +190,11 @@ async fn compare(place: &Place<'_>, name: &str) {
 #[tokio::test]
 async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
     needs!(Tool::TrainerControllers);
-    let place = &place("trained", [0, 0]).await;
+    let place = place("trained", [0, 0]).await;
+    while_marking(&place, live(&place)).await;
+}
+
+async fn live(place: &Place<'_>) {
     let [old, new] = flavors("trained");
     let most = u32::try_from(PODS).unwrap();
     make(&runtimes(place), &runtime("torch")).await;

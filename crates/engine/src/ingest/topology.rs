@@ -91,26 +91,49 @@ fn assigned(status: &WorkloadStatus) -> impl Iterator<Item = Option<&v1beta2::To
     sets.map(|set| set.topology_assignment.as_ref())
 }
 
-/// Whether two states have the same assignments.
-pub(crate) fn same_assignments(a: &WorkloadStatus, b: &WorkloadStatus) -> bool {
-    assigned(a).eq(assigned(b))
+/// Whether the pods of two states of a Workload are assigned to the same domains.
+pub(crate) fn same_assignments(a: &slim::Workload, b: &slim::Workload) -> bool {
+    let counts =
+        |object: &slim::Workload| -> Vec<i32> { object.spec.pod_sets.iter().map(|set| set.count).collect() };
+    assigned(&a.status).eq(assigned(&b.status))
+        && (assigned(&a.status).all(|api| api.is_none()) || counts(a) == counts(b))
 }
 
 /// The assignments of all pod sets, by position, and what is wrong with the first that cannot be read: it is taken for none.
-pub(crate) fn assignments(status: &WorkloadStatus) -> (Vec<Option<SharedAssignment>>, Option<String>) {
+pub(crate) fn assignments(object: &slim::Workload) -> (Vec<Option<SharedAssignment>>, Option<String>) {
+    let status = &object.status;
     if assigned(status).all(|api| api.is_none()) {
         return (Vec::new(), None);
     }
     let mut left = topology::MAX_DOMAINS;
     let mut wrong = None;
-    let mut read = |api| match assignment(api, &mut left) {
-        Ok(assignment) => Some(assignment),
-        Err(why) => {
-            wrong.get_or_insert(why);
-            None
+    let read = |(at, api): (usize, Option<&v1beta2::TopologyAssignment>)| {
+        let most = object.spec.pod_sets.get(at).map_or(i64::MAX, |set| set.count.into());
+        match assignment(api?, &mut left) {
+            Ok(assignment) => Some(at_most(assignment, most)),
+            Err(why) => {
+                wrong.get_or_insert(why);
+                None
+            }
         }
     };
-    (assigned(status).map(|api| api.and_then(&mut read)).collect(), wrong)
+    (assigned(status).enumerate().map(read).collect(), wrong)
+}
+
+/// An assignment with no more than so many pods: a slice that became smaller gives its last domains up (docs/reference/06-algorithm.md 6.21).
+fn at_most(assignment: SharedAssignment, most: i64) -> SharedAssignment {
+    let total = assignment.domains.iter().fold(0, |total: i64, domain| total.saturating_add(domain.count));
+    if total <= most {
+        return assignment;
+    }
+    let mut left = most.max(0);
+    let mut fewer = TopologyAssignment::clone(&assignment);
+    for domain in &mut fewer.domains {
+        domain.count = domain.count.min(left);
+        left -= domain.count;
+    }
+    fewer.domains.retain(|domain| domain.count > 0);
+    Arc::new(fewer)
 }
 
 /// An assignment; its domains are taken from those that are `left`.

@@ -185,6 +185,7 @@ impl Engine {
                 continue;
             }
             let Some(domains) = Domains::of(assignment, &unhealthy) else { continue };
+            let domains = domains.at_most(set.count);
             let ranks = ranks(sets, status, at);
             let misplaced = if moves {
                 self.misplaced(workload, (&set.name, pods), &domains, ranks)

@@ -46,6 +46,16 @@ impl Domains {
         Some(domains)
     }
 
+    /// The same with no more than so many pods: a slice that became smaller gives its last domains up.
+    pub fn at_most(mut self, pods: i32) -> Self {
+        let mut left = usize::try_from(pods).unwrap_or(0);
+        for room in &mut self.rooms {
+            room.pods = room.pods.min(left);
+            left -= room.pods;
+        }
+        self
+    }
+
     /// Whether each is one node.
     pub fn are_nodes(&self) -> bool {
         self.levels.last().is_some_and(|level| level == HOSTNAME)

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::names::{MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::v1beta2::Workload;
+use sluice_engine::{Kind, ObjectRef};
 
 use crate::model::build::{job, pod_set};
 use crate::model::pods::pod;
@@ -401,4 +402,70 @@ fn a_set_without_a_queue_is_left_alone_and_its_former_workloads_go() {
     c.settle();
     assert!(c.api.workloads().is_empty());
     assert_eq!(free(&c, 1), [false]);
+}
+
+/// How many groups the object of `web` has, of which two are wanted, while a rollout that may make one more at a time has come so far.
+fn in_rollout(replicas: i32, updated: i32) -> u32 {
+    let template = json!({"spec": {"containers": [{"name": "main", "image": "newer"}]}});
+    let object = json!({
+        "metadata": {"namespace": "team-a", "name": "web", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {
+            "replicas": 2, "rolloutStrategy": {"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}},
+            "leaderWorkerTemplate": {"size": 2, "leaderTemplate": template, "workerTemplate": template},
+        },
+        "status": {"replicas": replicas, "updatedReplicas": updated, "readyReplicas": 2},
+    });
+    sluice_jobs::observe(JobKind::LEADER_WORKER_SET, &object).groups.unwrap()
+}
+
+/// The processors that are reserved.
+fn reserved(c: &Cluster) -> String {
+    let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
+    queue["status"]["flavorsReservation"][0]["resources"][0]["total"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn groups_of_a_surge_are_queued_like_the_others_and_give_their_quota_back() {
+    for cpu in ["4", "6"] {
+        let fits = cpu == "6";
+        let mut c = with_set(cpu, 2);
+        make(&mut c, 0..2);
+        run(&mut c, 0..2);
+        // Its controller makes the group before its status says so: until then it waits.
+        make(&mut c, 2..3);
+        assert_eq!((free(&c, 3), groups(&c).len()), (vec![true, true, false], 2), "{cpu}");
+        scale(&mut c, in_rollout(3, 0));
+        assert_eq!(groups(&c), ["0", "1", "2"], "{cpu}");
+        assert_eq!(free(&c, 3), [true, true, fits], "{cpu}");
+        assert_eq!(reserved(&c), cpu, "{cpu}");
+        let said = reported(&workloads(&c)["2"], "QuotaReserved");
+        assert_eq!(said.starts_with("True"), fits, "{cpu}: {said}");
+        // Others do not get round it.
+        c.api.add_pod(pod("other", "lq", "2"));
+        c.settle();
+        assert!(c.api.is_gated("other"), "{cpu}");
+        if fits {
+            run(&mut c, 2..3);
+        }
+        // Group after group is made anew, on the quota that each has.
+        let before = workloads(&c);
+        for group in [1, 0] {
+            take(&mut c, group);
+            make(&mut c, group..group + 1);
+            scale(&mut c, in_rollout(3, if group == 1 { 1 } else { 2 }));
+            run(&mut c, group..group + 1);
+        }
+        let uid = |all: &BTreeMap<String, Workload>, group: &str| all[group].metadata.uid.clone();
+        for group in ["0", "1"] {
+            assert_eq!(uid(&workloads(&c), group), uid(&before, group), "{cpu}");
+        }
+        assert_eq!(free(&c, 2), [true, true], "{cpu}");
+        // All are new: what was made beyond goes, and its quota once its pods are gone.
+        assert_eq!(in_rollout(3, 2), 2);
+        assert_eq!(groups(&c).len(), if fits { 3 } else { 2 }, "{cpu}: its pods run");
+        take(&mut c, 2);
+        assert_eq!(groups(&c), ["0", "1"], "{cpu}");
+        assert_eq!((free(&c, 2), c.api.is_free("other")), (vec![true, true], fits), "{cpu}");
+        assert_eq!(reserved(&c), cpu, "{cpu}");
+    }
 }

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_api::job::{ControllerRef, JobKind};
-use sluice_engine::{EngineConfig, Kind};
+use sluice_api::job::{ControllerRef, JobKind, PartNames};
+use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::answered::errand;
 use crate::gated_pods;
@@ -256,5 +256,101 @@ fn all_pods_run_that_are_admitted_whosever_they_are() {
             restarted: false,
         };
         assert_eq!(free_and_admitted(&outcome.begin()), (SIZE, SIZE), "{of:?}");
+    }
+}
+
+/// Every kind is played here or in `unadmitted`, by a field that suspends it or by its pods.
+#[test]
+fn no_kind_is_left_out() {
+    let of_pods = pods().into_iter().map(|of| match of {
+        Pods::Alone | Pods::Group => JobKind::POD,
+        Pods::Of(kind) => kind,
+    });
+    let played: Vec<_> = suspended_by_field().into_iter().chain(of_pods).collect();
+    let left_out: Vec<_> = JobKind::ALL.into_iter().filter(|kind| !played.contains(kind)).collect();
+    assert_eq!(left_out, []);
+    let declared = |kind: &&JobKind| !JobKind::ALL.contains(*kind);
+    assert_eq!(played.iter().filter(declared).count(), 2, "one that is suspended, and one whose pods wait");
+}
+
+/// The kinds whose controllers make jobs of other kinds, those kinds, and how such jobs are called.
+fn makers() -> Vec<(JobKind, JobKind, PartNames)> {
+    let of = |above: JobKind| {
+        let parts = above.integration().parts.iter();
+        parts.map(move |parts| (above, JobKind::named(parts.framework).unwrap(), parts.names))
+    };
+    JobKind::ALL.into_iter().flat_map(of).collect()
+}
+
+/// A part that runs of a job in a queue with so much cpu, of one pod. Its object has more pods than its job if it is `large`.
+fn with_part(
+    (above, part, names): (JobKind, JobKind, PartNames),
+    cpu: &str,
+    queue: &str,
+    large: bool,
+) -> (Cluster, ObjectRef) {
+    let mut c = with(EngineConfig::default());
+    c.api.cluster_queue("cq", "default", cpu, &json!({}));
+    let mut view = job("team-a", "above", "lq", 1, "1");
+    view.job.kind = above;
+    let (set, name) = match names {
+        PartNames::Numbered => ("main", "above-main-0"),
+        PartNames::PodSet => ("main", "above-main"),
+        PartNames::Job(set) => (set, "above"),
+        PartNames::Same => ("main", "above"),
+        PartNames::Generated => ("main", "above-x7k2p"),
+    };
+    view.pod_sets = vec![pod_set(set, 1, "1")];
+    if matches!(names, PartNames::Generated) {
+        view.part_names = vec![name.to_owned()];
+    }
+    c.api.add_job(view);
+    restart_with(&mut c, above);
+    restart_with(&mut c, part);
+    c.settle();
+    let uid = c.api.job("above").view.job.uid.to_string();
+    let mut view = job("team-a", name, queue, 1, "1");
+    view.job.kind = part;
+    // Its controller made it of the job as that is now.
+    view.pod_sets.clone_from(&c.api.job("above").view.pod_sets);
+    view.pod_sets[0].count = if large { 2 } else { 1 };
+    view.controller = Some(ControllerRef {
+        api_version: above.api_version().to_owned(),
+        kind: above.kind().to_owned(),
+        name: "above".to_owned(),
+        uid,
+    });
+    (view.suspended, view.active) = (false, true);
+    c.api.add_job(view);
+    let reference = ObjectRef::namespaced(Kind::Job(part), "team-a", name);
+    c.api.edit_job_at(&reference, |job| job.started_by_user = true);
+    (c, reference)
+}
+
+#[test]
+fn what_a_job_of_any_kind_consists_of_runs_with_its_admission_and_no_larger() {
+    let cases = |of: (JobKind, JobKind, PartNames)| {
+        let flags = 0..16_u8;
+        flags.map(move |flags| (of, [1, 2, 4, 8].map(|flag| flags & flag != 0)))
+    };
+    let all: Vec<_> = makers().into_iter().flat_map(cases).collect();
+    assert_eq!(all.len(), 6 * 16, "JobSets, MPIJobs, RayJobs twice, RayServices and TrainJobs");
+    for (of, [admitted, queued, large, restarted]) in all {
+        let (cpu, queue) = (if admitted { "1" } else { "0" }, if queued { "lq" } else { "" });
+        let (mut c, part) = with_part(of, cpu, queue, large);
+        c.settle();
+        if restarted {
+            c.restart();
+            restart_with(&mut c, of.0);
+        }
+        c.advance(30);
+        let what =
+            format!("{of:?}: admitted {admitted}, queued {queued}, large {large}, restarted {restarted}");
+        let runs = c.api.jobs().any(|(job, state)| *job == part && !state.view.suspended);
+        assert_eq!(runs, admitted && !large, "{what}: {:#?}", c.writes);
+        let above = |w: &sluice_api::v1beta2::Workload| {
+            w.metadata.owner_references.iter().flatten().all(|owner| owner.kind == of.0.kind())
+        };
+        assert!(c.api.workloads().iter().all(above), "{what}: the part has no Workload");
     }
 }

@@ -12,7 +12,7 @@ use crate::model::{Api, Cluster, condition};
 
 /// The job that is beside the adapter of its kind, suspended and in the queue.
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
-fn example(kind: JobKind) -> Value {
+pub fn example(kind: JobKind) -> Value {
     let name = format!("{}.yaml", kind.integration().controller);
     let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../jobs/src")).unwrap();
     let mut files = folders.map(|folder| folder.unwrap().path().join(&name));
@@ -29,7 +29,7 @@ fn example(kind: JobKind) -> Value {
 }
 
 /// A queue with so many processors.
-fn empty(cpu: &str) -> Cluster {
+pub fn empty(cpu: &str) -> Cluster {
     let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
     config.frameworks.insert(JobKind::POD);
     let mut c = Cluster::new(config);

@@ -131,7 +131,8 @@ fn observe(job: &Value) -> JobView {
     view.started = status["startTime"].is_string();
     view.ending = is_ending(spec, status);
     // The Job controller gives a start time itself to what is not suspended, and needs none where nothing is to be completed.
-    let blocked = spec["suspend"] == true && object::int(&spec["completions"]) != Some(0);
+    let completes = object::int(&spec["completions"]).is_none_or(|completions| completions > 0);
+    let blocked = spec["suspend"] == true && completes;
     view.end_blocked = view.ending && !view.started && blocked && view.finished.is_none();
     view.stop_waits = view.stopping && !view.ending && (view.active || uncounted_successes(status) > 0);
     view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);

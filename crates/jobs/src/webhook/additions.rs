@@ -27,17 +27,21 @@ impl<'a> Additions<'a> {
         self.operations.push(json!({"op": "add", "path": path, "value": value}));
     }
 
-    /// Makes a map or a list that the object does not have, and what is above it.
-    fn make(&mut self, pointer: &str, empty: &Value) {
-        let there = self.object.pointer(pointer);
-        if there.is_some_and(|there| !there.is_null()) || self.made.iter().any(|made| made == pointer) {
-            return;
+    /// Makes a map or a list that the object does not have, and what is above it; says whether it is there then. Where something else is, the
+    /// object stays as it is: the API server says what is wrong with it.
+    fn make(&mut self, pointer: &str, empty: &Value) -> bool {
+        if self.made.iter().any(|made| made == pointer) {
+            return true;
         }
-        if let Some((above, _)) = pointer.rsplit_once('/') {
-            self.make(above, &json!({}));
+        if let Some(there) = self.object.pointer(pointer).filter(|there| !there.is_null()) {
+            return there.is_object() == empty.is_object() && there.is_array() == empty.is_array();
+        }
+        if pointer.rsplit_once('/').is_some_and(|(above, _)| !self.make(above, &json!({}))) {
+            return false;
         }
         self.made.push(pointer.to_owned());
         self.add(pointer, empty);
+        true
     }
 
     /// Sets a key of a map, unless it has the value.
@@ -45,8 +49,9 @@ impl<'a> Additions<'a> {
         if self.object.pointer(map).and_then(|map| map[key].as_str()) == Some(value) {
             return;
         }
-        self.make(map, &json!({}));
-        self.add(&format!("{map}/{}", escape(key)), &json!(value));
+        if self.make(map, &json!({})) {
+            self.add(&format!("{map}/{}", escape(key)), &json!(value));
+        }
     }
 
     /// Puts an item at the end of a list, unless it is in there.
@@ -55,7 +60,8 @@ impl<'a> Additions<'a> {
         if items.is_some_and(|items| items.contains(item)) {
             return;
         }
-        self.make(list, &json!([]));
-        self.add(&format!("{list}/-"), item);
+        if self.make(list, &json!([])) {
+            self.add(&format!("{list}/-"), item);
+        }
     }
 }

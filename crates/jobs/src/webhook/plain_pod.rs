@@ -131,17 +131,17 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     managed_label(pod, before.as_ref(), &meta, &mut violations);
     parent(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
-    // The pod of a job is one of many that its template is about; how many was checked with the job.
-    let of_itself =
-        pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
-    let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
-    topology::check_pod((pod, count), old, &mut violations, context);
     if let (Some(old), Some(before)) = (old, &before) {
         on_update(before, &meta, &mut violations, context);
         group_on_update(pod, old, &mut violations, context);
     } else if context.gates.enabled(Gate::AdmissionGatedBy) {
         admission_gates(&meta, &mut violations);
     }
+    // The pod of a job is one of many that its template is about; how many was checked with the job.
+    let of_itself =
+        pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
+    let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
+    topology::check_pod((pod, count), old, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
 }
 

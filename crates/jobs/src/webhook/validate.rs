@@ -45,13 +45,13 @@ pub fn validate(
         room::check(kind, object, was, &mut violations);
         room::check_whole(kind, object, was, &mut violations);
     }
-    let slices = super::is_elastic(kind, &meta, context);
-    topology::check((kind, slices), object, old, &mut violations, context);
     if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);
     } else if context.gates.enabled(Gate::AdmissionGatedBy) {
         admission_gates(&meta, &mut violations);
     }
+    let slices = super::is_elastic(kind, &meta, context);
+    topology::check((kind, slices), object, old, &mut violations, context);
     let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
     registry::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }

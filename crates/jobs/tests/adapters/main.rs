@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, may fail a test")]
 
 mod observe;
+mod order_of_rules;
 mod rules_of_all;
 mod shipped;
 mod start_stop;

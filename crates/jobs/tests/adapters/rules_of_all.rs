@@ -13,7 +13,7 @@ use sluice_jobs::{
 
 use crate::testing::{World, apply};
 
-const PREFIX: &str = "kueue.x-k8s.io/";
+pub const PREFIX: &str = "kueue.x-k8s.io/";
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
@@ -32,7 +32,7 @@ pub fn waiting(kind: JobKind) -> Value {
 }
 
 /// The same while it runs.
-fn running(kind: JobKind) -> Value {
+pub fn running(kind: JobKind) -> Value {
     let mut object = waiting(kind);
     suspend(kind, &mut object, false);
     let since = Timestamp::UNIX_EPOCH;
@@ -62,7 +62,7 @@ fn suspend(kind: JobKind, object: &mut Value, suspended: bool) {
 }
 
 /// What the webhook says of an object.
-fn says(world: &World, kind: JobKind, object: &Value, old: Option<&Value>) -> String {
+pub fn says(world: &World, kind: JobKind, object: &Value, old: Option<&Value>) -> String {
     if !kind.integration().of_pods {
         return world.refusals(kind, object, old);
     }
@@ -73,7 +73,7 @@ fn says(world: &World, kind: JobKind, object: &Value, old: Option<&Value>) -> St
 }
 
 /// An object with a label or an annotation, or without it.
-fn with(mut object: Value, map: &str, key: &str, value: Option<&str>) -> Value {
+pub fn with(mut object: Value, map: &str, key: &str, value: Option<&str>) -> Value {
     object["metadata"][map][format!("{PREFIX}{key}")] = json!(value);
     if value.is_none() {
         object["metadata"][map].as_object_mut().unwrap().remove(&format!("{PREFIX}{key}"));
@@ -174,7 +174,7 @@ fn differs(kind: JobKind, entry: Entry) -> Option<&'static str> {
     leaves.then_some("queue-name]: Invalid value: \"\": field is immutable")
 }
 
-fn must_say(said: &str, wanted: &str, what: &str) {
+pub fn must_say(said: &str, wanted: &str, what: &str) {
     let right = if wanted.is_empty() { said.is_empty() } else { said.contains(wanted) };
     assert!(right, "{what}: {said:?} instead of {wanted:?}");
 }
@@ -284,7 +284,7 @@ fn what_a_template_asks_of_the_topology_is_checked_in_every_kind_that_has_one() 
 }
 
 /// What the webhook does with a new object.
-fn written(world: &World, kind: JobKind, object: &Value) -> Patch {
+pub fn written(world: &World, kind: JobKind, object: &Value) -> Patch {
     world.with(|context| {
         if kind.integration().of_pods {
             return mutate_plain_pod(object, context, &PodSelectors::default());
