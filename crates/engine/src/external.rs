@@ -47,6 +47,7 @@ impl Engine {
         let same = |entry: &JobEntry| uid.is_none_or(|uid| *entry.view.job.uid == *uid);
         if self.world.jobs.get(&key).is_some_and(same) {
             self.drop_job(&key);
+            self.object_gone(&key);
         }
         self.forget_external(&key, uid);
     }

@@ -278,6 +278,7 @@ impl Engine {
         let before = self.world.jobs.get(&key).map(|entry| (entry.seen, &*entry.view));
         let seen = SeenByController::next(before, &view, self.now);
         if key.kind.gathers_pods() {
+            self.look_at_leaving(&key);
             self.world.put_parent(&key, Arc::new(view));
             self.refresh_pod_job(&key);
         } else {

@@ -18,6 +18,7 @@ use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use self::additions::Additions;
+use crate::adapter::PodGroup;
 use crate::patch::{Patch, escape};
 use crate::registry;
 use crate::review::Meta;
@@ -95,6 +96,15 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
         operations.extend(held_back(kind, object));
     }
     Patch::Json(operations)
+}
+
+/// Whether pods of an object of a kind that suspends its pods have the marks of that in its templates.
+pub fn is_marked(kind: JobKind, object: &Value) -> bool {
+    let says = |group: &PodGroup<'_>| {
+        let annotations = &group.template["metadata"]["annotations"];
+        annotations[labels::POD_SUSPENDING_PARENT] == kind.framework()
+    };
+    kind.integration().suspends_pods && registry::of(kind).pod_groups(object).iter().any(says)
 }
 
 /// Whether workload slices are to be made of a job.

@@ -2,7 +2,8 @@
 //! that doubles each time.
 //!
 //! One way to that: pods that ended well give their quota back, and their controller lets them run again, as that of JobSets does when it restarts
-//! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer.
+//! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer. Of a group of pods that is so, too: pods that
+//! are made in the place of succeeded ones wait, unless a client takes their gates off.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
@@ -46,7 +47,7 @@ fn admitted(sets: &[slim::PodSet], status: &WorkloadStatus) -> Vec<i32> {
 }
 
 /// For how many pods of each pod set quota is held.
-fn charged(sets: &[slim::PodSet], status: &WorkloadStatus) -> Vec<i32> {
+pub(crate) fn charged(sets: &[slim::PodSet], status: &WorkloadStatus) -> Vec<i32> {
     let left = |set: &slim::PodSet| set.count.saturating_sub(given_back(status, &set.name));
     sets.iter().zip(admitted(sets, status)).map(|(set, admitted)| left(set).min(admitted)).collect()
 }

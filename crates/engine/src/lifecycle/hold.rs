@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sluice_api::conditions::reason;
+use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::job::JobView;
 use sluice_core::WorkloadKey;
 
@@ -11,7 +11,7 @@ use super::infos::restore_infos;
 use super::transition;
 use crate::effect::Purpose;
 use crate::engine::Engine;
-use crate::ingest::workload::{on_hold, reserved};
+use crate::ingest::workload::{is, on_hold, reserved};
 use crate::world::JobKey;
 
 impl Engine {
@@ -24,9 +24,14 @@ impl Engine {
         if !holds && !is_held {
             return false;
         }
+        // An eviction is carried out first: pods that their controller does not take down, or slowly, hold quota that others wait for.
+        let (status, gathers) = (entry.status(), key.kind.gathers_pods());
+        if holds && gathers && is(status, Type::Evicted) && (reserved(status) || !view.suspended) {
+            return false;
+        }
         if holds && !view.suspended {
             // Its controller takes its pods down, in its own order.
-            if key.kind.gathers_pods() {
+            if gathers {
                 return true;
             }
             let infos = restore_infos(&entry.object);

@@ -10,7 +10,7 @@ use super::infos::restore_infos;
 use super::matching::matches;
 use crate::engine::Engine;
 use crate::ingest::workload::is;
-use crate::world::{JobKey, WorkloadEntry};
+use crate::world::{JobKey, WorkloadEntry, is_of_group};
 use sluice_api::gates::Gate;
 
 impl Engine {
@@ -58,7 +58,7 @@ impl Engine {
         if owner == Some(&*view.job.uid) {
             return None;
         }
-        let trouble = if owner.is_some() {
+        let trouble = if owner.is_some() || is_of_group(&entry.object) {
             "belongs to another job"
         } else if is(entry.status(), Type::Finished) {
             "has finished"

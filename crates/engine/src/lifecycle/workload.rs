@@ -175,7 +175,12 @@ impl Engine {
         let ours = object.metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::JOB_UID));
         if object.metadata.deletion_timestamp.is_some() {
             if held && self.job_is_gone(entry) && !self.is_cleaned_up_after(entry) {
-                if orphan && !is(entry.status(), Type::Finished) {
+                let unfinished = !is(entry.status(), Type::Finished);
+                // Pods that terminate still use its quota.
+                if self.leftovers_are_active(key) {
+                    return true;
+                }
+                if orphan && unfinished {
                     self.finish_orphan(key);
                 } else {
                     self.drop_finalizer(key);

@@ -20,7 +20,7 @@ pub(crate) fn of_group<'a>(
 }
 
 /// The Workload says it, or, as older releases of Kueue made it, its name does.
-fn index(object: &slim::Workload, owner: Option<&OwnerReference>) -> Option<u32> {
+pub(super) fn index(object: &slim::Workload, owner: Option<&OwnerReference>) -> Option<u32> {
     let kind = owner.map(|owner| JobKind::from_owner(&owner.api_version, &owner.kind));
     if kind.is_some_and(|kind| !kind.is_some_and(JobKind::has_groups)) {
         return None;

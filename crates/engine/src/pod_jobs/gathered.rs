@@ -1,5 +1,5 @@
-//! Which pods of a job a start is for. Its Workload is for pods of a certain size, whatever role pods claim to have; and of an object that gathers
-//! its pods (docs/reference/07-integrations.md 7.4) for so many of them.
+//! Which pods of a job a start is for. Its Workload is for pods of a certain size, whatever role pods claim to have, and for so many of them: those of
+//! an object that gathers its pods (docs/reference/07-integrations.md 7.4), and those of a group without the ones that gave their quota back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::tend::role_counts;
 use crate::effect::EventType;
 use crate::engine::Engine;
 use crate::ingest::requests::{amount_in, per_pod};
+use crate::lifecycle::exceeding::charged;
 use crate::world::{JobKey, WorkloadEntry};
 
 /// What one pod of a role has quota for.
@@ -24,8 +25,7 @@ struct Granted {
 }
 
 impl Engine {
-    /// The pods of a job that a start is for: none that asks for more than its role has quota for; and of an object that gathers its pods no more
-    /// than its Workload is for.
+    /// The pods of a job that a start is for: none that asks for more than its role has quota for, and no more than its Workload holds quota for.
     pub(super) fn pods_to_start(&mut self, key: &JobKey, workload: &WorkloadKey) -> Vec<Name> {
         let name = |member: &Member| Arc::clone(&member.name);
         let Some(job) = self.world.pod_jobs.get(key) else { return Vec::new() };
@@ -55,10 +55,14 @@ impl Engine {
         };
         let granted = self.granted(entry);
         let (mut chosen, mut too_large) = (Vec::new(), Vec::new());
-        for set in role_counts(entry) {
-            let room = usize::try_from(set.count).unwrap_or(0).saturating_sub(job.pods.ungated(&set.role));
-            // Those that a group has too many of are removed.
-            let room = if job.parent.is_some() { room } else { usize::MAX };
+        let held = charged(&entry.object.spec.pod_sets, entry.status());
+        for (set, held) in role_counts(entry).into_iter().zip(held) {
+            // Pods of a group that succeeded give their quota back; one that takes the place of such a pod waits for that of another.
+            let (count, used) = match job.parent {
+                Some(_) => (set.count, job.pods.ungated(&set.role)),
+                None => (held, job.pods.using(&set.role)),
+            };
+            let room = usize::try_from(count).unwrap_or(0).saturating_sub(used);
             let all = chosen.len().saturating_add(room);
             let mut waiting = job.pods.waiting(&set.role);
             while chosen.len() < all

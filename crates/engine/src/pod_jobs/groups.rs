@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_api::conditions::WorkloadCondition as Type;
-use sluice_api::job::{JobRef, JobView};
+use sluice_api::job::{JobKind, JobRef, JobView};
 use sluice_core::WorkloadKey;
 use sluice_jobs::pods::of_pod;
 
+use super::component::index;
 use crate::engine::Engine;
 use crate::ingest::workload::is;
 use crate::input::ObjectRef;
 use crate::version::{Seen, compare};
-use crate::world::{JobKey, World, job_key};
+use crate::world::{JobKey, World, controller, job_key};
 
 /// Whether two states of an object say the same of its groups: most changes are of its status alone.
 fn says_the_same(before: &JobView, after: &JobView) -> bool {
@@ -51,16 +52,22 @@ impl World {
         near.map(|(_, view)| view).filter(is_below)
     }
 
-    /// Keeps pods in sight that say to be of a group which no object has: without one, no Workload lets them run.
+    /// Keeps pods in sight that say to be of an object, or of a group of its pods, that is not there: without one, no Workload lets them run.
     pub fn note_left_over(&mut self, key: &JobKey) {
-        let Some(group) = key.group else { return };
+        if !key.kind.gathers_pods() {
+            return;
+        }
         let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_none()) else { return };
         let Some(speaker) = job.pods.representative() else { return };
         let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(&key.name));
         // No object has such a UID.
-        let uid = Arc::from(format!("left-over/{namespace}/{name}"));
-        let set = JobRef { kind: key.kind, namespace, name, group: None, uid };
-        job.parent = Some(Arc::new(JobView { job: set.of_group(group), finished: None, ..of_pod(speaker) }));
+        let uid = Arc::from(format!("left-over/{}/{namespace}/{name}", key.kind.framework()));
+        let object = JobRef { kind: key.kind, namespace, name, group: None, uid };
+        let reference = key.group.map_or_else(|| object.clone(), |group| object.of_group(group));
+        // Every version of the object itself is newer.
+        let resource_version = String::new();
+        job.parent =
+            Some(Arc::new(JobView { job: reference, resource_version, finished: None, ..of_pod(speaker) }));
         job.left_over = true;
     }
 }
@@ -103,6 +110,7 @@ impl Engine {
     fn put_group(&mut self, set: &JobView, group: u32) {
         let view = group_view(set, group);
         let key = JobKey::of(&view.job);
+        self.look_at_leaving(&key);
         self.mark_parent(&key, Some(&view));
         self.world.put_parent(&key, Arc::new(view));
         self.refresh_pod_job(&key);
@@ -141,17 +149,53 @@ impl Engine {
         self.world.sets.remove(set);
         for key in self.world.groups_of(set) {
             self.drop_job(&key);
-            self.world.note_left_over(&key);
-            self.refresh_pod_job(&key);
-            self.dirty.jobs.insert(key);
+            self.object_gone(&key);
         }
     }
 
-    /// Sees to the pods and the Workload of a group that its object does not have any more, or never had; says whether it is one. Its
-    /// controller takes the pods down; the quota is kept until they are gone.
+    /// Takes in that the object is gone whose pods make this job: pods that it leaves behind are kept in sight.
+    pub(crate) fn object_gone(&mut self, key: &JobKey) {
+        self.world.note_left_over(key);
+        if self.world.pod_jobs.contains_key(key) {
+            self.refresh_pod_job(key);
+            self.dirty.jobs.insert(key.clone());
+        }
+    }
+
+    /// Whether pods that an object left behind may still use the quota of its Workload, which goes once they do not any more.
+    pub(crate) fn leftovers_are_active(&mut self, workload: &WorkloadKey) -> bool {
+        let object = &self.world.workloads[workload].object;
+        let Some(owner) = controller(object) else { return false };
+        let kind = JobKind::from_owner(&owner.api_version, &owner.kind).filter(|kind| kind.gathers_pods());
+        let Some(kind) = kind else { return false };
+        let (namespace, name) = (Arc::clone(&workload.namespace), Arc::from(owner.name.as_str()));
+        let key = JobKey { kind, namespace, name, group: index(object, Some(owner)) };
+        let Some(job) = self.world.pod_jobs.get(&key).filter(|job| job.left_over) else { return false };
+        if job.pods.free().next().is_none() && !self.is_active(&key) {
+            return false;
+        }
+        if let Some(job) = self.world.pod_jobs.get_mut(&key) {
+            job.leaving.insert(workload.clone());
+        }
+        true
+    }
+
+    /// Has the Workloads looked at again that wait for pods of this job to end.
+    pub(crate) fn look_at_leaving(&mut self, key: &JobKey) {
+        let job = self.world.pod_jobs.get_mut(key);
+        self.dirty.workloads.extend(job.map(|job| std::mem::take(&mut job.leaving)).into_iter().flatten());
+    }
+
+    /// Sees to the pods and the Workload of an object, or of a group of its pods, that is not there any more, or never was; says whether it is one.
+    /// Its controller takes the pods down; the quota is kept until they are gone.
     pub(crate) fn tend_left_over(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
         if !self.world.pod_jobs.get(key).is_some_and(|job| job.left_over) {
             return false;
+        }
+        self.look_at_leaving(key);
+        // One that could not be handled is only out of sight.
+        if self.aside.contains_key(&key.object()) {
+            return true;
         }
         let owned = self.world.owned(&view.job.uid);
         if owned.iter().any(|workload| self.world.workloads[workload].open.is_some()) {

@@ -25,8 +25,10 @@ const OWNERS_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) struct PodJob {
     /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
     pub parent: Option<Arc<JobView>>,
-    /// Whether that object does not have this group of pods any more, or never had it.
+    /// Whether that object is not there, or does not have this group of pods, any more, or never was or had.
     pub left_over: bool,
+    /// Workloads that are being deleted, of the object that left these pods behind: they hold their quota.
+    pub leaving: BTreeSet<WorkloadKey>,
     /// The name of the group, if it is one.
     pub group: Option<Name>,
     /// Its pods.
@@ -62,6 +64,7 @@ impl PodJob {
         Self {
             parent: None,
             left_over: false,
+            leaving: BTreeSet::new(),
             group,
             pods: Group::new(copied_labels),
             open: BTreeMap::new(),

@@ -68,8 +68,8 @@ impl Engine {
             (None, Some(group)) => self.group_view(key, job, group)?,
         };
         view.active = job.pods.active_until(self.now, fast).is_some();
-        // What an object says of its end counts once no pod of it runs, or may begin to.
-        if job.parent.is_some() && (view.active || !view.suspended) {
+        // What is said of the end counts once no pod runs, or may begin to.
+        if job.has_roles() && (view.active || !view.suspended) {
             view.finished = None;
         }
         Some(view)
@@ -111,6 +111,10 @@ impl Engine {
     /// Brings the view of a job up to date with its pods.
     pub(crate) fn refresh_pod_job(&mut self, key: &JobKey) {
         let Some(view) = self.pod_job_view(key) else { return };
+        if view.active && view.suspended {
+            // It may be over once the grace of pods that terminate is.
+            self.is_active(key);
+        }
         if self.world.jobs.get(key).is_none_or(|entry| *entry.view != view) {
             self.world.put_job(Arc::new(view));
         }

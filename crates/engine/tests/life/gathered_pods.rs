@@ -274,6 +274,79 @@ fn a_pod_whose_object_is_not_there_waits_and_one_that_names_none_is_a_job_of_its
     assert!(workload(&c).metadata.name.unwrap().starts_with("pod-web-1-"));
 }
 
+/// Its controller would not take it down, nor would anything else.
+#[test]
+fn a_pod_whose_object_is_not_there_is_stopped_if_its_gate_is_taken_off() {
+    let mut c = bed("2");
+    let mut forged = replica(0, "made-up");
+    forged["metadata"]["ownerReferences"][0]["apiVersion"] = json!("apps/v9");
+    c.api.add_pod(forged);
+    c.settle();
+    assert!(c.api.is_gated("web-0"));
+    c.api.free("web-0");
+    c.settle();
+    assert!(c.api.pod("web-0").is_none());
+    // One that waits runs once its object is there, also if that was made before.
+    c.api.add_pod(replica(1, "made-up"));
+    c.settle();
+    c.api.add_job(set(2));
+    let uid = c.api.job("web").view.job.uid.to_string();
+    let owners = replica(1, &uid)["metadata"]["ownerReferences"].clone();
+    c.api.edit_pod("web-1", &json!({"metadata": {"ownerReferences": owners}}));
+    c.settle();
+    assert!(c.api.is_free("web-1"));
+    c.api.delete_job("web");
+    c.settle();
+    assert!(c.api.pod("web-1").is_none() && c.api.workloads().is_empty());
+}
+
+#[test]
+fn deleted_while_its_pods_run_it_keeps_its_quota_until_they_are_gone() {
+    for restarts in [false, true] {
+        let (mut c, uid) = with_set("2", 2);
+        make(&mut c, &uid, 0..2);
+        for name in ["web-0", "web-1"] {
+            c.api.run_pod(name, "Running");
+        }
+        c.settle();
+        c.pods_vanish = false;
+        c.api.delete_job("web");
+        c.api.add_pod(pod("other", "lq", "2"));
+        c.settle();
+        if restarts {
+            c.restart();
+            c.settle();
+        }
+        assert_eq!((c.api.workloads().len(), c.api.is_gated("other")), (2, true), "{restarts}");
+        c.pods_vanish = true;
+        c.settle();
+        assert!(c.api.is_free("other"), "{restarts}");
+        assert!(c.api.workloads().iter().all(|w| w.metadata.name.as_ref().unwrap().starts_with("pod-other")));
+    }
+}
+
+#[test]
+fn on_hold_while_its_pods_run_it_can_be_evicted() {
+    let (mut c, uid) = with_set("2", 2);
+    make(&mut c, &uid, 0..2);
+    for name in ["web-0", "web-1"] {
+        c.api.run_pod(name, "Running");
+    }
+    c.api.edit_job("web", |job| {
+        job.view.pod_sets[0].count = 0;
+        job.view.on_hold = Some(true);
+    });
+    c.settle();
+    assert_eq!(free(&c, 2), [true; 2]);
+    let mut high = pod("high", "lq", "2");
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    c.api.add_pod(high);
+    c.settle();
+    assert!(c.api.is_free("high"));
+    assert!(c.api.pod("web-0").is_none() && c.api.pod("web-1").is_none());
+    assert!(told(&workload_of_set(&c), "QuotaReserved").starts_with("False/OnHold"));
+}
+
 #[test]
 fn deleted_while_its_pods_wait_it_leaves_nothing_behind() {
     let (mut c, uid) = with_set("1", 2);

@@ -22,6 +22,7 @@ mod gate_removal;
 mod gated_pods;
 mod gather;
 mod gathered_pods;
+mod group_quota;
 mod grouped_pods;
 mod journal;
 mod kinds;

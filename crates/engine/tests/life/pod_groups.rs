@@ -10,14 +10,15 @@ use crate::model::{Api, Cluster, condition, told};
 use crate::plain_pods::{announced, bed};
 
 /// Adds pods `<prefix>0`, `<prefix>1`, … of the group `g` of so many.
-fn add(c: &mut Cluster, prefix: &str, pods: usize, total: usize) {
+pub fn add(c: &mut Cluster, prefix: &str, pods: usize, total: usize) {
     for at in 0..pods {
         c.api.add_pod(member(&format!("{prefix}{at}"), "g", total, "main"));
     }
     c.settle();
 }
 
-fn workload(c: &Cluster) -> Workload {
+/// The only Workload.
+pub fn workload(c: &Cluster) -> Workload {
     let all = c.api.workloads();
     assert_eq!(all.len(), 1, "{all:?}");
     all.into_iter().next().unwrap()
@@ -28,11 +29,13 @@ fn owners(c: &Cluster) -> Vec<String> {
     workload.metadata.owner_references.into_iter().flatten().map(|owner| owner.name).collect()
 }
 
-fn free(c: &Cluster) -> Vec<String> {
+/// The pods that run, or may at any time.
+pub fn free(c: &Cluster) -> Vec<String> {
     c.api.pods().into_iter().filter(|name| c.api.is_free(name)).collect()
 }
 
-fn run(c: &mut Cluster, phase: &str) {
+/// These are in this phase now.
+pub fn run(c: &mut Cluster, phase: &str) {
     for name in free(c) {
         c.api.run_pod(&name, phase);
     }

@@ -173,6 +173,9 @@ fn what_the_quota_of_a_group_is_for_is_fixed() {
         let path = format!("spec.leaderWorkerTemplate.{name}.spec: Forbidden");
         assert!(said(&one, &changed(&one, &cpu, json!("9"))).contains(&path), "{path}");
         assert_eq!(said(&none, &changed(&none, &cpu, json!("9"))), "", "without groups");
+        let mut limited = one.clone();
+        limited.pointer_mut(&container).unwrap()["resources"]["limits"] = json!({"example.com/gpu": "1"});
+        assert!(said(&one, &limited).contains(&path), "a limit counts where there is no request");
     }
     let without = made(&alone(2, 3));
     for (old, new) in [(&one, &without), (&without, &one)] {

@@ -24,6 +24,10 @@ pub(super) struct Role {
     pub succeeded: i32,
     /// Those that count and do not wait.
     pub ungated: usize,
+    /// Those of them that have not ended: they use quota, or may at any time.
+    pub using: usize,
+    /// Those that count and have not ended.
+    pub unended: usize,
     /// Those that run, or may at any time, and are not being deleted.
     pub free: usize,
     /// The same by what they ask for.
@@ -114,6 +118,8 @@ impl Group {
             put(&mut role.counting, Keep::of(member), add);
             put(&mut self.counting, Keep::of(member), add);
             step(&mut role.ungated, !member.gated);
+            step(&mut role.using, member.is_free());
+            step(&mut role.unended, !member.ended());
             let bytes = member.name.len();
             self.name_bytes = if add { self.name_bytes + bytes } else { self.name_bytes - bytes };
         } else {
@@ -303,6 +309,17 @@ impl Group {
         self.roles.get(role).map_or(0, |role| role.ungated)
     }
 
+    /// How many pods of a role use quota, or may at any time.
+    pub fn using(&self, role: &str) -> usize {
+        self.roles.get(role).map_or(0, |role| role.using)
+    }
+
+    /// How many pods of each role run, or may at any time, and are not being deleted.
+    pub fn running(&self) -> Vec<(String, i32)> {
+        let free = self.roles.iter().filter(|(_, role)| role.free > 0);
+        free.map(|(name, role)| (name.to_string(), i32::try_from(role.free).unwrap_or(i32::MAX))).collect()
+    }
+
     /// Sets pods back that cannot be started now: they are not looked at until they change, or [`Group::look_again`].
     pub fn set_back(&mut self, names: &[Arc<str>]) {
         for member in names.iter().filter_map(|name| self.members.get(name)) {
@@ -363,14 +380,15 @@ impl Group {
         last.filter(|until| !fast && *until > now).map(Some)
     }
 
-    /// How it ended, if it did: all pods succeeded, or none is left to run and one said that none will follow.
+    /// How it ended, if it did: all pods succeeded, or none is left to run and one said that none will follow. What its pods say of their number
+    /// does not end it while some run, or may at any time.
     pub fn finished(&self) -> Option<JobFinished> {
         if self.is_serving() {
             return None;
         }
         let total = self.total_count()?;
         let over = self.succeeded == total || (self.unended == 0 && self.unretriable > 0);
-        over.then(|| JobFinished {
+        (over && self.free.is_empty()).then(|| JobFinished {
             success: true,
             message: format!("Pods succeeded: {}/{total}.", self.succeeded),
         })
@@ -387,13 +405,18 @@ impl Group {
         total.is_some_and(|total| self.ready >= total)
     }
 
-    /// Pods that succeeded, by role: their quota is free, except where other pods take their place.
-    pub fn reclaimable(&self) -> Vec<(String, i32)> {
+    /// Pods that succeeded, by role, in a Workload for so many pods of each: their quota is free, except where other pods take their place.
+    pub fn reclaimable(&self, counts: impl IntoIterator<Item = (Arc<str>, i32)>) -> Vec<(String, i32)> {
         if self.is_serving() {
             return Vec::new();
         }
-        let succeeded = self.roles.iter().filter(|(_, role)| role.succeeded > 0);
-        succeeded.map(|(name, role)| (name.to_string(), role.succeeded)).collect()
+        let of_role = |(name, count): (Arc<str>, i32)| {
+            let role = self.roles.get(&name)?;
+            let unended = i32::try_from(role.unended).unwrap_or(i32::MAX);
+            let pods = role.succeeded.min(count.saturating_sub(unended));
+            (pods > 0).then(|| (name.to_string(), pods))
+        };
+        counts.into_iter().filter_map(of_role).collect()
     }
 
     /// These are being finalized or deleted by us: until that is seen, no others are.

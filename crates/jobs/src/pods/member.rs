@@ -192,11 +192,13 @@ impl Member {
         }
     }
 
-    /// Until when it counts as active (`None`: without end), if it does. Its containers may run until its grace is over; `fast` has it counted
-    /// as gone as soon as it is being deleted (gate `FastQuotaReleaseInPodIntegration`).
+    /// Until when it counts as active (`None`: without end), if it does. Its containers, init containers included, may run until its grace is over;
+    /// `fast` has it counted as gone as soon as it is being deleted (gate `FastQuotaReleaseInPodIntegration`).
     pub fn active_until(&self, fast: bool) -> Option<Option<Timestamp>> {
-        let runs = self.phase == Phase::Running && !(fast && self.deleted_by.is_some());
-        runs.then_some(self.deleted_by)
+        let terminates = self.deleted_by.is_some();
+        // While init containers run, the phase of a pod is Pending.
+        let runs = self.phase == Phase::Running || terminates && self.bound && !self.ended();
+        (runs && !(fast && terminates)).then_some(self.deleted_by)
     }
 }
 

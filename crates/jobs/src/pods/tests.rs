@@ -322,13 +322,19 @@ fn a_group_ends_when_all_succeeded_or_nothing_will_follow() {
     let ended = |name: &str, how: &str| with(pod(name), &[phase(how)]);
     let mut group = group(&[ended("a", "Succeeded"), ended("b", "Succeeded"), ended("c", "Failed")]);
     assert_eq!(group.finished(), None);
-    assert_eq!(group.reclaimable(), [("driver".to_owned(), 2)]);
+    let reclaimable = |group: &Group, count: i32| group.reclaimable([(Arc::from("driver"), count)]);
+    assert_eq!(reclaimable(&group, 3), [("driver".to_owned(), 2)]);
     let last = ("/metadata/annotations/kueue.x-k8s.io~1retriable-in-group", json!("false"));
     group.insert(member(&with(ended("c", "Failed"), &[last])));
     assert_eq!(group.finished().unwrap().message, "Pods succeeded: 2/3.");
     group.insert(member(&pod("d")));
     assert_eq!(group.finished(), None);
+    // The quota of the one that waits is not free, even where the Workload has no place for it.
+    assert_eq!(reclaimable(&group, 2), [("driver".to_owned(), 1)]);
     group.insert(member(&ended("d", "Succeeded")));
+    group.insert(member(&with(pod("e"), &running())));
+    assert_eq!(group.finished(), None, "one that runs keeps it from being over");
+    group.remove("e");
     let finished = group.finished().unwrap();
     assert!(finished.success);
     assert_eq!(finished.message, "Pods succeeded: 3/3.");
@@ -336,7 +342,7 @@ fn a_group_ends_when_all_succeeded_or_nothing_will_follow() {
     for name in ["a", "b", "c", "d"] {
         group.insert(member(&with(ended(name, "Succeeded"), std::slice::from_ref(&serving))));
     }
-    assert_eq!((group.finished(), group.reclaimable()), (None, Vec::new()));
+    assert_eq!((group.finished(), reclaimable(&group, 3)), (None, Vec::new()));
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub fn of_group(job: JobRef, group: &Group, pod_sets: Vec<JobPodSet>) -> Option<
     view.suspended = group.free().next().is_none();
     view.pods_ready = group.pods_ready();
     view.finished = group.finished();
-    view.reclaimable = group.reclaimable();
+    let count = |set: &JobPodSet| (Arc::<str>::from(set.name.as_str()), set.count);
+    view.reclaimable = group.reclaimable(pod_sets.iter().map(count));
+    view.running = group.running();
     set_pod_sets(&mut view, pod_sets);
     Some(view)
 }

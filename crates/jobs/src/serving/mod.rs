@@ -146,7 +146,8 @@ pub(crate) fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut 
 pub(crate) fn keeps_template([old, new]: [&Value; 2], path: &str, violations: &mut Violations) {
     let shape = |template: &Value| {
         let spec = PodSpec::deserialize(&template["spec"]).ok()?;
-        Some(names::role_hash(&spec))
+        // Quota also counts limits where there are no requests.
+        Some((names::role_hash(&spec), names::requests_hash(&spec)))
     };
     if shape(old) != shape(new) {
         let message = "requests, ports and scheduling of the pods are immutable, unless replicas is 0";

@@ -66,6 +66,14 @@ fn what_the_quota_of_a_stateful_set_is_for_changes_only_without_replicas() {
     assert!(world.refusals(kind, &larger, Some(&two)).contains("spec.template.spec: Forbidden"));
     let larger = changed(&none, &format!("{container}/resources/requests/cpu"), json!("2"));
     assert_eq!(world.refusals(kind, &larger, Some(&none)), "");
+    // A limit counts where there is no request.
+    let limited = |limits: Value| {
+        let resources = json!({"requests": {"cpu": "1"}, "limits": limits});
+        changed(&two, &format!("{container}/resources"), resources)
+    };
+    let gpus = limited(json!({"example.com/gpu": "1"}));
+    assert!(world.refusals(kind, &gpus, Some(&two)).contains("spec.template.spec: Forbidden"));
+    assert_eq!(world.refusals(kind, &limited(json!({"cpu": "8"})), Some(&two)), "");
     // What is not queued may change in any way.
     let plain = |replicas| changed(&stateful_set(replicas), "/metadata/labels", json!({}));
     assert_eq!(world.refusals(kind, &plain(3), Some(&plain(2))), "");

@@ -114,19 +114,24 @@ fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) 
 
 /// Checks a new pod (`old` is `None`) or a changed one.
 ///
-/// Of a changed one only what changed is held against the rules. One that is being deleted is never refused.
+/// Of a changed one only what changed is held against the rules. One that is being deleted is refused only what takes it out of sight while it runs.
 ///
 /// # Errors
 ///
 /// The rules that the pod breaks: a name or number in a label or annotation that is not one, an incomplete group, a topology request that is not
 /// allowed, a change of what stays, such as the group.
 pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_>) -> Result<(), Denied> {
-    if pod["metadata"]["deletionTimestamp"].is_string() {
-        return Ok(());
-    }
     let meta = Meta::read(pod, is_suspended(pod));
     let before = old.map(|old| Meta::read(old, is_suspended(old)));
     let mut violations = Violations::default();
+    if pod["metadata"]["deletionTimestamp"].is_string() {
+        // Its containers may run on until its grace is over. Its finalizers may go.
+        if before.is_some() {
+            managed_label(pod, before.as_ref(), &meta, &mut violations);
+            parent(pod, old, &mut violations);
+        }
+        return if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) };
+    }
     always(("Pod", false), before.as_ref(), &meta, &mut violations, context);
     managed_label(pod, before.as_ref(), &meta, &mut violations);
     parent(pod, old, &mut violations);
@@ -147,8 +152,16 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
 
 /// Whether a pod waits for admission or ended.
 fn is_suspended(pod: &Value) -> bool {
+    is_gated(pod) || has_ended(pod)
+}
+
+fn is_gated(pod: &Value) -> bool {
     let mut gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
-    gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE) || has_ended(pod)
+    gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE)
+}
+
+fn annotation<'a>(pod: &'a Value, key: &str) -> Option<&'a str> {
+    pod["metadata"]["annotations"][key].as_str().filter(|value| !value.is_empty())
 }
 
 fn has_ended(pod: &Value) -> bool {
@@ -222,12 +235,25 @@ fn group(pod: &Value, old: Option<&Value>, violations: &mut Violations, context:
     }
 }
 
-/// A pod stays in its group, and what makes a group end stays, too.
+/// A pod stays in its group and in its role there, and what makes a group end stays, too.
 fn group_on_update(pod: &Value, old: &Value, violations: &mut Violations, context: &Context<'_>) {
     let name = |pod: &Value| group_name(&pod["metadata"], &context.gates).map(str::to_owned);
     let (before, after) = (name(old), name(pod));
     if before.is_some() && before != after {
         violations.immutable(&label_path(labels::POD_GROUP_NAME), &after.clone().unwrap_or_default());
+    }
+    if after.is_some() {
+        // A mistake may be put right; and how many pods there are to be, as long as the pod waits.
+        let [known, role] = [old, pod].map(|pod| annotation(pod, labels::ROLE_HASH));
+        if known.is_some() && known != role {
+            violations.immutable(&annotation_path(labels::ROLE_HASH), role.unwrap_or_default());
+        }
+        let [known, count] = [old, pod].map(|pod| total_count(&pod["metadata"]).ok());
+        let waits = [old, pod].into_iter().all(is_gated);
+        if !waits && known.is_some() && known != count {
+            let said = annotation(pod, labels::POD_GROUP_TOTAL_COUNT).unwrap_or_default();
+            violations.immutable(&annotation_path(labels::POD_GROUP_TOTAL_COUNT), said);
+        }
     }
     let unretriable = |pod: &Value| pod["metadata"]["annotations"][labels::RETRIABLE_IN_GROUP] == "false";
     if after.is_some() && unretriable(old) && !unretriable(pod) {

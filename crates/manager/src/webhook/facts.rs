@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, Wrapped};
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 
 use super::owners::{Admitted, Maker};
@@ -42,6 +42,8 @@ pub struct Owner {
     pub priority_class: Option<String>,
     /// The parts that it names, where its controller thinks of their names; or the pod that makes the others.
     pub part_names: Vec<String>,
+    /// The objects that it wraps, which its controller makes.
+    pub wraps: Vec<Arc<Wrapped>>,
     /// Kind, name and UID of the job that controls it.
     pub above: Option<(JobKind, String, String)>,
 }
@@ -167,6 +169,7 @@ impl Facts {
                     priority_class: view.workload_priority_class.clone(),
                     queued: view.queue_name.is_some() && !view.skipped,
                     part_names: view.part_names.clone(),
+                    wraps: view.pod_sets.iter().filter_map(|set| set.wrapped.clone()).collect(),
                     above,
                 };
                 self.owners.get(&key) != Some(&owner) && {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::conditions::{WorkloadCondition, is_true};
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, PartNames, Wrapped};
 use sluice_api::slim;
 
 use super::facts::{Facts, Owner};
@@ -126,6 +126,32 @@ impl Admitted {
     }
 }
 
+/// Whether the controller of a kind makes pods, and not only jobs that do.
+fn makes_pods(kind: JobKind) -> bool {
+    let integration = kind.integration();
+    // A part that is called after a pod set plays only that one.
+    let plays_all = |names: &PartNames| !matches!(names, PartNames::PodSet | PartNames::Job(_));
+    let by_parts = integration.parts.iter().any(|parts| plays_all(&parts.names));
+    !integration.of_pods && !integration.wraps_objects && !by_parts
+}
+
+/// Whether a job of this kind may have made what waits for quota by its pods: a pod, or an object that suspends its pods. Nothing else keeps these
+/// from running if it did not. What an object that suspends its pods makes is told by marks.
+fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str)) -> bool {
+    let of_pods = part.integration().of_pods;
+    if !of_pods && !part.integration().suspends_pods {
+        return true;
+    }
+    let is_it = |object: &Arc<Wrapped>| {
+        let named =
+            if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
+        named && part.is_named_by(&object.api_version, &object.kind)
+    };
+    let integration = kind.integration();
+    let makes = integration.declared || of_pods && makes_pods(kind) || kind.parts_of(part).is_some();
+    makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
+}
+
 impl Facts {
     /// The managed jobs above the object `part`, the nearest first, from its controller on.
     pub fn managed_above(
@@ -149,6 +175,9 @@ impl Facts {
                 break;
             }
             // What the controllers of others make is not known.
+            if !external && !may_make(kind, owner, part) {
+                break;
+            }
             if !external
                 && kind.names_parts_of(part.0)
                 && !owner.part_names.iter().any(|name| *name == part.1)

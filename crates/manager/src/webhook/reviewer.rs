@@ -13,8 +13,8 @@ use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::Patch;
 use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
-    Context, Denied, Gatherer, Operation, PodSelectors, mutate, mutate_plain_pod, mutate_pod, owner_kind,
-    suspending_parent, validate, validate_plain_pod,
+    Context, Denied, Gatherer, Operation, PodSelectors, is_marked, mutate, mutate_plain_pod, mutate_pod,
+    owner_kind, suspending_parent, validate, validate_plain_pod,
 };
 use tracing::info;
 
@@ -151,13 +151,19 @@ impl Reviewers {
         if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
         }
+        // Marks that are there stay, whatever an update says of owners.
+        if is_marked(kind, &request.old_object) {
+            return false;
+        }
         let Some(owner) = ControllerName::of(&request.object) else { return false };
         let Some(above) = owner_kind(&request.object, &self.external) else { return false };
         if of_pods && above.integration().pods_tell_by_label {
             // Then it is none of its pods.
             return false;
         }
-        let part = (kind, request.object["metadata"]["name"].as_str().unwrap_or_default());
+        let metadata = &request.object["metadata"];
+        let mut names = ["name", "generateName"].iter().filter_map(|key| metadata[key].as_str());
+        let part = (kind, names.find(|name| !name.is_empty()).unwrap_or_default());
         let controller = (above, owner.name, owner.uid);
         !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }

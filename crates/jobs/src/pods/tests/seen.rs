@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobRef};
 use sluice_jobs::pods::{Group, of_group, of_pod};
 
-use super::{deleted, member, phase, pod, role, with};
+use super::{at, deleted, member, phase, pod, role, with};
 
 const SUSPENDED: &str = "/spec/schedulingGates";
 
@@ -101,4 +101,19 @@ fn without_the_gate_a_group_that_only_an_annotation_names_is_none() {
     let mut labelled = member(&pod("a"));
     labelled.read_labels_alone();
     assert_eq!((labelled.group.as_deref(), &*labelled.pod_set.as_ref().unwrap().name), (Some("g"), "driver"));
+}
+
+/// Its phase is Pending then.
+#[test]
+fn a_pod_that_is_deleted_while_its_init_containers_run_is_active_until_its_grace_is_over() {
+    let leaves = deleted("2026-01-02T04:00:00Z");
+    let bound = with(pod("c"), &[("/spec/schedulingGates", json!(null)), ("/spec/nodeName", json!("n"))]);
+    let until = |pod: &Value| member(pod).active_until(false);
+    assert_eq!(until(&bound), None);
+    assert_eq!(
+        until(&with(bound.clone(), std::slice::from_ref(&leaves))),
+        Some(Some(at("2026-01-02T04:00:00Z")))
+    );
+    assert_eq!(until(&with(pod("c"), std::slice::from_ref(&leaves))), None, "it has no node");
+    assert_eq!(until(&with(bound, &[leaves, phase("Failed")])), None);
 }

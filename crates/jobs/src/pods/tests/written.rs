@@ -279,6 +279,33 @@ fn a_pod_keeps_its_group_and_its_queue() {
 }
 
 #[test]
+fn a_pod_of_a_group_keeps_its_role_and_once_it_runs_the_number_of_pods() {
+    let gates = "/spec/schedulingGates";
+    let (role, count) = (
+        "/metadata/annotations/kueue.x-k8s.io~1role-hash",
+        "/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count",
+    );
+    let waits = World::default().create(&grouped());
+    let runs = with(waits.clone(), gates, Value::Null);
+    let ended = with(runs.clone(), "/status", json!({"phase": "Succeeded"}));
+    let immutable = |key: &str, value: &str| {
+        format!("metadata.annotations[kueue.x-k8s.io/{key}]: Invalid value: \"{value}\": field is immutable")
+    };
+    for (old, new, expected) in [
+        (&waits, with(waits.clone(), role, json!("other")), immutable("role-hash", "other")),
+        (&ended, with(ended.clone(), role, Value::Null), immutable("role-hash", "")),
+        (&grouped(), with(grouped(), role, json!("first")), String::new()),
+        (&waits, with(waits.clone(), count, json!("4")), String::new()),
+        (&waits, with(runs.clone(), count, json!("1")), immutable("pod-group-total-count", "1")),
+        (&runs, with(runs.clone(), count, json!("1")), immutable("pod-group-total-count", "1")),
+        (&ended, with(ended.clone(), count, json!("1")), immutable("pod-group-total-count", "1")),
+        (&with(runs.clone(), count, json!("x")), runs.clone(), String::new()),
+    ] {
+        assert_eq!(refusals(&new, Some(old)), expected);
+    }
+}
+
+#[test]
 fn a_pod_stays_managed_until_it_has_ended() {
     let managed = "/metadata/labels/kueue.x-k8s.io~1managed";
     let gates = "/spec/schedulingGates";
@@ -288,6 +315,15 @@ fn a_pod_stays_managed_until_it_has_ended() {
     for pod in [&waits, &runs] {
         assert_eq!(refusals(&with(pod.clone(), managed, Value::Null), Some(pod)), refused);
     }
+    // Nor while it is being deleted, when it may still run; its finalizer may go.
+    let leaves = with(runs.clone(), "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
+    assert_eq!(refusals(&with(leaves.clone(), managed, Value::Null), Some(&leaves)), refused);
+    assert_ne!(refusals(&with(leaves.clone(), managed, json!("false")), Some(&leaves)), "");
+    assert_eq!(refusals(&with(leaves.clone(), "/metadata/finalizers", json!([])), Some(&leaves)), "");
+    let parent = "/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent";
+    assert_ne!(refusals(&with(leaves.clone(), parent, json!("statefulset")), Some(&leaves)), "");
+    let gone = with(leaves, "/status", json!({"phase": "Failed"}));
+    assert_eq!(refusals(&with(gone.clone(), managed, Value::Null), Some(&gone)), "");
     let ended = with(runs, "/status", json!({"phase": "Failed"}));
     assert_eq!(refusals(&with(ended.clone(), managed, Value::Null), Some(&ended)), "");
 }

@@ -146,6 +146,78 @@ fn a_made_up_owner_does_not_keep_a_job_from_being_suspended() {
     }
 }
 
+/// A queued job of each of these kinds is in the namespace, with this UID; what it makes waits for it, and nothing else does.
+#[test]
+fn an_owner_that_does_not_make_such_objects_does_not_keep_them_from_waiting() {
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                integrations: {frameworks: [pod, deployment, statefulset, batch/job, jobset.x-k8s.io/jobset, \
+                ray.io/rayjob, ray.io/raycluster, workload.codeflare.dev/appwrapper]}\n";
+    let configuration = Configuration::parse(text).unwrap().0;
+    let facts = Arc::new(FactStore::of(&configuration.job_kinds(), configuration.external_kinds()));
+    let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
+    let mut namespace = slim::Namespace::default();
+    namespace.metadata.name = Some("ns".to_owned());
+    facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
+    let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
+    let pod_template = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let object = |kind: JobKind, name: &str, owner: Option<JobKind>| {
+        let owners = owner.map(|kind| {
+            json!([{"apiVersion": kind.api_version(), "kind": kind.kind(), "name": "above", "uid": "u",
+                "controller": true}])
+        });
+        let spec = if kind == JobKind::POD {
+            pod_template["spec"].clone()
+        } else {
+            json!({"replicas": 1, "template": pod_template})
+        };
+        json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "spec": spec,
+            "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": owners}})
+    };
+    let in_it = |kind: JobKind| {
+        json!({"template": object(kind, "in-it", None),
+        "podSets": [{"replicas": 1, "path": if kind == JobKind::POD { "template" } else { "template.spec.template" }}]})
+    };
+    let wrapped = json!({"components": [in_it(JobKind::DEPLOYMENT), in_it(JobKind::POD)]});
+    let owners = [
+        JobKind::DEPLOYMENT,
+        JobKind::STATEFUL_SET,
+        JobKind::JOB,
+        JobKind::JOB_SET,
+        JobKind::RAY_JOB,
+        JobKind::RAY_CLUSTER,
+        JobKind::APP_WRAPPER,
+    ];
+    for kind in owners {
+        let metadata = json!({"name": "above", "namespace": "ns", "uid": "u", "labels": labels});
+        let spec = if kind == JobKind::APP_WRAPPER { wrapped.clone() } else { json!({}) };
+        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": spec}));
+        facts.note(&Input::Applied(Object::Job(Box::new(view))));
+    }
+    let path = |kind: JobKind| job_path("mutate", kind);
+    let left_alone = |kind: JobKind, name: &str, owner: JobKind| {
+        let answer = post(&reviewers, &path(kind), &object(kind, name, Some(owner)));
+        answer["response"].get("patch").is_none()
+    };
+    for kind in [JobKind::DEPLOYMENT, JobKind::STATEFUL_SET, JobKind::POD] {
+        for owner in owners {
+            let made = kind == JobKind::POD && (owner == JobKind::JOB || owner == JobKind::RAY_CLUSTER);
+            assert_eq!(left_alone(kind, "a", owner), made, "{kind:?} of {owner:?}");
+        }
+        let is_wrapped = kind != JobKind::STATEFUL_SET;
+        assert_eq!(left_alone(kind, "in-it", JobKind::APP_WRAPPER), is_wrapped, "{kind:?}");
+    }
+    // An update that says who made it and takes the marks off gives them back.
+    let kind = JobKind::DEPLOYMENT;
+    let mut marked = object(kind, "in-it", None);
+    marked["spec"]["template"]["metadata"] =
+        json!({"annotations": {"kueue.x-k8s.io/pod-suspending-parent": kind.framework()}});
+    let review = json!({"request": {"uid": "u1", "operation": "UPDATE", "namespace": "ns", "oldObject": marked,
+        "object": object(kind, "in-it", Some(JobKind::APP_WRAPPER))}});
+    let answer = reviewers.review(&path(kind), review.to_string().as_bytes()).unwrap().unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert!(answer["response"]["patch"].is_string(), "{answer}");
+}
+
 #[test]
 fn a_pod_that_asks_for_node_affinity_gets_it() {
     let (reviewers, _) = reviewers();
