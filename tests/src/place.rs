@@ -234,8 +234,8 @@ impl<'a> Place<'a> {
         eventually(&what, DEADLINE, || async {
             let suspended = self.suspended(name).await?;
             let workload = workloads::of_job(&self.client, &self.name, name).await?;
-            let told = workload.map(|workload| workload["status"]["conditions"].to_string());
-            Ok(progress(suspended != runs, told.unwrap_or_else(|| "it has no Workload".to_owned())))
+            let reported = workload.map(|workload| workload["status"]["conditions"].to_string());
+            Ok(progress(suspended != runs, reported.unwrap_or_else(|| "it has no Workload".to_owned())))
         })
         .await
     }
@@ -275,8 +275,8 @@ impl<'a> Place<'a> {
         let what = format!("{condition} of {}/{job} to be {begins:?}", self.name);
         eventually(&what, DEADLINE, || async {
             let workload = workloads::of_job(&self.client, &self.name, job).await?.unwrap_or_default();
-            let told = told(&workload, condition);
-            Ok(progress(told.starts_with(begins), told))
+            let reported = reported(&workload, condition);
+            Ok(progress(reported.starts_with(begins), reported))
         })
         .await
     }
@@ -288,8 +288,8 @@ impl<'a> Place<'a> {
     /// If it does not read so within three minutes ([`DEADLINE`]), for example because there is no such queue.
     pub async fn wait_for_queue(&self, api: &Api<DynamicObject>, name: &str, begins: &str) -> Result<()> {
         eventually(&format!("the queue {name} to be {begins:?}"), DEADLINE, || async {
-            let told = told(&serde_json::to_value(api.get(name).await?)?, "Active");
-            Ok(progress(told.starts_with(begins), told))
+            let reported = reported(&serde_json::to_value(api.get(name).await?)?, "Active");
+            Ok(progress(reported.starts_with(begins), reported))
         })
         .await
     }
@@ -303,7 +303,7 @@ impl<'a> Place<'a> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         eventually(&format!("an event {reason} of {about} in {}", self.name), DEADLINE, || async {
             let all = events.list(&ListParams::default()).await?.items;
-            let told: Vec<_> = all
+            let reported: Vec<_> = all
                 .into_iter()
                 .map(|event| {
                     let object = event.regarding.unwrap_or_default();
@@ -312,8 +312,8 @@ impl<'a> Place<'a> {
                 })
                 .collect();
             let found =
-                told.iter().any(|(of, why, text)| of == about && why == reason && text.contains(note));
-            Ok(progress(found, format!("{told:?}")))
+                reported.iter().any(|(of, why, text)| of == about && why == reason && text.contains(note));
+            Ok(progress(found, format!("{reported:?}")))
         })
         .await
     }
@@ -372,7 +372,7 @@ impl<'a> Place<'a> {
 }
 
 /// A condition of an object as `<status>/<reason>: <message>`.
-pub fn told(object: &Value, condition: &str) -> String {
+pub fn reported(object: &Value, condition: &str) -> String {
     let Some(found) = workloads::condition(object, condition) else { return "nothing".to_owned() };
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     format!("{}/{}: {}", text("status"), text("reason"), text("message"))

@@ -198,8 +198,8 @@ impl JobView {
         let more = |own: &BTreeMap<String, String>, base: &BTreeMap<_, _>, adds: &BTreeMap<_, _>| {
             own.keys().any(|key| {
                 let expected = base.contains_key(key) || adds.contains_key(key) || is_generated(key);
-                let told = prefers && key == labels::NODE_AFFINITY;
-                !(expected || told)
+                let reported = prefers && key == labels::NODE_AFFINITY;
+                !(expected || reported)
             })
         };
         self.pod_sets.iter().map(|set| &set.scheduling).any(|own| {

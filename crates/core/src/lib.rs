@@ -118,8 +118,8 @@ pub use report::{
     PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
 pub use room::{
-    Candidate, Candidates, Choice, NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, Room, RoomMark,
-    RoomNode, SetNeeds,
+    Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity, NodeGroup, NodeGroups, NodeSet,
+    PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;
 pub use scheduler::claims::Claim;

@@ -171,11 +171,11 @@ mod tests {
     /// As the core is told requirements: one with an operator that does not exist has no value that it holds for.
     fn expressions(all: &[Wanted]) -> Vec<Expression> {
         let values = |one: &Wanted| one.values.iter().map(|value| value.as_str().into()).collect();
-        let told = |one: &Wanted| match Operator::of_nodes(&one.operator) {
+        let reported = |one: &Wanted| match Operator::of_nodes(&one.operator) {
             Some(op) => Expression { key: one.key.as_str().into(), op, values: values(one) },
             None => Expression { key: one.key.as_str().into(), op: Operator::In, values: Vec::new() },
         };
-        all.iter().map(told).collect()
+        all.iter().map(reported).collect()
     }
 
     fn effect(text: &str) -> Option<TaintEffect> {

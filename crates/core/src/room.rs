@@ -35,9 +35,9 @@ use victims::{Ground, choose};
 /// So many lowest domains that a placement looks at take as long as one node or workload of another search.
 const DOMAINS_PER_STEP: u64 = 16;
 
-/// A node of a [`Room`].
+/// A node of a [`FreeCapacity`].
 #[derive(Debug, Clone, Copy)]
-pub struct RoomNode<'a> {
+pub struct CapacityNode<'a> {
     /// Its name.
     pub name: &'a str,
     /// What it has for pods: cpu in milli-CPU, everything else in whole units.
@@ -52,7 +52,7 @@ pub type PodsApart<'a> = BTreeMap<usize, Vec<(&'a str, &'a PodRequests)>>;
 
 /// What is free of nodes, with all that was tried.
 #[derive(Debug)]
-pub struct Room<'a> {
+pub struct FreeCapacity<'a> {
     scheduler: &'a Scheduler,
     names: Vec<&'a str>,
     /// By number.
@@ -72,19 +72,19 @@ struct Assigned<'a> {
     at: BTreeMap<(FlavorId, PlaceId), Vec<usize>>,
 }
 
-/// How far changes of a [`Room`] are to be undone.
+/// How far changes of a [`FreeCapacity`] are to be undone.
 #[must_use]
 #[derive(Debug, Clone, Copy)]
-pub struct RoomMark {
+pub struct CapacityMark {
     free: FreeMark,
     assigned: Option<TrialMark>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> FreeCapacity<'a> {
     /// Nodes of which nothing is taken yet; their numbers are their positions. `groups` are those that some pods take whole.
     pub fn new(
         scheduler: &'a Scheduler,
-        nodes: impl Iterator<Item = RoomNode<'a>> + Clone,
+        nodes: impl Iterator<Item = CapacityNode<'a>> + Clone,
         groups: &'a [NodeGroups<'a>],
     ) -> Self {
         Self {
@@ -141,12 +141,12 @@ impl<'a> Room<'a> {
     }
 
     /// The point to which later changes can be undone.
-    pub fn mark(&self) -> RoomMark {
-        RoomMark { free: self.free.mark(), assigned: self.assigned.as_ref().map(|one| one.nodes.mark()) }
+    pub fn mark(&self) -> CapacityMark {
+        CapacityMark { free: self.free.mark(), assigned: self.assigned.as_ref().map(|one| one.nodes.mark()) }
     }
 
     /// Undoes all changes since then.
-    pub fn undo(&mut self, mark: RoomMark) {
+    pub fn undo(&mut self, mark: CapacityMark) {
         self.free.undo(mark.free);
         if let (Some(assigned), Some(mark)) = (&mut self.assigned, mark.assigned) {
             assigned.nodes.undo(mark);
@@ -260,7 +260,7 @@ impl<'a> Room<'a> {
         let shown = Cell::new(0);
         let candidates = candidates.inspect(|_| shown.set(shown.get() + 1)).flatten();
         let dear = needs.iter().any(|set| set.assigned.is_some());
-        let mut trial = RoomGround { room: self, key, needs, probe, dear, shown: &shown, most };
+        let mut trial = CapacityGround { room: self, key, needs, probe, dear, shown: &shown, most };
         let chosen = choose(candidates, &mut trial);
         self.free.count(shown.get());
         chosen
@@ -291,8 +291,8 @@ impl Assigned<'_> {
 }
 
 /// The ground of one search for victims.
-struct RoomGround<'r, 'n, 'a> {
-    room: &'r mut Room<'a>,
+struct CapacityGround<'r, 'n, 'a> {
+    room: &'r mut FreeCapacity<'a>,
     key: &'r WorkloadKey,
     needs: &'r [SetNeeds<'a>],
     /// Of the pod sets to which [`free_sets`] applies.
@@ -304,7 +304,7 @@ struct RoomGround<'r, 'n, 'a> {
     most: u64,
 }
 
-impl Ground for RoomGround<'_, '_, '_> {
+impl Ground for CapacityGround<'_, '_, '_> {
     type Key = usize;
 
     fn release(&mut self, workload: usize) {

@@ -202,7 +202,7 @@ mod tests {
         assert!(page.contains("<title>Sluice: recorded</title>") && page.contains("a/w-a"));
         assert!(!page.contains("<b>no</b>"), "a message became an element");
         let document: Value = serde_json::from_str(&of("-o json")).unwrap();
-        let told: Vec<_> = document["timeline"]
+        let reported: Vec<_> = document["timeline"]
             .as_array()
             .unwrap()
             .iter()
@@ -216,7 +216,7 @@ mod tests {
             (7200.0, "admitted"),
             (14400.0, "finished"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(document["totals"]["running"], 1);
         assert!(of("").contains("team   -       2     2"), "{}", of(""));
     }

@@ -18,9 +18,11 @@ fn a_small_world_reads_as_it_always_did() {
 fn a_submitted_job_says_its_priority_and_queue() {
     let lines = serde_json::to_value(report(&run("tpu-preemption.yaml")).timeline).unwrap();
     let lines = lines.as_array().unwrap();
-    let told: Vec<_> = lines.iter().filter(|line| line["priority"].is_i64()).collect();
-    assert!(told.iter().all(|line| line["event"] == "submitted" && line["clusterQueue"] == "cluster-queue"));
-    let mut priorities: Vec<_> = told.iter().map(|line| line["priority"].as_i64().unwrap()).collect();
+    let reported: Vec<_> = lines.iter().filter(|line| line["priority"].is_i64()).collect();
+    assert!(
+        reported.iter().all(|line| line["event"] == "submitted" && line["clusterQueue"] == "cluster-queue")
+    );
+    let mut priorities: Vec<_> = reported.iter().map(|line| line["priority"].as_i64().unwrap()).collect();
     priorities.sort_unstable();
     assert_eq!(priorities, [100, 1000], "{lines:?}");
 }

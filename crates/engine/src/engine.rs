@@ -281,7 +281,7 @@ impl Engine {
         self.fire_timers();
         if self.synced {
             self.hotswap_goes_on();
-            self.tell_taken();
+            self.report_taken();
             self.settle_and_look();
             if self.may_schedule() {
                 around(&mut || self.schedule());

@@ -49,8 +49,8 @@ impl Engine {
 
     /// Whether there is anything to tell.
     pub fn has_moves(&self) -> bool {
-        let told = |f: &Followed| !f.anew && f.synced == self.synced && f.queues.is_empty();
-        self.followed.as_ref().is_some_and(|followed| !told(followed) || self.scheduler.has_moves())
+        let reported = |f: &Followed| !f.anew && f.synced == self.synced && f.queues.is_empty();
+        self.followed.as_ref().is_some_and(|followed| !reported(followed) || self.scheduler.has_moves())
     }
 
     /// What changed, of `most` queues, `most` usages and `most` Workloads at a time.

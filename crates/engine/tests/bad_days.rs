@@ -3,7 +3,7 @@
 mod model;
 
 use model::build::{job, pod_set};
-use model::{Api, Cluster, condition, told};
+use model::{Api, Cluster, condition, reported};
 use serde_json::json;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
@@ -18,12 +18,15 @@ fn an_unknown_queue_is_named() {
     c.api.add_job(job("team-a", "a", "nowhere", 1, "1"));
     c.settle();
     assert_eq!(
-        told(&c.workload("a"), "QuotaReserved"),
+        reported(&c.workload("a"), "QuotaReserved"),
         "False/Misconfigured: LocalQueue nowhere doesn't exist"
     );
     c.api.local_queue("team-a", "nowhere", "cq");
     c.settle();
-    assert_eq!(told(&c.workload("a"), "QuotaReserved"), "False/Misconfigured: ClusterQueue cq doesn't exist");
+    assert_eq!(
+        reported(&c.workload("a"), "QuotaReserved"),
+        "False/Misconfigured: ClusterQueue cq doesn't exist"
+    );
     c.api.simple("3", &json!({}));
     c.settle();
     assert!(!c.api.job("a").view.suspended);
@@ -35,7 +38,7 @@ fn a_namespace_that_is_not_selected_is_told_the_remedy() {
     c.api.simple("3", &json!({"namespaceSelector": null}));
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
-    let text = told(&c.workload("a"), "QuotaReserved");
+    let text = reported(&c.workload("a"), "QuotaReserved");
     assert!(
         text.starts_with("False/Misconfigured: workload namespace doesn't match ClusterQueue selector; "),
         "{text}"
@@ -118,7 +121,7 @@ fn a_changed_queue_name_moves_a_waiting_workload() {
     c.settle();
     assert!(!c.api.job("a").view.suspended);
     assert_eq!(
-        told(&c.workload("a"), "QuotaReserved"),
+        reported(&c.workload("a"), "QuotaReserved"),
         "True/QuotaReserved: Quota reserved in ClusterQueue other"
     );
 }
@@ -147,16 +150,19 @@ fn hold_keeps_what_runs_and_drain_evicts_it_until_the_queue_restarts() {
     c.api.add_job(job("team-a", "b", "lq", 1, "1"));
     c.settle();
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(told(&c.workload("b"), "QuotaReserved"), "False/Suspended: ClusterQueue cq is inactive");
+    assert_eq!(reported(&c.workload("b"), "QuotaReserved"), "False/Suspended: ClusterQueue cq is inactive");
     c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert_eq!(told(&c.workload("a"), "Requeued"), "False/ClusterQueueStopped: The ClusterQueue is stopped");
+    assert_eq!(
+        reported(&c.workload("a"), "Requeued"),
+        "False/ClusterQueueStopped: The ClusterQueue is stopped"
+    );
     c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "None"}}));
     c.settle();
     assert!(!c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     assert_eq!(
-        told(&c.workload("a"), "Requeued"),
+        reported(&c.workload("a"), "Requeued"),
         "True/ClusterQueueRestarted: The ClusterQueue was restarted after being stopped"
     );
 }
@@ -172,11 +178,11 @@ fn deactivation_stops_the_job_and_reactivation_lets_it_run_again() {
     c.settle();
     assert!(c.api.job("a").view.suspended);
     let workload = c.workload("a");
-    assert_eq!(told(&workload, "Evicted"), "True/Deactivated: The workload is deactivated");
-    assert_eq!(told(&workload, "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&workload, "Evicted"), "True/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&workload, "QuotaReserved"), "False/Deactivated: The workload is deactivated");
     c.api.edit(&reference, &json!({"spec": {"active": true}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
+    assert_eq!(reported(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
     assert!(!c.api.job("a").view.suspended);
 }
 
@@ -220,8 +226,8 @@ fn a_newcomer_that_is_inadmissible_with_its_class_has_a_message() {
     for name in ["a", "b"] {
         c.api.add_job(job("team-a", name, "lq", 2, "1"));
         c.advance(60);
-        let told = told(&c.workload(name), "QuotaReserved");
-        assert!(told.starts_with("False/ExceedsMaxQuota: "), "{name}: {told}");
+        let reported = reported(&c.workload(name), "QuotaReserved");
+        assert!(reported.starts_with("False/ExceedsMaxQuota: "), "{name}: {reported}");
     }
 }
 
@@ -234,8 +240,8 @@ fn a_reason_whose_write_failed_is_told_later() {
         c.api.add_job(job("team-a", "a", "lq", 2, "1"));
         c.advance(60);
         assert!(c.fail.is_empty());
-        let told = told(&c.workload("a"), "QuotaReserved");
-        assert!(told.starts_with("False/ExceedsMaxQuota: "), "{error}: {told}");
+        let reported = reported(&c.workload("a"), "QuotaReserved");
+        assert!(reported.starts_with("False/ExceedsMaxQuota: "), "{error}: {reported}");
     }
 }
 
@@ -302,7 +308,7 @@ fn checks_stand_between_reservation_and_admission() {
     c.api.edit_status(&reference, |s| s["admissionChecks"][0]["state"] = json!("Rejected"));
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert!(told(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToAdmissionCheck: "));
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToAdmissionCheck: "));
     assert_eq!(c.workload("a").spec.active, Some(false));
 }
 

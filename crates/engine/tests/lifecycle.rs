@@ -3,7 +3,7 @@
 mod model;
 
 use model::build::job;
-use model::{Cluster, condition, told};
+use model::{Cluster, condition, reported};
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
@@ -19,8 +19,8 @@ fn a_job_is_created_admitted_and_started_with_three_writes() {
     assert_eq!(about_job, [Purpose::CreateWorkload, Purpose::ReserveQuota, Purpose::StartJob]);
 
     let workload = c.workload("a");
-    assert_eq!(told(&workload, "QuotaReserved"), "True/QuotaReserved: Quota reserved in ClusterQueue cq");
-    assert_eq!(told(&workload, "Admitted"), "True/Admitted: The workload is admitted");
+    assert_eq!(reported(&workload, "QuotaReserved"), "True/QuotaReserved: Quota reserved in ClusterQueue cq");
+    assert_eq!(reported(&workload, "Admitted"), "True/Admitted: The workload is admitted");
     let admission = workload.status.unwrap().admission.unwrap();
     assert_eq!(admission.pod_set_assignments[0].flavors["cpu"], "default");
     assert_eq!(admission.pod_set_assignments[0].resource_usage["cpu"].0, "2");
@@ -53,7 +53,7 @@ fn what_does_not_fit_waits_with_the_reason_and_runs_when_quota_is_free() {
     c.settle();
     let waiting = c.workload("b");
     assert_eq!(
-        told(&waiting, "QuotaReserved"),
+        reported(&waiting, "QuotaReserved"),
         "False/WaitingForQuota: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor \
          default, 1 more needed"
     );
@@ -61,7 +61,7 @@ fn what_does_not_fit_waits_with_the_reason_and_runs_when_quota_is_free() {
     assert!(c.api.job("b").view.suspended);
     c.api.finish_job("a", true);
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+    assert_eq!(reported(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
     assert!(!c.api.job("b").view.suspended);
     assert_eq!(c.notes("FinishedWorkload").len(), 1);
     assert_eq!(c.notes("WaitingForQuota").len(), 1);
@@ -76,14 +76,14 @@ fn why_it_waits_is_told_although_another_message_was_on_its_way() {
         c.api.add_job(job("team-a", name, "lq", 3, "1"));
     }
     c.settle();
-    assert!(told(&c.workload("b"), "QuotaReserved").starts_with("False/Misconfigured"));
+    assert!(reported(&c.workload("b"), "QuotaReserved").starts_with("False/Misconfigured"));
     // Both are told that this is over while the first is admitted and the second refused.
     let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&cq, &json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "a"}}}}));
     c.settle();
     assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
     assert_eq!(
-        told(&c.workload("b"), "QuotaReserved"),
+        reported(&c.workload("b"), "QuotaReserved"),
         "False/WaitingForQuota: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor \
          default, 3 more needed"
     );
@@ -117,13 +117,13 @@ fn that_another_workload_was_first_is_not_told_when_it_is_over_with_the_next_cyc
     c.api.add_job(job("team-a", "next", "lq", 3, "1"));
     c.api.add_job(job("team-a", "waits", "borrows", 1, "1"));
     c.settle();
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
     let before = c.workload("waits").metadata.resource_version;
     c.api.finish_job("runs", true);
     c.settle();
     assert!(!c.api.job("next").view.suspended, "it was first");
     c.advance(3600);
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
     assert_eq!(c.workload("waits").metadata.resource_version, before, "nothing was written");
 }
 
@@ -137,16 +137,16 @@ fn that_another_workload_was_first_is_told_when_it_stays_so() {
     c.api.add_job(job("team-a", "waits", "borrows", 1, "1"));
     c.api.add_job(of_class(job("team-a", "preempts", "lq", 3, "1"), "high"));
     c.settle();
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), ONE_MORE);
     c.api.finish_job("ends", true);
     c.settle();
     assert_eq!(condition(&c.workload("victim"), "Evicted"), "True");
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "held back");
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "held back");
     c.advance(299);
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "still");
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), ONE_MORE, "still");
     c.advance(2);
     assert_eq!(
-        told(&c.workload("waits"), "QuotaReserved"),
+        reported(&c.workload("waits"), "QuotaReserved"),
         "False/WaitingForQuota: Workload no longer fits after processing another workload"
     );
 }
@@ -173,19 +173,21 @@ fn a_victim_stops_before_its_quota_is_given_on() {
          preemptor path: /cq; preemptee path: /cq",
         c.api.job("high").view.job.uid
     );
-    assert_eq!(told(&victim, "Evicted"), format!("True/Preempted: {message}"));
-    assert_eq!(told(&victim, "Preempted"), format!("True/InClusterQueue: {message}"));
+    assert_eq!(reported(&victim, "Evicted"), format!("True/Preempted: {message}"));
+    assert_eq!(reported(&victim, "Preempted"), format!("True/InClusterQueue: {message}"));
     assert!(c.api.job("low").view.suspended, "the victim was asked to stop");
     assert_eq!(condition(&victim, "QuotaReserved"), "True", "its pods still use the quota");
     assert!(c.api.job("high").view.suspended);
-    assert!(told(&c.workload("high"), "QuotaReserved").contains("Pending the preemption of 1 workload(s)"));
+    assert!(
+        reported(&c.workload("high"), "QuotaReserved").contains("Pending the preemption of 1 workload(s)")
+    );
 
     assert!(c.api.pods_vanish());
     c.settle();
     let victim = c.workload("low");
     assert_eq!(condition(&victim, "QuotaReserved"), "False");
-    assert_eq!(told(&victim, "Requeued"), format!("True/Preempted: {message}"));
-    assert_eq!(told(&victim, "Admitted"), "False/NoReservation: The workload has no reservation");
+    assert_eq!(reported(&victim, "Requeued"), format!("True/Preempted: {message}"));
+    assert_eq!(reported(&victim, "Admitted"), "False/NoReservation: The workload has no reservation");
     assert!(!c.api.job("high").view.suspended);
     let restored = c.api.job("low");
     assert_eq!(restored.original[0], restored.view.pod_sets[0].scheduling, "templates are restored");
@@ -195,7 +197,7 @@ fn a_victim_stops_before_its_quota_is_given_on() {
     c.settle();
     let again = c.workload("low");
     assert_eq!(condition(&again, "Admitted"), "True");
-    assert_eq!(told(&again, "Evicted"), format!("False/QuotaReserved: Previously: {message}"));
+    assert_eq!(reported(&again, "Evicted"), format!("False/QuotaReserved: Previously: {message}"));
     assert!(!c.api.job("low").view.suspended);
 }
 
@@ -229,7 +231,10 @@ fn a_job_that_finishes_while_evicted_is_finished() {
     let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&cq, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Evicted"), "True/ClusterQueueStopped: The ClusterQueue is stopped");
+    assert_eq!(
+        reported(&c.workload("a"), "Evicted"),
+        "True/ClusterQueueStopped: The ClusterQueue is stopped"
+    );
     c.api.finish_job("a", true);
     c.settle();
     assert_eq!(condition(&c.workload("a"), "Finished"), "True");

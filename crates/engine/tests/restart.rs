@@ -3,7 +3,7 @@
 mod model;
 
 use model::build::job;
-use model::{Cluster, condition, told};
+use model::{Cluster, condition, reported};
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
@@ -121,9 +121,9 @@ fn a_late_reservation_of_a_former_leader_is_taken_back_if_its_quota_was_given_aw
     c.settle();
     let late = c.workload("late");
     assert!(
-        told(&late, "QuotaReserved").starts_with("False/WaitingForQuota: "),
+        reported(&late, "QuotaReserved").starts_with("False/WaitingForQuota: "),
         "{}",
-        told(&late, "QuotaReserved")
+        reported(&late, "QuotaReserved")
     );
     assert_eq!(condition(&late, "Admitted"), "False");
     assert!(c.api.job("late").view.suspended);

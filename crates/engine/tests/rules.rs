@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use model::build::job;
-use model::{Api, Cluster, condition, told};
+use model::{Api, Cluster, condition, reported};
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobView;
@@ -46,7 +46,7 @@ fn container(name: &str, requests: &Value) -> Value {
 /// What the admission of a job's Workload records.
 fn usage(c: &Cluster, job: &str) -> BTreeMap<String, String> {
     let workload = c.workload(job);
-    let why = told(&workload, "QuotaReserved");
+    let why = reported(&workload, "QuotaReserved");
     let admission = workload.status.unwrap().admission.unwrap_or_else(|| panic!("{job}: {why}"));
     admission.pod_set_assignments[0].resource_usage.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect()
 }
@@ -152,7 +152,7 @@ fn of_several_limit_ranges_the_first_default_and_the_narrowest_range_count() {
         c.api.add_job(asking(name, &json!({"containers": [container("main", &json!({"cpu": cpu}))]})));
         c.settle();
         assert_eq!(
-            told(&c.workload(name), "QuotaReserved"),
+            reported(&c.workload(name), "QuotaReserved"),
             format!(
                 "False/Misconfigured: resources didn't satisfy LimitRange constraints: \
                  spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: requests must not be {wrong}"
@@ -171,7 +171,7 @@ fn requests_above_their_limits_are_refused_and_named() {
     ));
     c.settle();
     assert_eq!(
-        told(&c.workload("a"), "QuotaReserved"),
+        reported(&c.workload("a"), "QuotaReserved"),
         "False/Misconfigured: resources validation failed: spec.podSets[0].template.spec.containers[0]: Invalid value: \
          [\"cpu\"]: requests must not exceed its limits"
     );
@@ -203,7 +203,7 @@ fn a_change_of_a_limit_range_is_told_to_what_waits() {
     );
     c.api.add_job(asking("a", &json!({"containers": [container("main", &json!({}))]})));
     c.settle();
-    assert!(told(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured"));
+    assert!(reported(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured"));
     limit_range(&mut c, "l", &json!({"type": "Container", "defaultRequest": {"cpu": "3"}}));
     c.settle();
     assert_eq!(usage(&c, "a"), pairs(&[("cpu", "3")]));

@@ -13,7 +13,7 @@ use big::{FLAVORS, Size};
 const BATCH: usize = 64;
 
 /// Tells an engine something, with a cycle after each batch. Answers of writes do not come.
-fn tell(engine: &mut Engine, inputs: Vec<Input>) {
+fn give(engine: &mut Engine, inputs: Vec<Input>) {
     for (at, input) in inputs.into_iter().enumerate() {
         engine.apply(big::now(), input);
         if at % BATCH == BATCH - 1 {
@@ -48,14 +48,14 @@ fn start_up(queues: usize, backwards: bool) -> (Work, u64) {
     }
     let inputs = big::start(objects);
     let mut engine = leader();
-    let allocated = allocation_counter::measure(|| tell(&mut engine, inputs));
+    let allocated = allocation_counter::measure(|| give(&mut engine, inputs));
     (engine.work(), allocated.count_total)
 }
 
 /// What a change costs an engine.
 fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
     let before = engine.work();
-    tell(engine, inputs);
+    give(engine, inputs);
     let after = engine.work();
     Work {
         statuses: after.statuses - before.statuses,
@@ -91,13 +91,13 @@ fn before_everything_was_seen_and_without_the_lease_no_status_is_worked_out() {
     let mut inputs = big::start(big::objects(size(100)));
     let synced = inputs.pop();
     let mut engine = leader();
-    tell(&mut engine, inputs);
+    give(&mut engine, inputs);
     assert_eq!(engine.work(), Work::default());
-    tell(&mut engine, synced.into_iter().collect());
+    give(&mut engine, synced.into_iter().collect());
     assert!(engine.work().statuses >= 200);
 
     let mut standby = Engine::new(EngineConfig::default());
-    tell(&mut standby, big::start(big::objects(size(100))));
+    give(&mut standby, big::start(big::objects(size(100))));
     assert_eq!(standby.work().statuses, 0);
     let taken_over = cost(&mut standby, vec![Input::Leader(true)]);
     assert!((200..=300).contains(&taken_over.statuses), "{taken_over:?}");
@@ -166,7 +166,7 @@ fn a_change_costs_what_hangs_on_it() {
     let objects = big::objects(size(queues));
     let mut engine = Engine::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     engine.apply(big::now(), Input::Leader(true));
-    tell(&mut engine, big::start(Vec::new()));
+    give(&mut engine, big::start(Vec::new()));
     for object in objects.clone() {
         engine.apply(big::now(), Input::Applied(object));
     }
@@ -195,7 +195,7 @@ fn reference(queue: usize) -> ObjectRef {
 #[test]
 fn queues_that_come_together_rebuild_their_tree_once() {
     let mut engine = leader();
-    tell(&mut engine, big::start(big::objects(size(100))));
+    give(&mut engine, big::start(big::objects(size(100))));
     let more = (100..150).map(|queue| Input::Applied(big::cluster_queue(queue, 1))).collect();
     let work = cost(&mut engine, more);
     // The top, the Cohorts and the ClusterQueues.

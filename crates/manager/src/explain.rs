@@ -283,22 +283,22 @@ impl Explainer {
         any_replica: bool,
     ) -> Result<(bool, Option<Account>), Refused> {
         let open = Told { decides: false, knows: false, accounting: Accounting::new(kind, namespace, name) };
-        let asking = self.engine.pages(open, move |told: &mut Told, engine: &mut Engine| {
-            told.decides = engine.decides();
-            told.knows = engine.is_synced();
-            let answers = told.knows && (told.decides || any_replica);
-            !answers || engine.account_page(&mut told.accounting, PAGE)
+        let asking = self.engine.pages(open, move |reported: &mut Told, engine: &mut Engine| {
+            reported.decides = engine.decides();
+            reported.knows = engine.is_synced();
+            let answers = reported.knows && (reported.decides || any_replica);
+            !answers || engine.account_page(&mut reported.accounting, PAGE)
         });
-        let Ok(Some(told)) = tokio::time::timeout(TURN, asking).await else {
+        let Ok(Some(reported)) = tokio::time::timeout(TURN, asking).await else {
             return Err(unavailable("the engine does not answer"));
         };
-        if !told.decides && !any_replica {
+        if !reported.decides && !any_replica {
             return Err(unavailable("this replica does not lead: ask the replica that leads"));
         }
-        if !told.knows {
+        if !reported.knows {
             return Err(unavailable(NOT_LISTED));
         }
-        Ok((told.decides, told.accounting.into_account(MOST_LISTED)))
+        Ok((reported.decides, reported.accounting.into_account(MOST_LISTED)))
     }
 
     /// The names of all nodes.

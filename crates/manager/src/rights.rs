@@ -135,7 +135,7 @@ pub async fn guard(client: Client, needs: Vec<Need>, supervisor: Supervisor, mut
             Ok(missing) => {
                 looks += 1;
                 if looks >= LOOKS {
-                    return supervisor.fatal(told(&missing));
+                    return supervisor.fatal(reported(&missing));
                 }
                 info!(missing = missing.len(), "rights are missing: looking again");
                 AGAIN
@@ -179,7 +179,7 @@ async fn may(client: &Client, right: Right) -> Result<bool, CallError> {
 }
 
 /// What is missing, and what to do.
-fn told(missing: &[Need]) -> String {
+fn reported(missing: &[Need]) -> String {
     let entries = missing.iter().map(|need| {
         let rights: Vec<_> = need.rights.iter().map(ToString::to_string).collect();
         format!("{} needs: {} (the chart grants it by {})", need.entry, rights.join(", "), need.granted_by)
@@ -235,7 +235,7 @@ mod tests {
         let (client, asked) =
             server(&["list jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io/status"]);
         let lacking = missing(&client, &needs(&[JobKind::JOB, JobKind::JOB_SET])).await.unwrap();
-        let text = told(&lacking);
+        let text = reported(&lacking);
         assert!(
             text.contains(
                 "integrations.frameworks \"jobset.x-k8s.io/jobset\" needs: list jobsets.jobset.x-k8s.io, \

@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 use crate::access::Access;
 use crate::args::ManagerArgs;
 use crate::certs::server::TlsOptions;
-use crate::certs::{CertsState, Keeper, Serving, serve_files};
+use crate::certs::{CertRotator, CertsState, Serving, serve_files};
 use crate::controllers::{Controller, Controllers};
 use crate::dashboard::store::Store;
 use crate::engine_thread::{Handle, start as start_engine};

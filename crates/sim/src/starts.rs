@@ -40,7 +40,7 @@ pub struct Start {
 }
 
 /// What one future brings to those that are waited for.
-struct Outcome {
+struct FutureStarts {
     /// By the job's place in the record: its start in seconds from now.
     starts: BTreeMap<usize, i64>,
     /// Which job preempts which, by their names.
@@ -133,11 +133,11 @@ fn outcome(
     waiting: &[usize],
     horizon: SignedDuration,
     patience: Patience<'_>,
-) -> Result<Option<Outcome>, SimError> {
+) -> Result<Option<FutureStarts>, SimError> {
     let now = future.now();
     let (begin, end) = (future.record().millis(now), now.checked_add(horizon).unwrap_or(now));
     let last = future.record().millis(end);
-    let mut outcome = Outcome { starts: BTreeMap::new(), preempted: Vec::new() };
+    let mut outcome = FutureStarts { starts: BTreeMap::new(), preempted: Vec::new() };
     let mut left: BTreeSet<usize> = waiting.iter().copied().collect();
     let mut seen = future.record().entries.len();
     future.settle()?;

@@ -50,8 +50,8 @@ fn story(simulation: &Simulation, job: &str) -> Vec<String> {
     let record = simulation.record();
     let entries = record.entries.iter().filter(|e| e.job.is_some_and(|at| *record.jobs[at].name == *job));
     let words = entries.map(|e| {
-        let told = serde_json::to_value(&e.what).unwrap();
-        let reason = told["reason"].as_str().map(|r| format!(" {r}")).unwrap_or_default();
+        let reported = serde_json::to_value(&e.what).unwrap();
+        let reason = reported["reason"].as_str().map(|r| format!(" {r}")).unwrap_or_default();
         format!("{}:{:02} {}{reason}", e.at / 60_000, e.at / 1000 % 60, e.what.word())
     });
     words.collect()

@@ -55,9 +55,9 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
 
 /// What happens where `job` makes way for `other`, which matters more, and runs again once that has ended.
 fn made_way(job: &str, other: &str) -> Vec<String> {
-    let told =
+    let reported =
         [("admitted", job), ("preempted", job), ("admitted", other), ("finished", other), ("admitted", job)];
-    told.map(|(what, job)| format!("{what} team-a/{job}")).into()
+    reported.map(|(what, job)| format!("{what} team-a/{job}")).into()
 }
 
 #[test]

@@ -254,13 +254,13 @@ impl Page {
 
     /// What went wrong since the page was opened: exceptions, dialogs, and whatever is on the console.
     pub fn troubles(&self) -> Vec<&Value> {
-        let told = [
+        let reported = [
             "Runtime.exceptionThrown",
             "Runtime.consoleAPICalled",
             "Log.entryAdded",
             "Page.javascriptDialogOpening",
         ];
-        let wrong = |event: &&Value| told.iter().any(|method| event["method"] == *method);
+        let wrong = |event: &&Value| reported.iter().any(|method| event["method"] == *method);
         self.events.iter().filter(wrong).map(|event| &event["params"]).collect()
     }
 

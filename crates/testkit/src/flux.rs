@@ -99,7 +99,7 @@ async fn look_after(cluster: &DynamicObject, client: &Client) -> Result<Action> 
         let job = serde_json::from_value(job(cluster, size)).context("making a Job")?;
         jobs.create(&PostParams::default(), &job).await.with_context(|| format!("making the Job {name}"))?;
         let most = cluster.data["spec"]["maxSize"].as_i64().unwrap_or(size).max(size);
-        tell(cluster, client, json!({"size": size, "maximumSize": most})).await?;
+        report(cluster, client, json!({"size": size, "maximumSize": most})).await?;
         return Ok(Action::await_change());
     };
     let now = known.spec.and_then(|spec| spec.parallelism).map_or(0, i64::from);
@@ -115,13 +115,13 @@ async fn look_after(cluster: &DynamicObject, client: &Client) -> Result<Action> 
         jobs.patch(&name, &PatchParams::default(), &body)
             .await
             .with_context(|| format!("changing the size of the Job {name}"))?;
-        tell(cluster, client, json!({"size": size})).await?;
+        report(cluster, client, json!({"size": size})).await?;
     }
     Ok(Action::await_change())
 }
 
 /// Writes into the status of a MiniCluster.
-async fn tell(cluster: &DynamicObject, client: &Client, status: Value) -> Result<()> {
+async fn report(cluster: &DynamicObject, client: &Client, status: Value) -> Result<()> {
     let (name, namespace) = (cluster.name_any(), cluster.namespace().unwrap_or_default());
     let body = Patch::Merge(json!({"status": status}));
     mini_clusters(client, &namespace)

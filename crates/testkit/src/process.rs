@@ -63,7 +63,7 @@ impl Watchdog {
         Ok(Arc::new(Self { input: Mutex::new(input), child: Mutex::new(child) }))
     }
 
-    fn tell(&self, line: &str) {
+    fn note(&self, line: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = input.as_mut() {
             // A watchdog that is gone can only be missed when this process is killed too.
@@ -73,12 +73,12 @@ impl Watchdog {
 
     /// Makes a program that is not our child (any more) die with this process.
     pub fn adopt(&self, id: u32) {
-        self.tell(&format!("+ {id}"));
+        self.note(&format!("+ {id}"));
     }
 
     /// Lets everything live on when this process ends.
     pub fn disarm(&self) {
-        self.tell("keep");
+        self.note("keep");
     }
 }
 
@@ -196,7 +196,7 @@ impl Program {
         self.signal(Signal::TERM)?;
         loop {
             if let Some(status) = self.ended() {
-                self.watchdog.tell(&format!("- {}", self.child.id()));
+                self.watchdog.note(&format!("- {}", self.child.id()));
                 return Ok((started.elapsed(), status));
             }
             if started.elapsed() > patience {
@@ -217,7 +217,7 @@ impl Program {
         // Errors only say that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.watchdog.tell(&format!("- {}", self.child.id()));
+        self.watchdog.note(&format!("- {}", self.child.id()));
     }
 
     /// Leaves the program running when this value is dropped.

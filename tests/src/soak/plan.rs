@@ -207,9 +207,9 @@ mod tests {
         assert_eq!(acts(7, 0, 200), acts(7, 0, 200));
         assert_ne!(acts(7, 0, 200), acts(8, 0, 200));
         assert_ne!(acts(7, 0, 200), acts(7, 1, 200));
-        let told = |seed| format!("{:?}", faults(&mut Dice::new(seed, 2)));
-        assert_eq!(told(7), told(7));
-        assert_ne!(told(7), told(8));
+        let reported = |seed| format!("{:?}", faults(&mut Dice::new(seed, 2)));
+        assert_eq!(reported(7), reported(7));
+        assert_ne!(reported(7), reported(8));
     }
 
     #[test]

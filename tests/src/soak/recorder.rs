@@ -233,8 +233,11 @@ mod tests {
         let read = judge(&path).unwrap();
         assert_eq!(read.account(), shared.checker.account());
         assert_eq!((read.account().deleted, read.revision()), (1, 4));
-        let told: Vec<_> = read.violations().iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]);
+        let reported: Vec<_> = read.violations().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            reported,
+            ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]
+        );
         // A line in the middle that cannot be read is no end.
         shared.file.write_all(b"\n").unwrap();
         shared.keep(made("more", 5)).unwrap();

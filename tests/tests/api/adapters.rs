@@ -252,8 +252,8 @@ async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
         };
         assert_eq!(types(&before).contains(&"Suspended".to_owned()), name == "seen");
         test_jobs.act(name, |view| ask_controller(view, Timestamp::now())).await;
-        let told = |view: &JobView| view.suspended_condition.is_some_and(|(suspended, _)| suspended);
-        test_jobs.wait(name, "answered", told).await;
+        let reported = |view: &JobView| view.suspended_condition.is_some_and(|(suspended, _)| suspended);
+        test_jobs.wait(name, "answered", reported).await;
         assert!(types(&test_jobs.get(name).await).contains(&"example.com/Other".to_owned()), "{name}");
     }
 }

@@ -84,9 +84,9 @@ fn config_check_says_what_it_understood_of_each_declared_kind() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
     let stdout = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<_> = stdout.lines().filter(|line| line.starts_with("# declared: ")).collect();
+    let reported: Vec<_> = stdout.lines().filter(|line| line.starts_with("# declared: ")).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "# declared: flow.example.com/flow: flowing.flow.example.com of version v1, suspended by spec.paused, with the pod \
              sets driver, workers",

@@ -82,8 +82,8 @@ async fn everything_applies(first: &[&str], second: &[&str]) -> Vec<Value> {
     for how in [first, second] {
         let args = [&["apply", "--dry-run=server", "-f", "-"], how].concat();
         let output = try_kubectl(&plane.kubeconfig_path(), &args, Some(&wrong)).await.unwrap();
-        let told = ["unknown field \"spec.nodeLabel\"", ".spec.nodeLabel: field not declared in schema"];
-        assert!(!output.success && told.iter().any(|t| output.stderr.contains(t)), "{how:?}: {output:?}");
+        let reported = ["unknown field \"spec.nodeLabel\"", ".spec.nodeLabel: field not declared in schema"];
+        assert!(!output.success && reported.iter().any(|t| output.stderr.contains(t)), "{how:?}: {output:?}");
     }
     plane.stop();
     before

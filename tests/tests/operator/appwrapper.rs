@@ -12,7 +12,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{needs, workloads};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -91,9 +91,9 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
         let view = sluice_jobs::observe(KIND, &serde_json::to_value(api(place).get(name).await?)?);
         let runs = view.active && view.pods_ready && pods.iter().filter(right).count() == PODS;
         let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
-        let told: Vec<_> = pods.iter().map(of).collect();
+        let reported: Vec<_> = pods.iter().map(of).collect();
         let status = api(place).get(name).await?.data["status"].to_string();
-        Ok(progress(runs && pods.len() == PODS, format!("{told:?} {status}")))
+        Ok(progress(runs && pods.len() == PODS, format!("{reported:?} {status}")))
     })
     .await
     .unwrap();
@@ -144,7 +144,7 @@ async fn an_appwrapper_lives_through_everything_that_can_become_of_it() {
 
     make(place, &wrapper("first")).await;
     wait_until_it_waits(place, "first").await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(place, [most, 0]).await;
     wait_until_it_runs_on(place, "first", &old).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::try_kubectl;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, reported};
 
 use crate::bed::bed;
 
@@ -62,7 +62,7 @@ async fn wait_for_another(place: &Place<'_>, job: &str, old: &str) {
     eventually("another Workload", DEADLINE, || async {
         let workload = workloads::of_job(&place.client, &place.name, job).await?.unwrap_or_default();
         let uid = workload["metadata"]["uid"].as_str().unwrap_or_default();
-        Ok(progress(!uid.is_empty() && uid != old, told(&workload, "QuotaReserved")))
+        Ok(progress(!uid.is_empty() && uid != old, reported(&workload, "QuotaReserved")))
     })
     .await
     .unwrap();

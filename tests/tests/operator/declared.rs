@@ -16,7 +16,7 @@ use kube::api::{
 use serde_json::{Value, json};
 use sluice_testkit::plugin;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 
 use crate::bed::bed;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
@@ -231,7 +231,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     let done = Patch::Merge(json!({"status": {"phase": "Done"}}));
     errands(&place.client, NAME).patch_status("first", &PatchParams::default(), &done).await.unwrap();
     place.wait_for_condition("first", "Finished", "True/Succeeded").await.unwrap();
-    let finished = told(&place.workload("first").await.unwrap(), "Finished");
+    let finished = reported(&place.workload("first").await.unwrap(), "Finished");
     assert!(finished.contains("the errand is Done"), "{finished}");
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 

@@ -403,9 +403,10 @@ async fn what_users_do_to_an_elastic_rayjob_gets_it_no_more_than_its_quota() {
     let clusters = ray.bench.api_of(JobKind::RAY_CLUSTER);
     eventually("the cluster to be made anew", DEADLINE, || async {
         let all = clusters.list(&ListParams::default()).await?.items;
-        let told: Vec<_> = all.iter().map(|one| (&one.metadata.uid, one.data["spec"].to_string())).collect();
+        let reported: Vec<_> =
+            all.iter().map(|one| (&one.metadata.uid, one.data["spec"].to_string())).collect();
         let whole = all.iter().all(|one| one.data["spec"]["workerGroupSpecs"][0]["replicas"] == 1);
-        Ok(progress(all.len() == 1 && whole, format!("{before}: {told:?}")))
+        Ok(progress(all.len() == 1 && whole, format!("{before}: {reported:?}")))
     })
     .await
     .unwrap();

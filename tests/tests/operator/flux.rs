@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::flux;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
@@ -67,7 +67,7 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size
         let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], pod["spec"]["nodeSelector"]);
         // Its controller may be faster than the one that suspends it.
         let workload = place.workload(name).await?;
-        let (count, admitted) = (&workload["spec"]["podSets"][0]["count"], told(&workload, "Admitted"));
+        let (count, admitted) = (&workload["spec"]["podSets"][0]["count"], reported(&workload, "Admitted"));
         let in_order = *count == size && admitted.starts_with("True");
         let pods: Vec<_> = pods.iter().map(of).collect();
         Ok(progress(all && in_order, format!("{pods:?}, {count} in its Workload, {admitted}")))
@@ -101,7 +101,7 @@ async fn a_minicluster_is_queued_as_its_job() {
     let most = u32::try_from(SIZE).unwrap();
 
     make(place, "first", SIZE, 3_600).await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     wait_until_it_waits(place, "first").await;
     set_quota(place, [most, 0]).await;

@@ -16,7 +16,7 @@ use kube::api::{
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 use crate::passes::Passes;
@@ -125,7 +125,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
                 && if flavor.is_some() { runs && gates.is_empty() } else { held }
         };
         let right = own.iter().filter(is_right).count();
-        let told: Vec<_> = own
+        let reported: Vec<_> = own
             .iter()
             .map(|pod| {
                 json!([
@@ -136,7 +136,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
             .collect();
         Ok(progress(
             right == PODS as usize && own.len() == right,
-            format!("{right} of {}: {told:?}", own.len()),
+            format!("{right} of {}: {reported:?}", own.len()),
         ))
     })
     .await
@@ -212,7 +212,7 @@ async fn pods_of_a_declared_kind_that_nothing_suspends_wait_in_its_place() {
     .unwrap();
     wait_until_on(&place, "first", Some(&new)).await;
     let found = serde_json::to_value(workload(&place, "cloneset-first-").await.unwrap().unwrap()).unwrap();
-    assert!(told(&found, "Admitted").starts_with("True"), "{}", told(&found, "Admitted"));
+    assert!(reported(&found, "Admitted").starts_with("True"), "{}", reported(&found, "Admitted"));
 
     // One that runs is deleted.
     delete(&place, "first").await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{Complete, ControlPlane, Manager, Setup, chart, crds, nodes};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, reported};
 
 mod paused_controller;
 
@@ -131,7 +131,7 @@ async fn lost_owner(place: &Place<'_>, name: &str) {
     let (own, uid) = (workload["metadata"]["name"].as_str().unwrap(), &workload["metadata"]["uid"]);
     patch(&place.workloads(), own, json!({"metadata": {"ownerReferences": null}})).await.unwrap();
     let found = place.workload(name).await.unwrap();
-    assert_eq!((&found["metadata"]["uid"], told(&found, "Finished")), (uid, "nothing".to_owned()));
+    assert_eq!((&found["metadata"]["uid"], reported(&found, "Finished")), (uid, "nothing".to_owned()));
     assert!(!place.suspended(name).await.unwrap());
     place.delete_job(name).await.unwrap();
 }
@@ -261,7 +261,7 @@ async fn killed_in_between(control: &ControlPlane, mut manager: Manager) -> Mana
     let mut urgent = job("urgent", "lq", 6, 1, 3_600);
     urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("kills");
     place.make_job(&urgent).await.unwrap();
-    let is = |workload: &Value, kind: &str, begins: &str| told(workload, kind).starts_with(begins);
+    let is = |workload: &Value, kind: &str, begins: &str| reported(workload, kind).starts_with(begins);
     wait_for_all(&place, &victims, "all to be preempted", |w| is(w, "Evicted", "True/Preempted")).await;
     manager = manager.restart(control).await.unwrap();
     wait_for(&place, "urgent", "to run", |job| job["status"]["ready"] == 1).await;

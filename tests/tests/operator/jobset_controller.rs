@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::jobset::{JobSet, JobSetStatus};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, patch, reported};
 
 use crate::bed::bed;
 
@@ -175,7 +175,7 @@ async fn a_jobset_that_starts_in_order_is_stopped_and_started_again_as_a_whole()
     active(true).await;
     wait(&place, "train", "running again", all_ready).await;
     let workload = place.workload("train").await.unwrap();
-    assert!(told(&workload, "Admitted").starts_with("True/"), "{}", told(&workload, "Admitted"));
+    assert!(reported(&workload, "Admitted").starts_with("True/"), "{}", reported(&workload, "Admitted"));
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_jobset_keeps_its_quota_over_its_restarts_and_gives_it_back_when_it_ha
     assert_eq!((status.restarts, status.restarts_count_towards_max), (1, 1));
     place.wait_for_condition("again", "Finished", "True/Failed").await.unwrap();
     let workload = place.workload("again").await.unwrap();
-    assert_eq!(told(&workload, "Evicted"), "nothing", "its restarts are its own affair");
+    assert_eq!(reported(&workload, "Evicted"), "nothing", "its restarts are its own affair");
     place.wait_for_condition("next", "Finished", "True/").await.unwrap();
 }
 
@@ -232,7 +232,7 @@ async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
     };
     let ((admitted, again), failed, restarted) = tokio::join!(status, failed, restarted);
     assert_eq!((restarted.restarts, restarted.restarts_count_towards_max), (1, 1));
-    assert_eq!(told(&place.workload("counted").await.unwrap(), "Evicted"), "nothing");
+    assert_eq!(reported(&place.workload("counted").await.unwrap(), "Evicted"), "nothing");
     assert_eq!(again.restarts_count_towards_max, 0);
     assert_eq!(failed.restarts, 0, "it may restart five times, and the rule comes first");
     let now = place.workload("again").await.unwrap();
@@ -241,8 +241,8 @@ async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
     }
     assert_eq!(now["metadata"]["uid"], admitted["metadata"]["uid"]);
     assert_eq!(
-        (told(&now, "Evicted"), told(&now, "Admitted")),
-        ("nothing".to_owned(), told(&admitted, "Admitted"))
+        (reported(&now, "Evicted"), reported(&now, "Admitted")),
+        ("nothing".to_owned(), reported(&admitted, "Admitted"))
     );
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     let spec = serde_json::to_value(jobsets.get("again").await.unwrap()).unwrap()["spec"].clone();

@@ -41,7 +41,7 @@ fn usage(kubeconfig: &Path, args: &[&str]) -> Output {
 }
 
 /// What `kubectl kueue report` tells of a job: the events but for reasons to wait, and for which job it was preempted.
-fn told(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String) {
+fn reported(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String) {
     let mut command = Command::new(plugin().unwrap());
     command.args(["report", "--since", "1h", "-o", "json"]).args(args);
     let output =
@@ -226,10 +226,10 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
 
     // The day is told from the API as from the files of both replicas: once.
     for source in [&[][..], &files] {
-        let (first, by) = told(&admin, source, "first");
+        let (first, by) = reported(&admin, source, "first");
         assert_eq!(first, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");
         assert!(by.starts_with("used/job-urgent-"), "{by}");
-        assert_eq!(told(&admin, source, "urgent").0, ["submitted", "admitted", "deleted"], "{source:?}");
+        assert_eq!(reported(&admin, source, "urgent").0, ["submitted", "admitted", "deleted"], "{source:?}");
     }
     let alice = plane.kubeconfig_for_service_account("used", "alice").await.unwrap();
     let why = figures(&usage(&alice, &[])).unwrap_err();

@@ -16,7 +16,7 @@ use sluice_testkit::controllers::{self, Controllers};
 use sluice_testkit::kubeflow;
 use sluice_testkit::needs;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -178,9 +178,9 @@ impl Bench<'_> {
             let job = self.api().get(name).await?;
             let suspended = job.data["spec"]["runPolicy"]["suspend"] == true;
             let pods = self.pods(name).await.len();
-            let told = format!("{pods} pods, {}", job.data["status"]);
+            let reported = format!("{pods} pods, {}", job.data["status"]);
             let seen = job.data["status"]["conditions"].to_string().contains("Suspended");
-            Ok(progress(suspended && pods == 0 && seen, told))
+            Ok(progress(suspended && pods == 0 && seen, reported))
         })
         .await
         .unwrap();
@@ -245,7 +245,7 @@ async fn live(place: &Place<'_>, name: &'static str, kind: TestKind) {
 
     bench.make("first").await;
     bench.wait_until_it_waits("first").await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(place, [most, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;

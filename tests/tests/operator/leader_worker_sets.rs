@@ -165,8 +165,8 @@ async fn each_group_is_admitted_replaced_and_removed_by_itself() {
         json!({"spec": {"replicas": 5_001}}),
     ] {
         let refused = change(place, "web", patch.clone()).await.unwrap_err().to_string();
-        let told = ["immutable", "cannot be added or removed", "less than or equal to 5000"];
-        assert!(told.iter().any(|told| refused.contains(told)), "{patch}: {refused}");
+        let reported = ["immutable", "cannot be added or removed", "less than or equal to 5000"];
+        assert!(reported.iter().any(|reported| refused.contains(reported)), "{patch}: {refused}");
     }
     // A group that does not fit waits; the others go on.
     scale(place, "web", 3).await;

@@ -12,7 +12,7 @@ use serde_json::json;
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, crds, workloads};
-use sluice_tests::place::{DEADLINE, Place, job, told};
+use sluice_tests::place::{DEADLINE, Place, job, reported};
 use tokio::sync::{Mutex, OnceCell};
 
 const ADMIN: &str = r"
@@ -136,7 +136,7 @@ async fn parts_are_left_out_by_name() {
         let workload = workloads::of_job(&place.client, "parts", "a").await?.unwrap_or_default();
         let queue = place.local_queues().get("lq").await?;
         let idle = workload["status"]["admission"].is_null() && queue.data["status"].is_null();
-        Ok(progress(idle, format!("{} {}", told(&workload, "QuotaReserved"), queue.data["status"])))
+        Ok(progress(idle, format!("{} {}", reported(&workload, "QuotaReserved"), queue.data["status"])))
     })
     .await
     .unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, reported};
 
 use crate::bed::bed;
 
@@ -89,8 +89,8 @@ pub async fn workload(place: &Place<'_>, begins: &str) -> Result<Option<DynamicO
 pub async fn wait_for_workload(place: &Place<'_>, begins: &str, condition: &str, says: &str) {
     eventually(&format!("{begins} to say {condition}={says}"), DEADLINE, || async {
         let found = workload(place, begins).await?.map(serde_json::to_value).transpose()?;
-        let told = found.map(|w| told(&w, condition)).unwrap_or_default();
-        Ok(progress(told.starts_with(says), told))
+        let reported = found.map(|w| reported(&w, condition)).unwrap_or_default();
+        Ok(progress(reported.starts_with(says), reported))
     })
     .await
     .unwrap();

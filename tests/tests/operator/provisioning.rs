@@ -140,16 +140,16 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     let series = eventually("the series of events", DEADLINE, || async {
         let events = all(&plane, "events.k8s.io", "Event").await;
         let requests = events.iter().filter(|e| e["reason"] == "ProvisioningRequestCreated");
-        let told: Vec<_> = requests
+        let reported: Vec<_> = requests
             .filter(|e| e["series"]["count"].is_u64())
             .map(|e| (e["series"]["count"].as_u64().unwrap(), e["note"].as_str().unwrap().to_owned()))
             .collect();
         let has = |count, job: &str, end: &str| {
             let begin = format!("Created ProvisioningRequest: \"job-{job}-");
-            told.iter().any(|(n, note)| *n == count && note.starts_with(&begin) && note.ends_with(end))
+            reported.iter().any(|(n, note)| *n == count && note.starts_with(&begin) && note.ends_with(end))
         };
         let both = has(3, "waiting-job", "-dws-prov-1\"") && has(2, "retried-job", "-dws-prov-2\"");
-        Ok(progress(both, format!("{told:?}")))
+        Ok(progress(both, format!("{reported:?}")))
     });
     series.await.unwrap();
     drop(manager);

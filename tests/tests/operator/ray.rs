@@ -21,7 +21,7 @@ use sluice_testkit::controllers::Controllers;
 use sluice_testkit::needs;
 use sluice_testkit::ray;
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -125,8 +125,8 @@ impl Bench<'_> {
             // A RayService is ready once its dashboard says so.
             let ready = sluice_jobs::observe(self.kind, &job).active || self.kind == JobKind::RAY_SERVICE;
             let submitted = self.kind != JobKind::RAY_JOB || !self.submitters().await.is_empty();
-            let told = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), job["status"]);
-            Ok(progress(all && ready && submitted, told))
+            let reported = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), job["status"]);
+            Ok(progress(all && ready && submitted, reported))
         })
         .await
         .unwrap();
@@ -148,8 +148,8 @@ impl Bench<'_> {
                 let groups = sluice_jobs::pod_groups(JobKind::RAY_CLUSTER, &cluster);
                 groups.iter().map(|group| of_pod(&group.template)).collect::<Vec<_>>()
             };
-            let told: Vec<_> = own.flat_map(templates).collect();
-            Ok(progress(told == [marked.clone(), marked.clone()], format!("{told:?}")))
+            let reported: Vec<_> = own.flat_map(templates).collect();
+            Ok(progress(reported == [marked.clone(), marked.clone()], format!("{reported:?}")))
         })
         .await
         .unwrap();
@@ -187,7 +187,7 @@ impl Bench<'_> {
     pub async fn wait_until_ready(&self, name: &str) {
         eventually(&format!("{}/{name} to be ready", self.place.name), DEADLINE, || async {
             self.serves(name, true).await;
-            let ready = told(&self.place.workload(name).await?, "PodsReady");
+            let ready = reported(&self.place.workload(name).await?, "PodsReady");
             let status = &self.get(name).await["status"];
             Ok(progress(ready.starts_with("True"), format!("{ready}: {status}")))
         })
@@ -240,7 +240,7 @@ async fn live(place: &Place<'_>, name: &str, kind: JobKind) {
 
     bench.make("first").await;
     bench.wait_until_it_waits("first").await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(place, [NEEDS, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
@@ -406,11 +406,11 @@ async fn a_rayservice_that_is_deleted_keeps_its_quota_until_its_data_is_removed_
     let cleans = ListParams::default().labels("ray.io/node-type=redis-cleanup");
     eventually("the pod of the Job that cleans up", DEADLINE, || async {
         let jobs = place.jobs().list(&cleans).await?;
-        let told: Vec<_> = jobs.iter().map(|job| json!([job.spec, job.status])).collect();
+        let reported: Vec<_> = jobs.iter().map(|job| json!([job.spec, job.status])).collect();
         let left = bench.pods("serve").await;
         let runs = left.len() == 1 && left[0]["status"]["phase"] == "Running";
         let gone = bench.api().get_opt("serve").await?.is_none();
-        Ok(progress(runs && gone && jobs.items.len() == 1, format!("{} pods, {told:?}", left.len())))
+        Ok(progress(runs && gone && jobs.items.len() == 1, format!("{} pods, {reported:?}", left.len())))
     })
     .await
     .unwrap();

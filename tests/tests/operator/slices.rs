@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::workloads;
-use sluice_tests::place::{DEADLINE, Place, create, told};
+use sluice_tests::place::{DEADLINE, Place, create, reported};
 
 /// The annotation that makes a job elastic, and the gate of its pods.
 pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
@@ -20,7 +20,7 @@ pub fn is_gated(pod: &Pod) -> bool {
 
 /// How many pods of each pod set a slice has, and where it stands.
 fn line(slice: &Value) -> String {
-    let finished = told(slice, "Finished");
+    let finished = reported(slice, "Finished");
     let reason = finished.split([':', '/']).nth(1).unwrap_or_default();
     let state = match reason {
         "" if workloads::holds(slice, "Admitted") => "runs",
@@ -47,8 +47,9 @@ pub async fn wait_for(place: &Place<'_>, job: &str, wanted: &[&str]) {
         let all = of(place, job).await;
         let mut lines: Vec<_> = all.iter().map(line).collect();
         lines.sort();
-        let told = all.iter().map(|slice| (line(slice), told(slice, "QuotaReserved"))).collect::<Vec<_>>();
-        Ok(progress(lines == wanted, format!("{told:?}")))
+        let reported =
+            all.iter().map(|slice| (line(slice), reported(slice, "QuotaReserved"))).collect::<Vec<_>>();
+        Ok(progress(lines == wanted, format!("{reported:?}")))
     })
     .await
     .unwrap();

@@ -13,7 +13,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::needs;
 use sluice_testkit::spark::{self, Operator};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -78,8 +78,8 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
         let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
         let object = get(place, name).await;
         let view = sluice_jobs::observe(KIND, &object);
-        let told = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), object["status"]);
-        Ok(progress(all && view.active && view.pods_ready, told))
+        let reported = format!("{:?} {}", pods.iter().map(of).collect::<Vec<_>>(), object["status"]);
+        Ok(progress(all && view.active && view.pods_ready, reported))
     })
     .await
     .unwrap();
@@ -130,7 +130,7 @@ async fn a_sparkapplication_lives_through_everything_that_can_become_of_it() {
 
     make(place, "first").await;
     wait_until_it_waits(place, "first").await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(place, [most, 0]).await;
     wait_until_it_runs_on(place, "first", &old).await;
@@ -177,7 +177,7 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
         api(place).patch(name, &PatchParams::default(), &patch).await
     };
 
-    for (spec, told) in [
+    for (spec, reported) in [
         (json!({"mode": "client"}), "only Cluster mode"),
         (json!({"dynamicAllocation": {"enabled": true}}), "can use dynamicAllocation only when"),
         (
@@ -192,7 +192,7 @@ async fn a_sparkapplication_runs_nothing_that_was_not_admitted() {
         json_patch::merge(&mut object["spec"], &spec);
         let object = serde_json::from_value(object).unwrap();
         let refused = api(place).create(&PostParams::default(), &object).await.unwrap_err().to_string();
-        assert!(refused.contains(told), "{refused}");
+        assert!(refused.contains(reported), "{refused}");
     }
 
     // More than there is of anything.

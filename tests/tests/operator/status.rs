@@ -89,11 +89,11 @@ async fn active(api: &Api<DynamicObject>, name: &str, expected: &str) {
     eventually(&format!("{name} to be {expected}"), DEADLINE, || async {
         let object = api.get(name).await?;
         let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let told = |c: &Value| {
+        let reported = |c: &Value| {
             let text = |field: &str| c[field].as_str().unwrap_or_default().to_owned();
             format!("{}/{}: {}", text("status"), text("reason"), text("message"))
         };
-        let seen = conditions.iter().find(|c| c["type"] == "Active").map(told).unwrap_or_default();
+        let seen = conditions.iter().find(|c| c["type"] == "Active").map(reported).unwrap_or_default();
         Ok(progress(seen == expected, seen))
     })
     .await
@@ -270,8 +270,8 @@ async fn shares_are_told_and_so_is_what_makes_checks_and_flavors_unusable() {
     eventually("the LocalQueue's past usage", DEADLINE, || async {
         let status = here.local_queues().get("lq").await?.data["status"]["fairSharing"].take();
         let past = &status["admissionFairSharingStatus"];
-        let told = past["consumedResources"]["cpu"].is_string() && past["lastUpdate"].is_string();
-        Ok(progress(told && status["weightedShare"].as_i64() > Some(0), status))
+        let reported = past["consumedResources"]["cpu"].is_string() && past["lastUpdate"].is_string();
+        Ok(progress(reported && status["weightedShare"].as_i64() > Some(0), status))
     })
     .await
     .unwrap();
@@ -332,9 +332,9 @@ async fn unusable_checks(plane: &ControlPlane, here: &Place<'_>) {
     patch(&queues, "b", json!({"spec": {"admissionChecksStrategy": both}})).await.unwrap();
     eventually("the two kinds of checks to exclude each other", DEADLINE, || async {
         let status = queues.get("b").await?.data["status"]["conditions"].to_string();
-        let told =
+        let reported =
             "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, nodes";
-        Ok(progress(status.contains(told), status))
+        Ok(progress(status.contains(reported), status))
     })
     .await
     .unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_testkit::jobset::JobSet;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, nodes};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, quota, reported};
 
 use crate::bed::bed;
 use crate::flavors::POOL;
@@ -64,7 +64,7 @@ async fn take_all(place: &Place<'_>, nodes: u32) {
     let workloads = place.workloads();
     create(&workloads, whole_nodes(nodes)).await.unwrap();
     eventually(&format!("{nodes} nodes of {} to be taken", place.name), DEADLINE, || async {
-        let status = told(&serde_json::to_value(workloads.get("whole").await?)?, "Admitted");
+        let status = reported(&serde_json::to_value(workloads.get("whole").await?)?, "Admitted");
         Ok(progress(status.starts_with("True"), status))
     })
     .await
@@ -189,14 +189,14 @@ async fn what_other_pods_take_is_not_given_away() {
         create(&workloads, whole_nodes(2)).await?;
         let status = eventually("an answer", DEADLINE, || async {
             let workload = serde_json::to_value(workloads.get("whole").await?)?;
-            let (fits, waits) = (told(&workload, "Admitted"), told(&workload, "QuotaReserved"));
+            let (fits, waits) = (reported(&workload, "Admitted"), reported(&workload, "QuotaReserved"));
             Ok(progress(
                 fits.starts_with("True") || waits.starts_with("False/TopologyPlacementFailed"),
                 waits,
             ))
         });
         status.await?;
-        let waits = told(&serde_json::to_value(workloads.get("whole").await?)?, "QuotaReserved");
+        let waits = reported(&serde_json::to_value(workloads.get("whole").await?)?, "QuotaReserved");
         workloads.delete("whole", &DeleteParams::default()).await?;
         Ok(progress(waits.starts_with("False"), waits))
     })

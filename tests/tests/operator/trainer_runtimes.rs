@@ -183,8 +183,12 @@ async fn made(place: &Place<'_>, name: &str, wanted: usize) -> Vec<Value> {
             let pod = pod["metadata"]["name"].as_str().unwrap();
             place.pods().patch_status(pod, &PatchParams::default(), &ended).await?;
         }
-        let told = pods.iter().map(|pod| set_of(pod).to_owned()).collect::<Vec<_>>();
-        Ok(if pods.len() >= wanted { Progress::Done(pods) } else { Progress::NotYet(format!("{told:?}")) })
+        let reported = pods.iter().map(|pod| set_of(pod).to_owned()).collect::<Vec<_>>();
+        Ok(if pods.len() >= wanted {
+            Progress::Done(pods)
+        } else {
+            Progress::NotYet(format!("{reported:?}"))
+        })
     })
     .await
     .unwrap()
@@ -211,25 +215,25 @@ async fn compare(place: &Place<'_>, name: &str) {
     }
     assert_eq!(found, counts, "{name}: names and numbers");
     for (set, assigned) in sets.iter().zip(assigned) {
-        let told = format!("{name}: {}", set["name"]);
+        let reported = format!("{name}: {}", set["name"]);
         let own = &set["template"]["spec"];
         let (mut selector, mut tolerations) = of_nodes(own);
         selector.insert(OF_FLAVOR.to_owned(), json!("nowhere"));
         tolerations.insert(tolerates(&toleration()));
         let mut used: BTreeMap<String, u64> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| set["name"] == set_of(pod)) {
-            assert_eq!(requests(&pod["spec"]), requests(own), "{told}: requests");
-            assert_eq!(of_nodes(&pod["spec"]), (selector.clone(), tolerations.clone()), "{told}: nodes");
+            assert_eq!(requests(&pod["spec"]), requests(own), "{reported}: requests");
+            assert_eq!(of_nodes(&pod["spec"]), (selector.clone(), tolerations.clone()), "{reported}: nodes");
             *used.entry("pods".to_owned()).or_default() += 1;
             for (resource, asked) in requests(&pod["spec"]).into_values().flatten() {
                 *used.entry(resource).or_default() += amount(&asked);
             }
         }
-        assert_eq!((&assigned["name"], &assigned["count"]), (&set["name"], &set["count"]), "{told}");
+        assert_eq!((&assigned["name"], &assigned["count"]), (&set["name"], &set["count"]), "{reported}");
         let taken = assigned["resourceUsage"].as_object().unwrap().iter();
         let taken: BTreeMap<_, _> =
             taken.map(|(name, of)| (name.clone(), amount(of.as_str().unwrap()))).collect();
-        assert_eq!(taken, used, "{told}: quota");
+        assert_eq!(taken, used, "{reported}: quota");
     }
 }
 

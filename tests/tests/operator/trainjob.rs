@@ -17,7 +17,7 @@ use sluice_testkit::controllers::Controllers;
 use sluice_testkit::needs;
 use sluice_testkit::trainer;
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, told};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
 use crate::bed::bed;
@@ -119,9 +119,9 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str) {
         let object = get(&trainjobs(place), name).await;
         let all = pods.iter().filter(right).count() == PODS && pods.len() == PODS;
         let of = |pod: &Value| format!("{} {}", pod["status"]["phase"], of_nodes(&pod["spec"]));
-        let told: Vec<_> = pods.iter().map(of).collect();
+        let reported: Vec<_> = pods.iter().map(of).collect();
         let runs = sluice_jobs::observe(KIND, &object).active;
-        Ok(progress(all && runs, format!("{told:?} {} {}", object["spec"], object["status"])))
+        Ok(progress(all && runs, format!("{reported:?} {} {}", object["spec"], object["status"])))
     })
     .await
     .unwrap();
@@ -177,9 +177,9 @@ async fn compare(place: &Place<'_>, name: &str) {
     for (own, set) in ours.iter().zip(&theirs.pod_sets) {
         assert_eq!((own["name"].as_str(), own["count"].as_i64()), (Some(&*set.name), Some(set.count.into())));
         let spec = serde_json::from_value(own["template"]["spec"].clone()).unwrap();
-        let told = format!("{} and {:?}", own["template"], set.template);
-        assert_eq!(sluice_api::names::containers_hash(&spec), set.containers_hash, "{told}");
-        assert_eq!(sluice_api::names::requests_hash(&spec), set.requests_hash, "{told}");
+        let reported = format!("{} and {:?}", own["template"], set.template);
+        assert_eq!(sluice_api::names::containers_hash(&spec), set.containers_hash, "{reported}");
+        assert_eq!(sluice_api::names::requests_hash(&spec), set.requests_hash, "{reported}");
     }
 }
 
@@ -193,7 +193,7 @@ async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
 
     make(&trainjobs(place), &trainjob("first", "torch")).await;
     wait_until_it_waits(place, "first").await;
-    let admitted = told(&place.workload("first").await.unwrap(), "Admitted");
+    let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     eventually("the trainer's JobSet", DEADLINE, || async {
         Ok(progress(jobsets(place).get_opt("first").await?.is_some(), "none"))
@@ -309,16 +309,16 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     };
     eventually("a JobSet in the TrainJob's name", DEADLINE, || async {
         // The trainer makes its own again: the one who is faster wins.
-        let mut told = String::new();
+        let mut reported = String::new();
         for _ in 0..20 {
             let _ = jobsets(place).delete("fit", &DeleteParams::background()).await;
             let made = serde_json::from_value(forged("1", 20)).unwrap();
             match jobsets(place).create(&PostParams::default(), &made).await {
-                Ok(_) => return Ok(progress(true, told)),
-                Err(error) => told = error.to_string(),
+                Ok(_) => return Ok(progress(true, reported)),
+                Err(error) => reported = error.to_string(),
             }
         }
-        Ok(progress(false, told))
+        Ok(progress(false, reported))
     })
     .await
     .unwrap();

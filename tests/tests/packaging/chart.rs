@@ -408,8 +408,8 @@ const IMAGE: [&str; 2] = [
 #[test]
 fn the_values_of_kueues_chart_are_accepted_as_they_are_but_for_the_image() {
     let refused = render(&[KUEUES_VALUES]).unwrap_err();
-    let told = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue is the image of Kueue";
-    assert!(refused.contains(told) && refused.contains("`make image`"), "{refused}");
+    let reported = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue is the image of Kueue";
+    assert!(refused.contains(reported) && refused.contains("`make image`"), "{refused}");
     let objects = objects(&[KUEUES_VALUES, IMAGE[0], IMAGE[1]]);
     assert!(!objects.contains_key("PodDisruptionBudget/kueue-controller-manager"));
     let deployment = &objects["Deployment/kueue-controller-manager"]["spec"];

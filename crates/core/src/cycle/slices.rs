@@ -32,7 +32,7 @@ impl Scheduler {
     /// A slice is to hold quota from now on: the one that it replaces holds only what it has more of than that.
     pub(super) fn take_over(&mut self, entry: &Entry, usage: &ReservedUsage) {
         let Some(old) = entry.replaced else { return };
-        let Some(mut reservation) = self.leave(old) else { return };
+        let Some(mut reservation) = self.take_out(old) else { return };
         for (pair, _, amount) in &mut reservation.usage {
             let taken = usage.iter().find(|taken| taken.0 == *pair).map_or(0, |taken| taken.2);
             *amount = (*amount - taken).max(0);

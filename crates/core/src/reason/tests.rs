@@ -7,7 +7,7 @@ fn refused(flavor: &str) -> Vec<PodSetRefusal> {
     }]
 }
 
-fn told(reason: Reason, detail: Detail) -> Unadmitted {
+fn reported(reason: Reason, detail: Detail) -> Unadmitted {
     Unadmitted { reason, detail, requests: Arc::from([]) }
 }
 
@@ -16,9 +16,9 @@ fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
     let victim = crate::WorkloadKey::new("ns", "victim");
     let kind = LoopKind::Repeated;
     let held_back = Detail::PreemptionLoop { victim, elsewhere: None, kind, pod_sets: refused("a") };
-    let held_back = told(Reason::WaitingForQuota, held_back);
+    let held_back = reported(Reason::WaitingForQuota, held_back);
     let flavors = Detail::Flavors { pod_sets: refused("b"), pending_preemptions: 0 };
-    let flavors = told(Reason::NoMatchingFlavor, flavors);
+    let flavors = reported(Reason::NoMatchingFlavor, flavors);
     for single in [true, false] {
         for (now, before) in [(&flavors, &held_back), (&held_back, &flavors)] {
             let both = now.after(before, single).expect("both are about flavors");
@@ -38,7 +38,7 @@ fn a_victim_of_another_namespace_is_not_named() {
         let (victim, elsewhere) = (victim.clone(), elsewhere.map(Into::into));
         let detail =
             Detail::PreemptionLoop { victim, elsewhere, kind: LoopKind::InReturn, pod_sets: refused("a") };
-        told(Reason::WaitingForQuota, detail).message()
+        reported(Reason::WaitingForQuota, detail).message()
     };
     assert!(said(None).contains("it would evict ns/victim, which preempted"));
     let other = said(Some("cq"));

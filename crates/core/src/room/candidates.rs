@@ -83,7 +83,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// One goes, if it is a candidate: it is no candidate any more.
-    pub fn leave(&mut self, workload: usize) {
+    pub fn remove(&mut self, workload: usize) {
         let Some(&at) = self.positions.get(&workload) else { return };
         self.gone[at] = true;
         let one = &self.all[at];

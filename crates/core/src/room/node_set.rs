@@ -1,6 +1,6 @@
 //! Some of the nodes, by number.
 
-/// Some of the nodes of a [`Room`](super::Room).
+/// Some of the nodes of a [`FreeCapacity`](super::FreeCapacity).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NodeSet {
     /// Their numbers, in order.

@@ -95,7 +95,7 @@ impl Scheduler {
         }
         self.sweeps.replaced(other);
         let was = self.queue_position(id);
-        let before = self.leave(id);
+        let before = self.take_out(id);
         let old_shape = std::mem::replace(&mut self.world.workloads.get_mut(id).shape, shape);
         self.world.shapes.release(old_shape);
         let workload = self.world.workloads.get_mut(id);
@@ -181,7 +181,7 @@ impl Scheduler {
         self.outside_change(id);
         self.settle(id);
         let was = self.queue_position(id);
-        let before = self.leave(id);
+        let before = self.take_out(id);
         self.agenda.blocked.take_if(|blocked| *blocked == id);
         self.agenda.second_passes.remove(id);
         self.world.shapes.release(self.world.workloads.get(id).shape);
@@ -205,7 +205,7 @@ impl Scheduler {
         else {
             return;
         };
-        let Some(before) = self.leave(id) else { return };
+        let Some(before) = self.take_out(id) else { return };
         self.agenda.second_passes.remove(id);
         self.settle(id);
         self.world.workloads.get_mut(id).place = Place::Pending(Box::default());
@@ -305,7 +305,7 @@ impl Scheduler {
     }
 
     /// Takes a workload out of wherever it is; returns what it held.
-    pub(crate) fn leave(&mut self, id: WorkloadId) -> Option<QuotaReservation> {
+    pub(crate) fn take_out(&mut self, id: WorkloadId) -> Option<QuotaReservation> {
         let place = std::mem::replace(&mut self.world.workloads.get_mut(id).place, Place::Inactive);
         match place {
             Place::Inactive => None,

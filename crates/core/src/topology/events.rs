@@ -52,7 +52,7 @@ impl Topologies {
         if let Some(tree) = self.trees.get(&flavor) {
             let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
             for host in hosts {
-                self.leave(usage, host, |home| home.flavor == flavor);
+                self.leave_trees(usage, host, |home| home.flavor == flavor);
             }
             self.trees.remove(&flavor);
         }
@@ -100,7 +100,7 @@ impl Topologies {
     }
 
     /// A node leaves some of the trees that it is in.
-    fn leave(&mut self, usage: &mut NodeUsage, id: HostId, which: impl Fn(&Home) -> bool) {
+    fn leave_trees(&mut self, usage: &mut NodeUsage, id: HostId, which: impl Fn(&Home) -> bool) {
         let host = self.hosts.get_mut(id);
         let (gone, stay): (Vec<Home>, Vec<Home>) =
             std::mem::take(&mut host.homes).into_iter().partition(which);
@@ -145,7 +145,7 @@ impl Topologies {
         if stays {
             self.offer_instead(usage, id, offered);
         } else {
-            self.leave(usage, id, |_| true);
+            self.leave_trees(usage, id, |_| true);
             self.hosts.get_mut(id).offered = offered;
         }
         let same = |known: &NodeSpec| {
@@ -197,7 +197,7 @@ impl Topologies {
     pub(crate) fn remove_node(&mut self, usage: &mut NodeUsage, name: &str) -> Vec<FlavorId> {
         let Some(id) = self.hosts.find(name) else { return Vec::new() };
         let concerned = self.hosts.get(id).flavors();
-        self.leave(usage, id, |_| true);
+        self.leave_trees(usage, id, |_| true);
         let before = self.hosts.set_taints(id, NO_TAINTS);
         self.taints.give_back(before);
         let host = self.hosts.get_mut(id);

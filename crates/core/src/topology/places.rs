@@ -26,7 +26,7 @@ pub(crate) enum PlaceKey {
 
 /// One place.
 #[derive(Debug, Clone)]
-struct Place {
+struct PlaceRow {
     key: PlaceKey,
     /// The flavors of which it is a leaf, and through how many nodes.
     links: SmallVec<[(FlavorId, usize); 1]>,
@@ -35,7 +35,7 @@ struct Place {
 /// All places.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
-    rows: Vec<Option<Place>>,
+    rows: Vec<Option<PlaceRow>>,
     index: IndexMap<PlaceKey, PlaceId>,
     free: Vec<usize>,
 }
@@ -47,7 +47,7 @@ impl Places {
             return id;
         }
         let at = self.free.pop().unwrap_or(self.rows.len());
-        put(&mut self.rows, at, Some(Place { key: key.clone(), links: SmallVec::new() }));
+        put(&mut self.rows, at, Some(PlaceRow { key: key.clone(), links: SmallVec::new() }));
         let id = PlaceId::new(at);
         self.index.insert(key, id);
         id
@@ -100,7 +100,7 @@ impl Places {
     pub(crate) fn retain(&mut self, held: &BTreeSet<PlaceId>, used: impl Fn(PlaceId) -> bool) {
         for (at, row) in self.rows.iter_mut().enumerate() {
             let id = PlaceId::new(at);
-            let dead = |place: &mut Place| place.links.is_empty() && !held.contains(&id) && !used(id);
+            let dead = |place: &mut PlaceRow| place.links.is_empty() && !held.contains(&id) && !used(id);
             if let Some(place) = row.take_if(dead) {
                 self.index.swap_remove(&place.key);
                 self.free.push(at);

@@ -38,8 +38,8 @@ impl Mirror {
                 a_at.order(usage(a, a_at), b_at, usage(b, b_at))
             });
             let own: Vec<_> = own.into_iter().map(|(key, _)| key.clone()).collect();
-            let told: Vec<_> = core.positions(&queue).into_iter().map(|position| position.key).collect();
-            assert_eq!(own, told, "the places in {queue} that were told, and those that are");
+            let reported: Vec<_> = core.positions(&queue).into_iter().map(|position| position.key).collect();
+            assert_eq!(own, reported, "the places in {queue} that were told, and those that are");
         }
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::world::{World, cq, job, key, n, node, q, topology};
 use sluice_core::{
-    Amount, Choice, HOSTNAME, Name, NodeGroup, NodeGroups, PodsApart, RequestedLevel, Room, RoomNode,
-    SetNeeds, TopologyRequest, WorkloadKey,
+    Amount, CapacityNode, Choice, FreeCapacity, HOSTNAME, Name, NodeGroup, NodeGroups, PodsApart,
+    RequestedLevel, SetNeeds, TopologyRequest, WorkloadKey,
 };
 
 const RACK: &str = "rack";
@@ -19,8 +19,8 @@ fn hosts() -> BTreeMap<&'static str, BTreeMap<Name, i128>> {
 
 fn seen<'a>(
     hosts: &'a BTreeMap<&'static str, BTreeMap<Name, i128>>,
-) -> impl Iterator<Item = RoomNode<'a>> + Clone {
-    hosts.iter().map(|(name, allocatable)| RoomNode { name, allocatable })
+) -> impl Iterator<Item = CapacityNode<'a>> + Clone {
+    hosts.iter().map(|(name, allocatable)| CapacityNode { name, allocatable })
 }
 
 fn per_pod(gpus: i64) -> Vec<(Name, Amount)> {
@@ -45,8 +45,8 @@ fn room<'a>(
     hosts: &'a BTreeMap<&'static str, BTreeMap<Name, i128>>,
     groups: &'a [NodeGroups<'a>],
     workloads: &'a [(WorkloadKey, Vec<usize>)],
-) -> Room<'a> {
-    let mut room = Room::new(&w.core, seen(hosts), groups);
+) -> FreeCapacity<'a> {
+    let mut room = FreeCapacity::new(&w.core, seen(hosts), groups);
     let four = per_pod(4);
     for (key, nodes) in workloads {
         room.add_workload(key, nodes.iter().map(|node| (*node, four.as_slice())), &BTreeSet::from([RACK]));

@@ -109,9 +109,9 @@ fn s6_18_08_all_causes_are_reported_in_their_order() {
     }));
     w.core.remove_flavor("default");
     let causes = w.core.cluster_queue_status("a").unwrap().inactive;
-    let told: Vec<_> = causes.iter().map(|cause| (cause.reason(), cause.message())).collect();
+    let reported: Vec<_> = causes.iter().map(|cause| (cause.reason(), cause.message())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("Terminating", "clusterQueue is terminating".to_owned()),
             ("Stopped", "is stopped".to_owned()),

@@ -215,12 +215,12 @@ fn s6_4_24_when_one_is_inadmissible_all_equal_ones_are_without_evaluation() {
     );
     let bypassed: Vec<_> =
         w.report.bypassed.iter().map(|(key, why)| (&*key.name, why.reason, why.message())).collect();
-    let told = "Bypassed scheduling evaluation because an equivalent workload recently failed";
+    let reported = "Bypassed scheduling evaluation because an equivalent workload recently failed";
     assert_eq!(
         bypassed,
         [
-            ("two", Reason::WaitingForQuota, told.to_owned()),
-            ("three", Reason::WaitingForQuota, told.to_owned())
+            ("two", Reason::WaitingForQuota, reported.to_owned()),
+            ("three", Reason::WaitingForQuota, reported.to_owned())
         ]
     );
     assert_eq!(w.core.last_decision(&WorkloadKey::new(NS, "two")).unwrap().detail, Detail::Bypassed);

@@ -164,8 +164,8 @@ fn s6_5_27_a_preemption_tells_its_victims_and_waits_for_them() {
          needed. Pending the preemption of 2 workload(s)"
     );
     let Outcome::Preempting { victims, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
-    let told = (&*victims[0].preemptor_path, &*victims[0].preemptee_path, &*victims[0].cluster_queue);
-    assert_eq!(told, ("/co/a", "/co/b", "b"));
+    let reported = (&*victims[0].preemptor_path, &*victims[0].preemptee_path, &*victims[0].cluster_queue);
+    assert_eq!(reported, ("/co/a", "/co/b", "b"));
     assert_eq!(victims[0].reason.sentence(), "reclamation within the cohort");
     assert_eq!(victims[1].reason.sentence(), "prioritization in the ClusterQueue");
 }

@@ -297,8 +297,8 @@ fn s6_6_15_one_of_the_affinity_terms_must_match_with_all_its_expressions() {
         (vec![vec![zone(Operator::In, &["a"]), expression("disk", Operator::In, &["ssd"])]], admitted),
     ];
     for (terms, expected) in terms {
-        let told = format!("{terms:?}");
-        assert_eq!(with_flavor(zone_a, affinity(terms)).1, expected, "{told}");
+        let reported = format!("{terms:?}");
+        assert_eq!(with_flavor(zone_a, affinity(terms)).1, expected, "{reported}");
     }
 }
 

@@ -200,13 +200,13 @@ fn stops(quotas: &[QuotaChange]) -> Vec<Stop> {
 /// What happened to nodes, queues and quota.
 fn marks(record: &Record) -> Vec<Mark> {
     let mut marks = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for (before, now) in changes(&record.quotas) {
         // What is there from the beginning is no change.
         let Some(before) = before else { continue };
         let kind = if now.is_queue { "ClusterQueue" } else { "Cohort" };
         let mut push = |what, text| {
-            told.insert((now.at, format!("patch {kind} {}:", now.node)));
+            reported.insert((now.at, format!("patch {kind} {}:", now.node)));
             let queue = now.is_queue.then(|| Arc::clone(&now.node));
             marks.push(Mark { at: now.at, kind: what, queue, text });
         };
@@ -220,7 +220,7 @@ fn marks(record: &Record) -> Vec<Mark> {
         }
     }
     let is_told = |at: i64, message: &str| {
-        message.split_once(':').is_some_and(|(head, _)| told.contains(&(at, format!("{head}:"))))
+        message.split_once(':').is_some_and(|(head, _)| reported.contains(&(at, format!("{head}:"))))
     };
     for entry in record.entries.iter().filter(|entry| entry.job.is_none()) {
         let (kind, text) = match &entry.what {

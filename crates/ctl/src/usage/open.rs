@@ -183,13 +183,13 @@ mod tests {
     fn ends(lines: impl IntoIterator<Item = Line>) -> Vec<(String, i64, i64)> {
         let mut open = Open::default();
         lines.into_iter().for_each(|line| open.note(&line));
-        let told = open.ends(at(100)).into_iter().map(|line| {
+        let reported = open.ends(at(100)).into_iter().map(|line| {
             let Line::Workload(line) = line else { panic!() };
             let Event::Released { since, outcome: Outcome::Deleted, held, .. } = line.event else { panic!() };
             assert_eq!(serde_json::to_value(held.usage).unwrap(), usage());
             (line.uid, since.as_second(), line.at.as_second())
         });
-        told.collect()
+        reported.collect()
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) async fn online(
         workloads.into_iter().filter_map(|object| running::workload(object, now)).collect();
     let ask = async |uri: String| page(client, &uri).await;
     let wait = async || tokio::time::sleep(FLUSHED).await;
-    let (oldest, ends) = told(&ask, &wait, (&journal, since, now), &workloads, sink).await?;
+    let (oldest, ends) = reported(&ask, &wait, (&journal, since, now), &workloads, sink).await?;
     let without_end = ends.len();
     let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));
     for line in workloads.into_iter().chain(ends).chain(queues) {
@@ -105,7 +105,7 @@ pub(crate) async fn online(
 }
 
 /// Gives what the manager has written down, and tells the time of its first line and the ends of what has no end in it.
-async fn told(
+async fn reported(
     ask: &impl AsyncFn(String) -> anyhow::Result<Value>,
     wait: &impl AsyncFn(),
     (journal, since, now): (&str, Timestamp, Timestamp),
@@ -389,8 +389,8 @@ mod tests {
                 waited.fetch_add(1, Ordering::Relaxed);
             };
             let mut taken: Vec<Line> = Vec::new();
-            let told = told(&ask, &wait, ("/journal", since, now), &[], &mut taken).await.unwrap();
-            assert_eq!((told.1.len(), waited.into_inner(), asked.into_inner()), (ends, 1, 2));
+            let reported = reported(&ask, &wait, ("/journal", since, now), &[], &mut taken).await.unwrap();
+            assert_eq!((reported.1.len(), waited.into_inner(), asked.into_inner()), (ends, 1, 2));
             assert_eq!(taken.len(), 2 - ends);
         }
     }
@@ -408,7 +408,7 @@ mod tests {
             waited.fetch_add(1, Ordering::Relaxed);
         };
         let asked = ("/journal", Timestamp::UNIX_EPOCH, now);
-        let told = told(&ask, &wait, asked, &[running], &mut Vec::new()).await.unwrap();
-        assert_eq!((told.1, waited.into_inner()), (vec![], 0));
+        let reported = reported(&ask, &wait, asked, &[running], &mut Vec::new()).await.unwrap();
+        assert_eq!((reported.1, waited.into_inner()), (vec![], 0));
     }
 }

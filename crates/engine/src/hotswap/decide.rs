@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
-use sluice_core::{Amount, Name, NodeGroups, Room, WorkloadKey};
+use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 
 use super::capacity;
 use super::displaced::DisplacedWorkload;
@@ -216,7 +216,7 @@ impl Engine {
         displaced: &[DisplacedWorkload<'a>],
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut Room<'a>,
+        room: &mut FreeCapacity<'a>,
     ) {
         if displaced.is_empty() {
             return;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_core::{Name, NodeSet, Room, WorkloadKey};
+use sluice_core::{FreeCapacity, Name, NodeSet, WorkloadKey};
 
 use super::health::Health;
 use super::needs::Choice;
@@ -123,7 +123,7 @@ impl Engine {
         at: usize,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut Room<'a>,
+        room: &mut FreeCapacity<'a>,
     ) -> Option<DisplacedWorkload<'a>> {
         let workload = &snapshot.workloads[at];
         let (key, entry) = (workload.key, workload.entry);
@@ -185,7 +185,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut Room<'a>,
+        room: &mut FreeCapacity<'a>,
     ) -> Vec<DisplacedWorkload<'a>> {
         let all = 0..snapshot.workloads.len();
         let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();

@@ -1,16 +1,20 @@
 //! The nodes of a look, and what is on them, as the core takes them: it knows where there is room.
 
-use sluice_core::{NodeGroups, PodsApart, Room, RoomNode};
+use sluice_core::{CapacityNode, FreeCapacity, NodeGroups, PodsApart};
 
 use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
 
 impl Engine {
     /// What pods leave of the nodes of a look, with its numbers for nodes and Workloads.
-    pub(super) fn room<'a>(&'a self, snapshot: &Snapshot<'a>, groups: &'a [NodeGroups<'a>]) -> Room<'a> {
+    pub(super) fn room<'a>(
+        &'a self,
+        snapshot: &Snapshot<'a>,
+        groups: &'a [NodeGroups<'a>],
+    ) -> FreeCapacity<'a> {
         let nodes = snapshot.nodes.iter();
-        let nodes = nodes.map(|seen| RoomNode { name: seen.name, allocatable: seen.allocatable });
-        let mut room = Room::new(&self.scheduler, nodes, groups);
+        let nodes = nodes.map(|seen| CapacityNode { name: seen.name, allocatable: seen.allocatable });
+        let mut room = FreeCapacity::new(&self.scheduler, nodes, groups);
         for seen in &snapshot.others {
             if let Some(node) = seen.node {
                 room.add_other(node, &seen.pod.requests);
@@ -26,7 +30,7 @@ impl Engine {
     /// Lets the core assign nodes in a room that these Workloads have left.
     pub(super) fn assign_nodes_of<'a>(
         &'a self,
-        room: &mut Room<'a>,
+        room: &mut FreeCapacity<'a>,
         snapshot: &Snapshot<'a>,
         leaving: &[usize],
     ) {

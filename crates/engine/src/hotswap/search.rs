@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_core::{Candidate, Candidates, Choice, Name, Room};
+use sluice_core::{Candidate, Candidates, Choice, FreeCapacity, Name};
 
 use super::brake;
 use super::decide::uses;
@@ -68,7 +68,7 @@ pub(super) struct Search<'s, 'a> {
     scope: &'s Scope,
     snapshot: &'s Snapshot<'a>,
     /// What is free now; what is found is taken of it.
-    room: Room<'a>,
+    room: FreeCapacity<'a>,
     held: OnceCell<QuotaInUse>,
     quota: OnceCell<QuotaToBe<'a>>,
     /// The Workloads that may have to go, once a search needs them.
@@ -87,7 +87,7 @@ impl<'s, 'a> Search<'s, 'a> {
         engine: &'a Engine,
         scope: &'s Scope,
         snapshot: &'s Snapshot<'a>,
-        room: Room<'a>,
+        room: FreeCapacity<'a>,
         highest: i32,
     ) -> Self {
         let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
@@ -183,7 +183,7 @@ impl<'s, 'a> Search<'s, 'a> {
     /// A Workload moves or makes room.
     fn go(&mut self, at: usize) {
         if let Some(candidates) = self.candidates.get_mut() {
-            candidates.leave(at);
+            candidates.remove(at);
         }
         self.gone.0[at] = true;
     }
@@ -249,7 +249,7 @@ impl<'s, 'a> Search<'s, 'a> {
             let all = self.candidates.get_or_init(|| {
                 let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
                 for at in self.gone.iter() {
-                    all.leave(at);
+                    all.remove(at);
                 }
                 all
             });

@@ -170,8 +170,8 @@ impl Engine {
                 field_manager: STOP_MANAGER,
                 body: termination(member, reason, why, self.now),
             };
-            let told = normal(about_pod(key, member), "Stopped", why);
-            (Arc::clone(&member.name), vec![condition, deletion(member)], vec![told])
+            let reported = normal(about_pod(key, member), "Stopped", why);
+            (Arc::clone(&member.name), vec![condition, deletion(member)], vec![reported])
         };
         let planned: Vec<_> = now.iter().filter_map(|name| job.pods.get(name)).map(of).collect();
         if !planned.is_empty() {

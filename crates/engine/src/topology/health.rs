@@ -32,7 +32,7 @@ enum OnNode {
 }
 
 /// What one look at the nodes of a Workload finds out once.
-struct Look<'a> {
+struct NodeLookup<'a> {
     key: &'a WorkloadKey,
     /// The nodes with pods that go on.
     with_pods: Option<BTreeSet<&'a Name>>,
@@ -127,10 +127,10 @@ impl Engine {
     fn failed_nodes(&self, key: &WorkloadKey) -> (BTreeSet<Name>, Option<Timestamp>) {
         let mut failed: BTreeSet<Name> = BTreeSet::new();
         let mut wake: Option<Timestamp> = None;
-        let mut look = Look { key, with_pods: None, tolerated: BTreeMap::new() };
+        let mut lookup = NodeLookup { key, with_pods: None, tolerated: BTreeMap::new() };
         for (set, assignment) in self.assigned.of.get(key).into_iter().flatten() {
             for host in hosts(assignment) {
-                match self.host_fails(host, *set, &mut look) {
+                match self.host_fails(host, *set, &mut lookup) {
                     OnNode::Well => {}
                     OnNode::Wavers(until) => wake = Some(wake.map_or(until, |at| at.min(until))),
                     OnNode::Failed => {
@@ -143,11 +143,11 @@ impl Engine {
     }
 
     /// A hostname fails with all nodes that have it.
-    fn host_fails<'a>(&'a self, host: &str, set: usize, look: &mut Look<'a>) -> OnNode {
+    fn host_fails<'a>(&'a self, host: &str, set: usize, lookup: &mut NodeLookup<'a>) -> OnNode {
         let nodes = self.topology.of_host(host).filter_map(|name| self.world.nodes.get_key_value(name));
         let mut until = None;
         for (name, node) in nodes {
-            match self.node_fails((name, node), set, look) {
+            match self.node_fails((name, node), set, lookup) {
                 OnNode::Well => return OnNode::Well,
                 OnNode::Wavers(at) => until = until.max(Some(at)),
                 OnNode::Failed => {}
@@ -160,12 +160,12 @@ impl Engine {
         &'a self,
         (name, node): (&Name, &slim::Node),
         set: usize,
-        look: &mut Look<'a>,
+        lookup: &mut NodeLookup<'a>,
     ) -> OnNode {
         let Some(ready) = node.ready else { return OnNode::Failed };
         let by_pods = self.config.on(Gate::TASReplaceNodeOnPodTermination);
         if !ready {
-            if by_pods && !self.has_pods_on(name, look) {
+            if by_pods && !self.has_pods_on(name, lookup) {
                 return OnNode::Failed;
             }
             if by_pods && !self.config.on(Gate::TASReplaceNodeDueToNotReadyOverFixedTime) {
@@ -177,14 +177,14 @@ impl Engine {
         if node.taints.is_empty() || !self.config.on(Gate::TASReplaceNodeOnNodeTaints) {
             return OnNode::Well;
         }
-        let key = look.key;
-        let tolerated = look.tolerated.entry(set).or_insert_with(|| self.tolerated(key, set));
+        let key = lookup.key;
+        let tolerated = lookup.tolerated.entry(set).or_insert_with(|| self.tolerated(key, set));
         if tolerates(node, &tolerated.lasting, &tolerated.per_pod) {
             return OnNode::Well;
         }
         // Pods that may stay for a while do; those that may not are on their way.
         let for_a_while = tolerates(node, &tolerated.all, &tolerated.per_pod);
-        if (by_pods || for_a_while) && self.has_pods_on(name, look) {
+        if (by_pods || for_a_while) && self.has_pods_on(name, lookup) {
             return OnNode::Well;
         }
         OnNode::Failed
@@ -212,9 +212,9 @@ impl Engine {
     }
 
     /// Whether pods of a Workload that go on are on a node.
-    fn has_pods_on<'a>(&'a self, node: &Name, look: &mut Look<'a>) -> bool {
-        let key = look.key;
-        look.with_pods.get_or_insert_with(|| self.nodes_with_pods(key)).contains(node)
+    fn has_pods_on<'a>(&'a self, node: &Name, lookup: &mut NodeLookup<'a>) -> bool {
+        let key = lookup.key;
+        lookup.with_pods.get_or_insert_with(|| self.nodes_with_pods(key)).contains(node)
     }
 
     fn nodes_with_pods(&self, key: &WorkloadKey) -> BTreeSet<&Name> {

@@ -46,16 +46,16 @@ impl Engine {
             for key in self.world.pods.keys().cloned().collect::<Vec<_>>() {
                 self.count_pod(&key);
             }
-            self.tell_taken();
+            self.report_taken();
             for node in &nodes {
-                self.tell_node(node);
+                self.report_node(node);
             }
         } else {
             for key in self.topology.counted.keys().cloned().collect::<Vec<_>>() {
                 self.topology.uncount(&key);
             }
             self.topology.seating.clear();
-            self.tell_taken();
+            self.report_taken();
             for node in &nodes {
                 self.scheduler.remove_node(node);
             }
@@ -88,7 +88,7 @@ impl Engine {
         }
         if changed {
             if self.topology.used {
-                self.tell_node(name);
+                self.report_node(name);
                 self.request_cycle();
             }
             self.hotswap_stale();
@@ -112,7 +112,7 @@ impl Engine {
         self.mark_stuck_on(name);
     }
 
-    fn tell_node(&mut self, name: &Name) {
+    fn report_node(&mut self, name: &Name) {
         if let (Some(node), Some(has)) = (self.world.nodes.get(name), self.world.allocatable.get(name)) {
             self.scheduler.set_node(&ingested::node(node, has));
         }
@@ -206,7 +206,7 @@ impl Engine {
     }
 
     /// Tells the core what is taken of nodes, before it decides.
-    pub(crate) fn tell_taken(&mut self) {
+    pub(crate) fn report_taken(&mut self) {
         while let Some(node) = self.topology.changed.pop_first() {
             let taken = self.topology.taken.get(&node);
             let amount = |taken: i128| Amount(i64::try_from(taken).unwrap_or(i64::MAX));

@@ -51,7 +51,7 @@ impl Seats {
     }
 
     /// Lets a pod out; gives the one that gets its seat.
-    fn leave(&mut self, rank: &Rank) -> Option<Name> {
+    fn vacate(&mut self, rank: &Rank) -> Option<Name> {
         if self.standing.remove(rank) || !self.seated.remove(rank) {
             return None;
         }
@@ -90,7 +90,7 @@ impl Seating {
         let (set, domain, rank) = self.of.remove(pod)?;
         let domains = self.seats.get_mut(&set)?;
         let seats = domains.get_mut(&domain)?;
-        let next = seats.leave(&rank);
+        let next = seats.vacate(&rank);
         if seats.is_empty() {
             domains.remove(&domain);
         }
@@ -171,8 +171,8 @@ mod tests {
             seats.enter(one.clone(), 2);
         }
         assert_eq!(seats, expected);
-        assert_eq!(seats.leave(&ranks[0]).as_deref(), Some("c"));
-        assert_eq!(seats.leave(&ranks[3]), None);
+        assert_eq!(seats.vacate(&ranks[0]).as_deref(), Some("c"));
+        assert_eq!(seats.vacate(&ranks[3]), None);
         assert_eq!(seats.enter(ranks[0].clone(), 2).as_deref(), Some("c"));
         assert_eq!(Seats::default().enter(rank(1, "a"), 0).as_deref(), Some("a"));
         let leaving = Rank { leaves: true, ..rank(0, "e") };

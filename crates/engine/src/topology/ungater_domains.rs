@@ -6,7 +6,7 @@ use sluice_api::conversion::topology;
 use sluice_api::slim;
 use sluice_api::v1beta2::{PodSetAssignment, WorkloadStatus};
 
-use super::ungater_plan::{Ranks, Room};
+use super::ungater_plan::{FreeDomain, Ranks};
 use crate::job_pod::Place;
 
 /// The level of single nodes.
@@ -19,7 +19,7 @@ pub(super) struct Domains {
     /// Their values, the topmost level first.
     values: Vec<Vec<String>>,
     /// How many pods each takes.
-    pub rooms: Vec<Room>,
+    pub rooms: Vec<FreeDomain>,
     /// The places of the values.
     places: BTreeMap<Vec<String>, usize>,
 }
@@ -39,7 +39,7 @@ impl Domains {
                 continue;
             }
             let closed = by_node && row.values.last().is_some_and(|node| unhealthy.contains(node.as_str()));
-            domains.rooms.push(Room { pods, closed });
+            domains.rooms.push(FreeDomain { pods, closed });
             domains.places.insert(row.values.clone(), domains.values.len());
             domains.values.push(row.values);
         }
@@ -118,7 +118,10 @@ mod tests {
         }]});
         let domains = Domains::of(&assigned(&topology), &BTreeSet::from(["r1"])).unwrap();
         assert!(!domains.are_nodes());
-        assert_eq!(domains.rooms, [Room { pods: 2, closed: false }, Room { pods: 1, closed: false }]);
+        assert_eq!(
+            domains.rooms,
+            [FreeDomain { pods: 2, closed: false }, FreeDomain { pods: 1, closed: false }]
+        );
         assert_eq!((domains.find(["b", "r2"]), domains.find(["b", ""])), (Some(1), None));
         assert_eq!(domains.labels(1).collect::<Vec<_>>(), [("block", "b"), ("rack", "r2")]);
     }
@@ -130,7 +133,10 @@ mod tests {
             "valuesPerLevel": [{"individual": {"roots": ["a", "b", "a"]}}],
         }]});
         let domains = Domains::of(&assigned(&topology), &BTreeSet::from(["b"])).unwrap();
-        assert_eq!(domains.rooms, [Room { pods: 2, closed: false }, Room { pods: 1, closed: true }]);
+        assert_eq!(
+            domains.rooms,
+            [FreeDomain { pods: 2, closed: false }, FreeDomain { pods: 1, closed: true }]
+        );
         assert!(domains.are_nodes());
     }
 

@@ -35,7 +35,7 @@ impl Ranks {
 
 /// One domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FreeDomain {
     /// How many pods it has.
     pub pods: usize,
     /// Whether it takes no pods now.
@@ -64,7 +64,7 @@ pub(super) struct Waiting {
 
 /// The domain of each pod that waits; none for those that go on waiting. `ranked` says whether the pods are numbered at all.
 pub(super) fn plan(
-    rooms: &[Room],
+    rooms: &[FreeDomain],
     placed: &[Placed],
     waiting: &[Waiting],
     ranked: bool,
@@ -101,7 +101,7 @@ pub(super) fn plan(
 }
 
 /// The domain of each rank.
-pub(super) fn domains_of_ranks(rooms: &[Room]) -> Vec<usize> {
+pub(super) fn domains_of_ranks(rooms: &[FreeDomain]) -> Vec<usize> {
     let domains = rooms.iter().enumerate();
     domains.flat_map(|(domain, room)| std::iter::repeat_n(domain, room.pods)).collect()
 }
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rooms(pods: &[usize]) -> Vec<Room> {
-        pods.iter().map(|pods| Room { pods: *pods, closed: false }).collect()
+    fn rooms(pods: &[usize]) -> Vec<FreeDomain> {
+        pods.iter().map(|pods| FreeDomain { pods: *pods, closed: false }).collect()
     }
 
     fn waits(rank: usize) -> Waiting {
@@ -202,8 +202,9 @@ mod tests {
         assert_eq!(plan(&rooms(&[1, 1]), &[], &[waits(0), lost(0)], false), [Some(1), Some(0)]);
     }
 
-    fn a_plan() -> impl Strategy<Value = (Vec<Room>, Vec<Placed>, Vec<Waiting>, bool)> {
-        let room = (0_usize..4, prop::bool::weighted(0.2)).prop_map(|(pods, closed)| Room { pods, closed });
+    fn a_plan() -> impl Strategy<Value = (Vec<FreeDomain>, Vec<Placed>, Vec<Waiting>, bool)> {
+        let room =
+            (0_usize..4, prop::bool::weighted(0.2)).prop_map(|(pods, closed)| FreeDomain { pods, closed });
         let rank = || prop::option::weighted(0.9, 0_usize..12);
         let placed = (prop::option::of(0_usize..5), rank(), any::<bool>());
         let placed = placed.prop_map(|(domain, rank, leaves)| Placed { domain, rank, leaves });

@@ -13,7 +13,7 @@ use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::model::build::job;
-use crate::model::{Cluster, told};
+use crate::model::{Cluster, reported};
 
 /// The label that makes pools.
 pub const POOL: &str = "cloud.google.com/gke-nodepool";
@@ -355,13 +355,13 @@ impl Bed {
     }
 
     /// What a condition of a job's Workload says.
-    pub fn told(&self, job: &str, type_: &str) -> String {
-        told(&self.c.workload(job), type_)
+    pub fn reported(&self, job: &str, type_: &str) -> String {
+        reported(&self.c.workload(job), type_)
     }
 
     /// Whether a job's Workload is admitted.
     pub fn runs(&self, job: &str) -> bool {
-        self.told(job, "Admitted").starts_with("True") && !self.c.api.job(job).view.suspended
+        self.reported(job, "Admitted").starts_with("True") && !self.c.api.job(job).view.suspended
     }
 
     /// The unhealthy nodes that the status lists.

@@ -62,9 +62,9 @@ fn nothing_is_decided_before_the_pods_were_seen() {
     bed.c.advance(60);
     assert!(bed.evictions("high").is_empty() && bed.evictions("low").is_empty());
     assert!(
-        bed.told("new", "QuotaReserved").starts_with("False/Waiting"),
+        bed.reported("new", "QuotaReserved").starts_with("False/Waiting"),
         "{}",
-        bed.told("new", "QuotaReserved")
+        bed.reported("new", "QuotaReserved")
     );
     let present = bed.c.api.names(Kind::Pod);
     for pod in &present {

@@ -26,7 +26,7 @@ fn after_a_failure(others: &[&str], nominal: i64, more: bool) -> Bed {
         };
         bed.jobset(name, queue, priority, 1);
         bed.pass(2);
-        assert!(bed.runs(name), "{}", bed.told(name, "QuotaReserved"));
+        assert!(bed.runs(name), "{}", bed.reported(name, "QuotaReserved"));
     }
     assert_eq!(bed.pools_of("high"), ["a", "b"]);
     bed.fail(&["a"]);
@@ -55,8 +55,8 @@ fn the_own_queue_makes_way_first_then_the_cohort_then_others() {
             "near" => "/team/z",
             _ => "/y",
         };
-        let told = bed.told(goes, "Evicted");
-        assert!(told.contains(&format!("preemptor path: /team/x; preemptee path: {path}")), "{told}");
+        let reported = bed.reported(goes, "Evicted");
+        assert!(reported.contains(&format!("preemptor path: /team/x; preemptee path: {path}")), "{reported}");
     }
 }
 

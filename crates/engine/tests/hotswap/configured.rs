@@ -83,8 +83,8 @@ fn the_brake_holds_above_the_configured_percentage() {
         bed.pass(40);
         assert_eq!(moved(&bed), moves, "at {most} %");
         let notes = bed.c.notes("HotswapNotPossible");
-        let told = notes.iter().any(|note| note.contains(&format!("more than {most} % of")));
-        assert_eq!(told, !moves, "{notes:?}");
+        let reported = notes.iter().any(|note| note.contains(&format!("more than {most} % of")));
+        assert_eq!(reported, !moves, "{notes:?}");
     }
 }
 
@@ -117,12 +117,12 @@ fn when_no_workload_can_make_way_the_recovery_timeout_decides() {
     assert!(bed.evictions("one").is_empty(), "it may recover");
     bed.pass(10);
     assert_eq!(bed.evictions("one"), [("PodsReadyTimeout".to_owned(), 1)]);
-    assert!(bed.told("one", "Requeued").starts_with("False/PodsReadyTimeout"));
+    assert!(bed.reported("one", "Requeued").starts_with("False/PodsReadyTimeout"));
     assert!(bed.listed("one").is_empty());
 
     bed.pass(120);
     assert!(!bed.runs("one"), "there is no room for it");
-    let waits = bed.told("one", "QuotaReserved");
+    let waits = bed.reported("one", "QuotaReserved");
     assert!(waits.starts_with("False/WaitingForCapacity"), "{waits}");
     assert!(bed.runs("two") && bed.evictions("two").is_empty());
     bed.come_back(&["a"]);

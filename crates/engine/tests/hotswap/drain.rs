@@ -74,7 +74,7 @@ fn pods_that_leave_a_drained_node_displace_their_jobset() {
     bed.pass(3);
     assert_eq!(bed.pools_of("high"), ["b", "c"]);
     let why = "True/NodeFailures: Workload was evicted to leave unhealthy node(s): a-0";
-    assert_eq!(bed.told("high", "Requeued"), why);
+    assert_eq!(bed.reported("high", "Requeued"), why);
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
     cordon(&mut bed, "a-0", false);
     bed.pass(3);

@@ -92,7 +92,7 @@ fn what_it_goes_to_is_kept_for_it_until_it_runs() {
     assert!(!bed.runs("high"), "its pods are ending");
     jobset(&mut bed, "new", "low", Some("v5e"));
     bed.c.settle();
-    assert!(bed.told("new", "QuotaReserved").starts_with("False/WaitingForCapacity"));
+    assert!(bed.reported("new", "QuotaReserved").starts_with("False/WaitingForCapacity"));
     bed.pass(3);
     assert_eq!(bed.pools_of("high"), ["o", "p"]);
     assert!(!bed.runs("new"));
@@ -107,7 +107,7 @@ fn one_that_waits_keeps_nothing_of_a_flavor_that_it_cannot_use() {
     // While the pods end, what was meant for it goes, too.
     cordon(&mut bed, &["c", "d"], &json!(true));
     bed.pass(3);
-    assert!(!bed.runs("high"), "{}", bed.told("high", "QuotaReserved"));
+    assert!(!bed.runs("high"), "{}", bed.reported("high", "QuotaReserved"));
     jobset(&mut bed, "new", "low", None);
     bed.pass(3);
     assert_eq!(bed.pools_of("new"), ["o", "p"]);

@@ -52,16 +52,16 @@ fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
     bed.c.api.finish_job("one", true);
     bed.c.settle();
     assert!(
-        bed.told("three", "QuotaReserved").contains("more needed"),
+        bed.reported("three", "QuotaReserved").contains("more needed"),
         "{}",
-        bed.told("three", "QuotaReserved")
+        bed.reported("three", "QuotaReserved")
     );
-    assert!(bed.told("three", "QuotaReserved").contains(TPU));
+    assert!(bed.reported("three", "QuotaReserved").contains(TPU));
     assert!(!bed.runs("three"), "it was given chips of a pool that is not whole");
 }
 
 /// The most allocations that it takes to take one thing in while work moves off one of so many pools.
-fn most_told(pools: usize) -> u64 {
+fn most_reported(pools: usize) -> u64 {
     let mut bed = Bed::new();
     bed.c.checked = false;
     bed.page_queue(10_000);
@@ -77,11 +77,11 @@ fn most_told(pools: usize) -> u64 {
     bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
     bed.pass(43);
     assert!(["p001", "p002"].iter().all(|job| bed.runs(job) && !bed.evictions(job).is_empty()));
-    bed.c.most_told
+    bed.c.most_reported
 }
 
 #[test]
 fn a_start_does_not_look_at_all_nodes_because_a_workload_changed() {
-    let [few, many] = [20, 200].map(most_told);
+    let [few, many] = [20, 200].map(most_reported);
     assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
 }

@@ -155,7 +155,7 @@ fn after_a_restart_of_the_manager_a_start_that_was_due_still_keeps_off() {
     // Admitted, and the manager is gone before it could start the job.
     bed.c.writes_left = Some(1);
     plain(&mut bed, "one", None, None);
-    while !bed.told("one", "Admitted").starts_with("True") {
+    while !bed.reported("one", "Admitted").starts_with("True") {
         bed.c.restart();
         bed.c.writes_left = Some(1);
         bed.c.settle();
@@ -189,7 +189,7 @@ fn grace_belongs_to_the_pod() {
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)], "asked once");
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)], "asked once");
     assert_eq!(bed.pods().len(), pods.len());
-    assert!(bed.told("high", "QuotaReserved").starts_with("True"), "the quota is kept while pods end");
+    assert!(bed.reported("high", "QuotaReserved").starts_with("True"), "the quota is kept while pods end");
     bed.pass(5);
     assert_eq!(bed.pools_of("high"), ["b", "c"]);
     assert_eq!(bed.evictions("high").len() + bed.evictions("low").len(), 2);

@@ -32,7 +32,7 @@ fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_return
     assert!(bed.runs("high"));
     assert_eq!(bed.pools_of("high"), ["b", "c"]);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
-    let text = bed.told("high", "Requeued");
+    let text = bed.reported("high", "Requeued");
     assert_eq!(
         text,
         "True/NodeFailures: Workload was evicted to leave unhealthy node(s): a-0, a-1, a-2, a-3"
@@ -40,14 +40,14 @@ fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_return
 
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
     assert!(
-        bed.told("low", "Preempted")
+        bed.reported("low", "Preempted")
             .starts_with("True/OutOfCohortReclamation: Preempted to accommodate a workload (UID: uid-")
     );
-    assert!(bed.told("low", "Evicted").contains("preemptor path: /q; preemptee path: /q"));
-    assert!(bed.told("low", "Requeued").starts_with("True/Preempted"));
+    assert!(bed.reported("low", "Evicted").contains("preemptor path: /q; preemptee path: /q"));
+    assert!(bed.reported("low", "Requeued").starts_with("True/Preempted"));
     let waits = "False/WaitingForCapacity: couldn't assign flavors to pod set slice: insufficient capacity of healthy nodes for \
                  google.com/tpu in flavor tpu, 16 more needed";
-    assert_eq!(bed.told("low", "QuotaReserved"), waits);
+    assert_eq!(bed.reported("low", "QuotaReserved"), waits);
     for reason in ["Preempted", "PreemptedWorkload"] {
         let [note] = &bed.c.notes(reason)[..] else { unreachable!("one {reason}") };
         let who = "; preemptor effective priority: 2000000 (base: 2000000, boost: 0); preemptee effective priority: 1000000 (base: 1000000, boost: 0)";
@@ -67,7 +67,7 @@ fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_return
 fn with_the_pages_quota_one_runs_and_one_waits_and_the_spare_pools_are_used() {
     let mut bed = page(32);
     assert!(bed.runs("high") && !bed.runs("low"));
-    assert!(bed.told("low", "QuotaReserved").starts_with("False/WaitingForQuota"));
+    assert!(bed.reported("low", "QuotaReserved").starts_with("False/WaitingForQuota"));
     bed.fail(&["a"]);
     bed.pass(35);
     assert_eq!(bed.pools_of("high"), ["b", "c"], "the displaced one goes first in its queue");
@@ -93,7 +93,10 @@ fn one_node_of_a_pool_takes_the_whole_slice_away() {
     bed.ready(&node, "False");
     bed.pass(35);
     assert_eq!(bed.pools_of("high"), ["b", "c"]);
-    assert!(bed.told("low", "QuotaReserved").contains("16 more needed"), "the rest of pool a is no capacity");
+    assert!(
+        bed.reported("low", "QuotaReserved").contains("16 more needed"),
+        "the rest of pool a is no capacity"
+    );
     bed.ready(&node, "True");
     bed.pass(3);
     assert!(bed.runs("low"));
@@ -150,7 +153,7 @@ fn pods_that_can_never_end_are_not_taken_for_those_of_the_next_start() {
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     assert_eq!(bed.pools_of("high"), ["a", "b", "c"], "what was on pool a is still there, and means nothing");
     assert!(bed.runs("high") && !bed.runs("low"));
-    let waits = bed.told("low", "QuotaReserved");
+    let waits = bed.reported("low", "QuotaReserved");
     assert!(waits.ends_with("16 more needed"), "nor does it count as room: {waits}");
     assert!(bed.listed("high").is_empty());
 }
@@ -177,7 +180,7 @@ fn nor_are_they_if_the_watch_tells_of_the_release_before_its_write_is_answered()
     bed.c.late = Some(Purpose::ReleaseQuota);
     bed.fail(&["a"]);
     bed.pass(40);
-    assert!(bed.told("high", "QuotaReserved").starts_with("False"), "its pods have ended");
+    assert!(bed.reported("high", "QuotaReserved").starts_with("False"), "its pods have ended");
     bed.c.release();
     bed.pass(20);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);

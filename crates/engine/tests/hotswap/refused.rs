@@ -101,7 +101,7 @@ fn an_evicted_one_whose_queue_stops_meanwhile_keeps_nothing_until_it_is_open_aga
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     stop(&mut bed, &local("x"), "Hold");
     bed.pass(60);
-    assert!(!bed.runs("high") && bed.runs("low"), "{}", bed.told("low", "QuotaReserved"));
+    assert!(!bed.runs("high") && bed.runs("low"), "{}", bed.reported("low", "QuotaReserved"));
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)], "once");
 
     stop(&mut bed, &local("x"), "None");
@@ -144,7 +144,7 @@ fn an_evicted_one_keeps_nothing_that_its_quota_could_never_hold() {
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     bed.queue("x", 16, &reclaim, &json!({}));
     bed.pass(60);
-    assert!(!bed.runs("high") && bed.runs("low"), "{}", bed.told("low", "QuotaReserved"));
+    assert!(!bed.runs("high") && bed.runs("low"), "{}", bed.reported("low", "QuotaReserved"));
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)], "once");
 }
 
@@ -195,7 +195,7 @@ fn pods_that_are_over_need_neither_quota_nor_nodes() {
     bed.pass(40);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
-    assert!(bed.runs("high") && bed.runs("other"), "{}", bed.told("high", "QuotaReserved"));
+    assert!(bed.runs("high") && bed.runs("other"), "{}", bed.reported("high", "QuotaReserved"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn play(cut: Option<usize>) -> (Bed, usize) {
     bed.c.advance(29);
     go_on(&mut bed);
     pass(&mut bed, 9);
-    let at = format!("{cut:?}: {}", bed.told("high", "QuotaReserved"));
+    let at = format!("{cut:?}: {}", bed.reported("high", "QuotaReserved"));
     assert!(bed.runs("high"), "{at}");
     assert!(!bed.pools_of("high").contains(&"a".to_owned()), "{at}");
     assert!(!bed.runs("low"), "{at}");

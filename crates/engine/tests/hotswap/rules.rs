@@ -39,19 +39,19 @@ fn another_reason_is_told_though_the_same_nodes_are_lost() {
     }
     bed.fail(&["a", "c", "d"]);
     bed.pass(40);
-    let told = |bed: &Bed, why: &str| {
+    let reported = |bed: &Bed, why: &str| {
         let notes = bed.c.notes("HotswapNotPossible");
         notes.iter().filter(|note| note.contains("node(s) a-0") && note.contains(why)).count()
     };
-    assert_eq!((told(&bed, "55 %"), told(&bed, "no healthy nodes are free")), (1, 0));
+    assert_eq!((reported(&bed, "55 %"), reported(&bed, "no healthy nodes are free")), (1, 0));
     bed.come_back(&["c", "d"]);
     bed.pass(60);
     assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
-    assert_eq!((told(&bed, "55 %"), told(&bed, "no healthy nodes are free")), (1, 1), "each once");
+    assert_eq!((reported(&bed, "55 %"), reported(&bed, "no healthy nodes are free")), (1, 1), "each once");
     bed.c.restart();
     bed.pass(60);
     assert_eq!(
-        (told(&bed, "55 %"), told(&bed, "no healthy nodes are free")),
+        (reported(&bed, "55 %"), reported(&bed, "no healthy nodes are free")),
         (1, 2),
         "a restart repeats one"
     );
@@ -59,7 +59,7 @@ fn another_reason_is_told_though_the_same_nodes_are_lost() {
     bed.pass(3);
     bed.fail(&["a"]);
     bed.pass(40);
-    assert_eq!(told(&bed, "no healthy nodes are free"), 3, "it is another failure");
+    assert_eq!(reported(&bed, "no healthy nodes are free"), 3, "it is another failure");
 }
 
 #[test]
@@ -126,7 +126,10 @@ fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
         assert_eq!(!bed.evictions("low").is_empty(), gives_way, "{at}");
         assert_eq!(!bed.evictions("high").is_empty(), gives_way, "{at}");
         if gives_way {
-            assert!(bed.told("low", "Evicted").contains("preemptor path: /x; preemptee path: /y"), "{at}");
+            assert!(
+                bed.reported("low", "Evicted").contains("preemptor path: /x; preemptee path: /y"),
+                "{at}"
+            );
         }
         assert!(bed.runs("high"), "{at}");
     }
@@ -175,7 +178,7 @@ fn new_work_needs_quota_and_capacity_and_running_work_stays_when_capacity_shrink
     bed.jobset("two", "q", "low", 2);
     bed.pass(3);
     assert!(bed.runs("one") && !bed.runs("two"));
-    assert!(bed.told("two", "QuotaReserved").starts_with("False/WaitingForCapacity"));
+    assert!(bed.reported("two", "QuotaReserved").starts_with("False/WaitingForCapacity"));
     // The pool under the running one is cordoned.
     for node in bed.nodes_of(&["a"]) {
         bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
@@ -183,9 +186,9 @@ fn new_work_needs_quota_and_capacity_and_running_work_stays_when_capacity_shrink
     bed.pass(40);
     assert!(bed.runs("one") && bed.evictions("one").is_empty() && bed.listed("one").is_empty());
     assert!(
-        bed.told("two", "QuotaReserved").contains("16 more needed"),
+        bed.reported("two", "QuotaReserved").contains("16 more needed"),
         "{}",
-        bed.told("two", "QuotaReserved")
+        bed.reported("two", "QuotaReserved")
     );
 }
 
@@ -199,9 +202,9 @@ fn pods_that_hold_no_quota_take_capacity() {
     bed.jobset("two", "q", "low", 2);
     bed.pass(3);
     assert!(
-        bed.told("two", "QuotaReserved").contains("4 more needed"),
+        bed.reported("two", "QuotaReserved").contains("4 more needed"),
         "{}",
-        bed.told("two", "QuotaReserved")
+        bed.reported("two", "QuotaReserved")
     );
     bed.c.api.delete(&stranger);
     bed.pass(3);
@@ -241,7 +244,7 @@ fn a_queue_whose_nodes_a_provisioning_check_asks_for_is_left_alone() {
     bed.jobset("low", "dws", "low", 2);
     bed.settle();
     for name in ["high", "low"] {
-        assert!(bed.told(name, "QuotaReserved").starts_with("True"), "quota alone decides: {name}");
+        assert!(bed.reported(name, "QuotaReserved").starts_with("True"), "quota alone decides: {name}");
         let workload = crate::model::Api::workload_ref(&bed.c.workload(name));
         bed.c.api.edit_status(&workload, |s| s["admissionChecks"][0]["state"] = json!("Ready"));
         bed.settle();
@@ -263,7 +266,7 @@ fn with_the_gate_off_nothing_of_it_happens() {
     bed.settle();
     bed.jobset("two", "q", "low", 2);
     bed.pass(2);
-    assert!(bed.runs("one") && bed.told("two", "Admitted").starts_with("True"), "quota alone decides");
+    assert!(bed.runs("one") && bed.reported("two", "Admitted").starts_with("True"), "quota alone decides");
     bed.fail(&["a"]);
     bed.pass(60);
     assert!(bed.evictions("one").is_empty() && bed.listed("one").is_empty());
@@ -295,7 +298,7 @@ fn time_to_recovery_is_the_wait_for_a_node_that_wavers_and_a_few_seconds() {
     bed.fail(&["a"]);
     while bed.pools_of("high") != ["b", "c"] {
         bed.pass(1);
-        assert!(bed.now().as_second() - failed.as_second() < 60, "{}", bed.told("high", "QuotaReserved"));
+        assert!(bed.now().as_second() - failed.as_second() < 60, "{}", bed.reported("high", "QuotaReserved"));
     }
     let seconds = bed.now().as_second() - failed.as_second();
     println!("recovered after {seconds} s, of which 30 s until the nodes counted as lost");

@@ -45,8 +45,8 @@ fn plain(bed: &mut Bed, name: &str, chips: i32) {
 
 /// How many chips are said to be missing.
 fn missing(bed: &Bed, name: &str) -> String {
-    let told = bed.told(name, "QuotaReserved");
-    told.rsplit_once("flavor tpu, ").map_or(told.clone(), |(_, missing)| missing.to_owned())
+    let reported = bed.reported(name, "QuotaReserved");
+    reported.rsplit_once("flavor tpu, ").map_or(reported.clone(), |(_, missing)| missing.to_owned())
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_slice_that_misses_a_node_does_not_count() {
         bed.sized_jobset("one", "q", "low", whole + 1, 3);
         bed.pass(2);
         assert!(!bed.runs("one"), "three pods would fit on the three nodes that are left");
-        assert!(bed.told("one", "QuotaReserved").starts_with("False/WaitingForCapacity"), "{pools:?}");
+        assert!(bed.reported("one", "QuotaReserved").starts_with("False/WaitingForCapacity"), "{pools:?}");
         plain(&mut bed, "rest", 64);
         assert_eq!(missing(&bed, "rest"), format!("{} more needed", 64 - 16 * whole), "{pools:?}");
     }
@@ -72,9 +72,9 @@ fn nodes_one_by_one_are_no_slices_whatever_slice_they_are_of() {
         let mut bed = slices(&["a", "b"]);
         jobset(&mut bed, "spread", label, 2);
         assert!(
-            bed.told("spread", "Admitted").starts_with("True"),
+            bed.reported("spread", "Admitted").starts_with("True"),
             "{label}: {}",
-            bed.told("spread", "QuotaReserved")
+            bed.reported("spread", "QuotaReserved")
         );
         plain(&mut bed, "rest", 32);
         assert_eq!(missing(&bed, "rest"), "8 more needed", "{label}: all nodes count");
@@ -88,7 +88,11 @@ fn a_node_of_its_own_is_none_either_if_a_single_one_has_the_label() {
         bed.c.api.delete(&node);
     }
     jobset(&mut bed, "spread", HOSTNAME, 1);
-    assert!(bed.told("spread", "Admitted").starts_with("True"), "{}", bed.told("spread", "QuotaReserved"));
+    assert!(
+        bed.reported("spread", "Admitted").starts_with("True"),
+        "{}",
+        bed.reported("spread", "QuotaReserved")
+    );
 }
 
 #[test]
@@ -117,5 +121,5 @@ fn a_device_that_no_node_has_registered_yet_is_none() {
         bed.c.api.edit_status(&node, |status| status["allocatable"] = json!({"pods": "110", TPU: "4"}));
     }
     bed.c.settle();
-    assert!(bed.told("one", "Admitted").starts_with("True"), "{}", bed.told("one", "QuotaReserved"));
+    assert!(bed.reported("one", "Admitted").starts_with("True"), "{}", bed.reported("one", "QuotaReserved"));
 }

@@ -61,7 +61,7 @@ fn one_pool() -> Bed {
     bed.pass(31);
     bed.jobset("low", "two", "low", 1);
     bed.settle();
-    assert!(bed.told("low", "QuotaReserved").starts_with("False/WaitingForCapacity"));
+    assert!(bed.reported("low", "QuotaReserved").starts_with("False/WaitingForCapacity"));
     bed
 }
 
@@ -75,7 +75,7 @@ fn nodes_are_not_given_away_twice_when_the_next_leader_has_not_yet_seen_the_firs
     bed.settle();
     bed.come_back(&["a"]);
     bed.c.settle();
-    assert!(bed.told("high", "Admitted").starts_with("True"));
+    assert!(bed.reported("high", "Admitted").starts_with("True"));
     list(&bed, &mut standby, Kind::Node);
 
     let low = crate::model::Api::workload_ref(&bed.c.workload("low"));

@@ -94,9 +94,9 @@ fn an_attempt_that_is_evicted_is_followed_by_one_with_the_next_number() {
     let since = c.now.as_second() - 1;
     c.advance(61);
     let steps = std::mem::take(&mut c.attempts);
-    let told: Vec<_> = steps.iter().map(said).collect();
-    assert_eq!(told, ["2: decided among 1", "2: reserved admitted", "2: job started"]);
-    let Step::Seen(progress) = &steps[1].step else { unreachable!("{told:?}") };
+    let reported: Vec<_> = steps.iter().map(said).collect();
+    assert_eq!(reported, ["2: decided among 1", "2: reserved admitted", "2: job started"]);
+    let Step::Seen(progress) = &steps[1].step else { unreachable!("{reported:?}") };
     assert_eq!(progress.queued.map(jiff::Timestamp::as_second), Some(since), "since it gave its quota back");
     // Another process has the same numbers.
     c.restart();

@@ -6,7 +6,7 @@ use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose};
 
 use crate::contract::cq;
 use crate::model::build::{job, template};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 const HEAD: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 
@@ -202,7 +202,7 @@ fn figures_alone_are_no_reason_to_write() {
     let w = direct(&mut c, "w", "4", 0);
     c.advance(60);
     let reason = |c: &Cluster| {
-        told(
+        reported(
             c.api.workloads().iter().find(|o| o.metadata.name.as_deref() == Some("w")).unwrap(),
             "QuotaReserved",
         )
@@ -264,8 +264,8 @@ fn statuses_of_queues_have_a_budget_and_each_is_written_once_a_second_at_most() 
         c.api.local_queue("team-a", &format!("l{number}"), &format!("q{number}"));
     }
     c.advance(30);
-    let told = c.written(Purpose::QueueStatus);
-    assert_eq!(told, 2 * QUEUES, "each is told at once that it is active");
+    let reported = c.written(Purpose::QueueStatus);
+    assert_eq!(reported, 2 * QUEUES, "each is told at once that it is active");
     c.writes.clear();
     // Load on every queue, for four seconds.
     for step in 0..8 {

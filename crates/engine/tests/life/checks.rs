@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 /// A queue with check `prov` and a job that has its quota.
 fn waiting() -> (Cluster, ObjectRef) {
@@ -35,9 +35,9 @@ fn a_retry_frees_the_quota_until_its_delay_is_over() {
     answer(&mut c, &workload, &json!({"state": "Retry", "message": "no nodes", "requeueAfterSeconds": 60}));
     let w = c.workload("a");
     let evicted = "Evicted due to AdmissionCheck in Retry state: \"prov\" (no nodes)";
-    assert_eq!(told(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
+    assert_eq!(reported(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
     assert_eq!(condition(&w, "QuotaReserved"), "False");
-    assert_eq!(told(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
+    assert_eq!(reported(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
     let status = w.status.unwrap();
     let until = status.requeue_state.unwrap().requeue_at.unwrap().0;
     assert_eq!(until.as_second() - c.now.as_second(), 60);
@@ -51,7 +51,7 @@ fn a_retry_frees_the_quota_until_its_delay_is_over() {
     c.advance(2);
     let w = c.workload("a");
     assert_eq!(condition(&w, "QuotaReserved"), "True");
-    assert_eq!(told(&w, "Requeued"), "True/BackoffFinished: The workload backoff was finished");
+    assert_eq!(reported(&w, "Requeued"), "True/BackoffFinished: The workload backoff was finished");
     assert_eq!(w.status.unwrap().requeue_state, None);
 }
 
@@ -75,7 +75,7 @@ fn the_longest_delay_of_several_checks_counts_and_all_are_named() {
     });
     c.settle();
     let w = c.workload("a");
-    assert!(told(&w, "Evicted").ends_with("AdmissionChecks in Retry state: \"one\"; \"two\""));
+    assert!(reported(&w, "Evicted").ends_with("AdmissionChecks in Retry state: \"one\"; \"two\""));
     let until = w.status.unwrap().requeue_state.unwrap().requeue_at.unwrap().0;
     assert_eq!(until.as_second() - c.now.as_second(), 90);
 }
@@ -116,7 +116,7 @@ fn a_rejection_deactivates_for_good() {
     assert_eq!(w.spec.active, Some(false));
     let text = "AdmissionCheck in Rejected state: \"prov\" (never)";
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         format!("True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to {text}")
     );
     assert_eq!(condition(&w, "DeactivationTarget"), "");
@@ -185,7 +185,7 @@ fn a_held_queue_takes_the_quota_of_what_still_waits_for_its_checks() {
     c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": "Hold"}}));
     c.settle();
     let w = c.workload("a");
-    assert_eq!(told(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is stopped");
+    assert_eq!(reported(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is stopped");
     assert_eq!(condition(&w, "Evicted"), "");
     assert_eq!(c.written(Purpose::Evict), 0);
 }
@@ -200,9 +200,9 @@ fn a_late_answer_of_a_check_does_not_keep_a_waiting_workload_out_of_its_queue() 
     answer(&mut c, &workload, &json!({"state": "Retry", "message": "late", "requeueAfterSeconds": 60}));
     let w = c.workload("a");
     let evicted = "Evicted due to AdmissionCheck in Retry state: \"prov\" (late)";
-    assert_eq!(told(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
-    assert_eq!(told(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
-    assert_eq!(told(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is inactive");
+    assert_eq!(reported(&w, "Evicted"), format!("True/AdmissionCheck: {evicted}"));
+    assert_eq!(reported(&w, "Requeued"), format!("False/AdmissionCheck: {evicted}"));
+    assert_eq!(reported(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is inactive");
     c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
     c.advance(59);
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False", "the check asked for time");
@@ -215,7 +215,7 @@ fn a_late_answer_of_a_check_does_not_keep_a_waiting_workload_out_of_its_queue() 
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \
          \"prov\" (never)"
     );
@@ -238,7 +238,7 @@ fn a_check_that_rejects_a_deactivated_workload_changes_nothing_until_it_is_activ
     c.settle();
     let w = c.workload("a");
     assert_eq!((w.spec.active, condition(&w, "QuotaReserved").as_str()), (Some(true), "True"));
-    assert_eq!(told(&w, "Requeued"), "True/Reactivated: The workload was reactivated");
+    assert_eq!(reported(&w, "Requeued"), "True/Reactivated: The workload was reactivated");
     answer(&mut c, &workload, &json!({"state": "Ready"}));
     assert!(!c.api.job("a").view.suspended);
 }
@@ -256,7 +256,7 @@ fn a_workload_that_waits_after_its_reactivation_is_deactivated_again_by_a_check(
     let w = c.workload("a");
     assert_eq!((w.spec.active, condition(&w, "DeactivationTarget").as_str()), (Some(false), ""));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \"prov\""
     );
     c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
@@ -279,7 +279,7 @@ fn with_quota_and_without_its_checks_a_workload_is_told_that_it_is_not_admitted(
     let w = c.workload("a");
     assert_eq!(condition(&w, "QuotaReserved"), "True");
     assert_eq!(
-        told(&w, "Admitted"),
+        reported(&w, "Admitted"),
         "False/UnsatisfiedAdmissionChecks: The workload has not all checks ready"
     );
     let why =

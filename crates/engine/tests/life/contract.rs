@@ -10,7 +10,7 @@ use sluice_core::FairSharing;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, told};
+use crate::model::{Api, Cluster, reported};
 
 /// One transition: what is played, and what is told about the Workload of a job then.
 pub struct Row {
@@ -45,7 +45,7 @@ fn filled(c: &Cluster, text: &str) -> String {
 fn differences(c: &Cluster, row: &Row) -> Vec<String> {
     let mut wrong = Vec::new();
     for (type_, wanted) in row.conditions {
-        let (is, wanted) = (told(&c.workload(row.of), type_), filled(c, wanted));
+        let (is, wanted) = (reported(&c.workload(row.of), type_), filled(c, wanted));
         if is != wanted {
             wrong.push(format!("{type_}: {is:?} instead of {wanted:?}"));
         }
@@ -57,7 +57,7 @@ fn differences(c: &Cluster, row: &Row) -> Vec<String> {
         .collect();
     for (reporter, wanted) in row.events {
         let wanted = filled(c, wanted);
-        if !events.iter().any(|(by, told, same)| by == reporter && *told == wanted && *same) {
+        if !events.iter().any(|(by, reported, same)| by == reporter && *reported == wanted && *same) {
             wrong.push(format!("{reporter} {wanted:?} not among {events:#?}"));
         }
     }
@@ -369,7 +369,8 @@ fn a_job_that_cannot_become_a_workload_is_told_why() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     submit(&mut c, "a", "lq", 1, |view| view.invalid = Some("too many pod sets: 19, at most 18".into()));
-    let told: Vec<_> = c.events.iter().map(|e| (e.reporter, e.reason.as_str(), e.note.as_str())).collect();
-    assert_eq!(told, [(JOBS, "ErrWorkloadCompose", "too many pod sets: 19, at most 18")]);
+    let reported: Vec<_> =
+        c.events.iter().map(|e| (e.reporter, e.reason.as_str(), e.note.as_str())).collect();
+    assert_eq!(reported, [(JOBS, "ErrWorkloadCompose", "too many pod sets: 19, at most 18")]);
     assert!(c.api.workloads().is_empty());
 }

@@ -7,7 +7,7 @@ use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::gate_removal::removals;
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 const GATE: &str = "kueue.x-k8s.io/elastic-job";
 
@@ -76,7 +76,7 @@ fn slices(c: &Cluster) -> Vec<String> {
     let mut of = c.api.workloads_of(&c.api.job("a").view.job.uid);
     of.sort_by_key(|w| w.metadata.creation_timestamp.clone().map(|time| time.0));
     let line = |w: &Workload| {
-        let finished = told(w, "Finished");
+        let finished = reported(w, "Finished");
         let reason = finished.split([':', '/']).nth(1).unwrap_or_default();
         let state = match (reason, condition(w, "Admitted").as_str(), condition(w, "QuotaReserved").as_str())
         {

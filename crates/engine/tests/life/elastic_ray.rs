@@ -9,7 +9,7 @@ use sluice_api::job::{ControllerRef, JobKind, JobPodSet, JobView};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, pod_set};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 const GATE: &str = "kueue.x-k8s.io/elastic-job";
 
@@ -122,7 +122,7 @@ fn slices(c: &Cluster) -> Vec<String> {
     let mut of = c.api.workloads_of(&c.api.job("a").view.job.uid);
     of.sort_by_key(|w| w.metadata.creation_timestamp.clone().map(|time| time.0));
     let line = |w: &sluice_api::v1beta2::Workload| {
-        let finished = told(w, "Finished");
+        let finished = reported(w, "Finished");
         let state = match (finished.split([':', '/']).nth(1).unwrap_or_default(), &*condition(w, "Admitted"))
         {
             ("", "True") => "runs",
@@ -229,7 +229,7 @@ fn a_cluster_that_is_made_anew_takes_no_name_of_a_slice_that_runs() {
     assert_eq!(slices(&c), ["1+1+0 WorkloadSliceReplaced", "1+2+0 runs"]);
     let name = |c: &Cluster| {
         let of = c.api.workloads_of(&c.api.job("a").view.job.uid);
-        of.iter().find(|w| told(w, "Finished").is_empty()).unwrap().metadata.name.clone().unwrap()
+        of.iter().find(|w| reported(w, "Finished").is_empty()).unwrap().metadata.name.clone().unwrap()
     };
     let second = name(&c);
     // A user deletes it, and KubeRay makes another one of the name, of what the job says.
@@ -422,11 +422,11 @@ fn a_slice_that_a_user_makes_is_finished() {
         c.api.put(Kind::Workload, forged);
         c.settle();
         c.advance(5);
-        let told = told(
+        let reported = reported(
             &c.api.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(name)).unwrap(),
             "Finished",
         );
-        assert!(told.contains("OutOfSync"), "{name}: {told}");
+        assert!(reported.contains("OutOfSync"), "{name}: {reported}");
         assert_eq!((used(&c).as_str(), free(&c).len()), ("2", 2), "{name}");
     }
     assert!(c.notes("Stopped").is_empty());

@@ -58,10 +58,10 @@ fn a_pod_of_a_lost_node_is_failed_and_removed_a_minute_after_its_time() {
         json!([{"type": "KueueFailureRecovery", "status": "True", "reason": "KueueForcefullyDeleted",
             "message": NOTE, "lastTransitionTime": "2027-01-15T08:01:30Z"}])
     );
-    let told = c.events.iter().map(|e| (e.type_.as_str(), &*e.reason, &*e.action, &*e.note, e.reporter));
+    let reported = c.events.iter().map(|e| (e.type_.as_str(), &*e.reason, &*e.action, &*e.note, e.reporter));
     let reporter = "kueue-pod-termination-controller";
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reported.collect::<Vec<_>>(),
         [("Warning", "KueueForcefullyDeleted", "ForcefulTermination", NOTE, reporter)]
     );
     assert_eq!(forced(&c), [1, 1]);

@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_engine::{ObjectRef, Purpose};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 fn cluster() -> Cluster {
     let mut c = Cluster::plain();
@@ -29,7 +29,7 @@ fn a_workload_that_waits_runs_or_has_finished_finds_back() {
         c.settle();
         let after = c.workload("a");
         assert_eq!(after.metadata.uid, before.metadata.uid, "it is the same");
-        assert_eq!(told(&after, "Finished"), "");
+        assert_eq!(reported(&after, "Finished"), "");
         assert_eq!(c.notes("OwnerReferencesAdded"), ["Workload/job-a: Added 1 owner reference(s)"]);
         assert_eq!(c.api.job("a").view.suspended, !admitted);
         assert_eq!(c.written(Purpose::StopJob), 0, "what runs goes on");

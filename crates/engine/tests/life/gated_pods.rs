@@ -9,7 +9,7 @@ use sluice_engine::Kind;
 use sluice_jobs::pods::Parent;
 
 use crate::model::pods::pod;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::bed;
 
 const GROUP: &str = "engine.gated.example.com";
@@ -125,7 +125,7 @@ fn its_pods_of_all_roles_run_once_the_one_workload_is_admitted_until_it_has_fini
     });
     c.settle();
     let done = workload(&c);
-    assert!(told(&done, "Finished").contains("the crew is home"), "{}", told(&done, "Finished"));
+    assert!(reported(&done, "Finished").contains("the crew is home"), "{}", reported(&done, "Finished"));
     assert!(c.api.is_free("next"));
 }
 

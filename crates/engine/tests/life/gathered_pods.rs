@@ -8,7 +8,7 @@ use sluice_engine::Kind;
 
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
 /// A StatefulSet with so many pods of one cpu.
@@ -178,7 +178,10 @@ fn without_replicas_it_is_on_hold_and_keeps_its_workload() {
         c.settle();
     }
     let held = workload(&c);
-    assert_eq!(told(&held, "QuotaReserved"), "False/OnHold: StatefulSet scaled to zero; workload on hold");
+    assert_eq!(
+        reported(&held, "QuotaReserved"),
+        "False/OnHold: StatefulSet scaled to zero; workload on hold"
+    );
     assert_eq!((held.spec.pod_sets[0].count, held.status.unwrap().admission), (2, None));
     // Its quota is free for others meanwhile.
     c.api.add_pod(pod("other", "lq", "2"));
@@ -344,7 +347,7 @@ fn on_hold_while_its_pods_run_it_can_be_evicted() {
     c.settle();
     assert!(c.api.is_free("high"));
     assert!(c.api.pod("web-0").is_none() && c.api.pod("web-1").is_none());
-    assert!(told(&workload_of_set(&c), "QuotaReserved").starts_with("False/OnHold"));
+    assert!(reported(&workload_of_set(&c), "QuotaReserved").starts_with("False/OnHold"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use sluice_engine::{Kind, ObjectRef};
 
 use crate::contract::submit;
 use crate::model::pods::{member, pod};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 use crate::pod_groups::{add, free, run, workload};
 
@@ -66,7 +66,7 @@ fn a_group_whose_pods_run_again_after_their_quota_was_given_back_is_evicted() {
     add(&mut c, "q", 2, 3);
     c.api.free("q0");
     c.settle();
-    assert!(told(&of_group(&c), "Evicted").starts_with("True/OutOfSync: 2 pods of \"main\" run"));
+    assert!(reported(&of_group(&c), "Evicted").starts_with("True/OutOfSync: 2 pods of \"main\" run"));
     assert_eq!(free(&c), ["other"]);
 }
 

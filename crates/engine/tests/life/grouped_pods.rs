@@ -9,7 +9,7 @@ use sluice_api::v1beta2::Workload;
 
 use crate::model::build::{job, pod_set};
 use crate::model::pods::pod;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
 /// So many groups of a leader and a worker, with one cpu each.
@@ -393,7 +393,10 @@ fn after_a_restart_it_is_as_before_also_where_a_workload_does_not_say_its_group(
 fn a_set_without_a_queue_is_left_alone_and_its_former_workloads_go() {
     let mut c = with_set("1", 1);
     make(&mut c, 0..1);
-    assert_eq!(told(&workloads(&c)["0"], "QuotaReserved").split(':').next(), Some("False/ExceedsMaxQuota"));
+    assert_eq!(
+        reported(&workloads(&c)["0"], "QuotaReserved").split(':').next(),
+        Some("False/ExceedsMaxQuota")
+    );
     c.api.edit_job("web", |job| job.view.queue_name = None);
     c.settle();
     assert!(c.api.workloads().is_empty());

@@ -386,8 +386,8 @@ fn a_workload_of_kueues_is_taken_over_for_a_job_of_any_kind() {
             let writes = c.writes.len();
             c.restart();
             c.advance(10);
-            let told = changes(&c, writes, &[Purpose::ReserveQuota, Purpose::StartJob, Purpose::StopJob]);
-            assert!(told.is_empty(), "{kind:?}: {told:?}");
+            let reported = changes(&c, writes, &[Purpose::ReserveQuota, Purpose::StartJob, Purpose::StopJob]);
+            assert!(reported.is_empty(), "{kind:?}: {reported:?}");
             assert_eq!(c.api.workloads().len(), 1, "{kind:?}");
             assert_eq!(only(&c).spec, workload.spec, "{kind:?}");
             assert_eq!(condition(&only(&c), "QuotaReserved"), reserved, "{kind:?}");

@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_engine::{EngineConfig, ObjectRef, Purpose};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 fn cluster() -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
@@ -34,7 +34,7 @@ fn a_job_that_moves_to_another_queue_while_it_is_stopped_gives_its_quota_back_fi
     assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
     assert_eq!(w.status.clone().unwrap().admission.unwrap().cluster_queue, "other");
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(told(&w, "Evicted"), "", "nothing took it away");
+    assert_eq!(reported(&w, "Evicted"), "", "nothing took it away");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn only_the_pods_of_the_slice_are_made_anew_and_each_rank_gets_its_place() {
     let note = "No node in the same domain can replace the unhealthy node(s) a1: the slice moves to c0, c1, for which 1 pod(s) on \
                 healthy nodes are deleted; all other pods stay";
     assert!(
-        c.notes("SliceMoved").iter().any(|told| *told == format!("Workload/job-a: {note}")),
+        c.notes("SliceMoved").iter().any(|reported| *reported == format!("Workload/job-a: {note}")),
         "{:?}",
         c.notes("SliceMoved")
     );

@@ -7,7 +7,7 @@ use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::contract::{cohort, cq, submit};
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::waiting::gate;
 
 fn lq() -> ObjectRef {
@@ -53,12 +53,12 @@ fn what_ran_too_long_says_so_until_it_is_active_again() {
     submit(&mut c, "a", "lq", 1, |view| view.maximum_execution_time_seconds = Some(10));
     c.advance(60);
     let target = "True/MaximumExecutionTimeExceeded: exceeding the maximum execution time";
-    assert_eq!(told(&c.workload("a"), "DeactivationTarget"), target);
+    assert_eq!(reported(&c.workload("a"), "DeactivationTarget"), target);
     assert_eq!(c.workload("a").spec.active, Some(false));
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
     c.restart();
     c.advance(60);
-    assert_eq!(told(&c.workload("a"), "DeactivationTarget"), target);
+    assert_eq!(reported(&c.workload("a"), "DeactivationTarget"), target);
     let writes = c.writes.len();
     c.advance(60);
     assert_eq!(c.writes.len(), writes, "nothing more is to be done");
@@ -68,7 +68,7 @@ fn what_ran_too_long_says_so_until_it_is_active_again() {
     assert_eq!(condition(&c.workload("a"), "DeactivationTarget"), "");
     assert!(!c.api.job("a").view.suspended, "it runs again");
     c.advance(60);
-    assert_eq!(told(&c.workload("a"), "DeactivationTarget"), target, "and is too long again");
+    assert_eq!(reported(&c.workload("a"), "DeactivationTarget"), target, "and is too long again");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_reservation_by_others_is_respected_although_room_queue_or_flavor_is_missing
         conditions[0]["lastTransitionTime"] = json!(c.now.to_string());
         c.api.edit_status(&workload, |s| *s = json!({"admission": given, "conditions": conditions}));
         c.advance(60);
-        assert_eq!(told(&c.workload(name), "QuotaReserved"), "True/QuotaReserved: by another scheduler");
+        assert_eq!(reported(&c.workload(name), "QuotaReserved"), "True/QuotaReserved: by another scheduler");
         assert!(!c.api.job(name).view.suspended, "{name} was let run");
     }
 }
@@ -212,7 +212,7 @@ fn the_backoff_of_an_evicted_workload_ends_while_it_still_holds_quota() {
     });
     c.advance(31);
     let workload = &c.api.workloads()[0];
-    assert_eq!(told(workload, "Requeued"), "True/BackoffFinished: The workload backoff was finished");
+    assert_eq!(reported(workload, "Requeued"), "True/BackoffFinished: The workload backoff was finished");
     let state = workload.status.clone().unwrap().requeue_state.unwrap();
     assert_eq!((state.count, state.requeue_at), (Some(1), None));
     assert_eq!(condition(workload, "QuotaReserved"), "True");
@@ -327,7 +327,7 @@ fn a_preemptor_without_the_label_of_its_job_is_named_unknown() {
     let by = alone(&mut c, "by", "2");
     c.api.edit(&by, &json!({"metadata": {"ownerReferences": owner}}));
     c.settle();
-    let message = told(&c.workload("victim"), "Preempted");
+    let message = reported(&c.workload("victim"), "Preempted");
     assert!(message.contains(", JobUID: UNKNOWN)"), "{message}");
 }
 
@@ -348,7 +348,7 @@ fn above_the_maximum_and_above_its_own_limits_are_told_apart() {
         spec["podSets"][0]["template"] = template;
         c.api.edit(&workload, &json!({ "spec": spec }));
         c.advance(10);
-        told(&c.api.workloads()[0], "QuotaReserved")
+        reported(&c.api.workloads()[0], "QuotaReserved")
     };
     let path = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]";
     assert_eq!(
@@ -413,7 +413,7 @@ fn that_equals_wait_is_written_as_what_nothing_waits_for() {
         let writes = c.writes.iter().filter(|(object, _)| *object == workload);
         writes.map(|(_, purpose)| *purpose).collect::<Vec<_>>()
     };
-    assert!(told(&c.workload("second"), "QuotaReserved").contains("Bypassed scheduling evaluation"));
+    assert!(reported(&c.workload("second"), "QuotaReserved").contains("Bypassed scheduling evaluation"));
     assert_eq!(of(&c, "first"), [Purpose::CreateWorkload, Purpose::Pend]);
     assert_eq!(of(&c, "second"), [Purpose::CreateWorkload, Purpose::Bypassed]);
 }
@@ -423,7 +423,10 @@ fn a_job_made_with_its_queues_does_not_begin_with_a_warning() {
     let mut c = Cluster::plain();
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "QuotaReserved"), "False/Misconfigured: LocalQueue lq doesn't exist");
+    assert_eq!(
+        reported(&c.workload("a"), "QuotaReserved"),
+        "False/Misconfigured: LocalQueue lq doesn't exist"
+    );
     c.api.local_queue("team-a", "lq", "cq");
     c.settle();
     c.api.simple("1", &json!({}));
@@ -437,6 +440,6 @@ fn a_job_made_with_its_queues_does_not_begin_with_a_warning() {
     // What still lacks its queue then is told so, once.
     c.api.add_job(job("team-a", "b", "nowhere", 1, "1"));
     c.advance(60);
-    let told = [("Misconfigured".to_owned(), "LocalQueue nowhere doesn't exist".to_owned())];
-    assert_eq!(warnings(&c), told);
+    let reported = [("Misconfigured".to_owned(), "LocalQueue nowhere doesn't exist".to_owned())];
+    assert_eq!(warnings(&c), reported);
 }

@@ -5,7 +5,7 @@ use sluice_api::job::JobFinished;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 /// Two pods run in a queue of two; one succeeds; the queue drains, and takes jobs again.
 fn drained(count: i32, done: i32, min_count: Option<i32>) -> Cluster {
@@ -15,7 +15,7 @@ fn drained(count: i32, done: i32, min_count: Option<i32>) -> Cluster {
     view.pod_sets[0].min_count = min_count;
     c.api.add_job(view);
     c.settle();
-    assert!(!c.api.job("a").view.suspended, "{}", told(&c.workload("a"), "QuotaReserved"));
+    assert!(!c.api.job("a").view.suspended, "{}", reported(&c.workload("a"), "QuotaReserved"));
     c.api.edit_job("a", |job| job.view.reclaimable = vec![("main".to_owned(), done)]);
     c.settle();
     stop_queue(&mut c, "HoldAndDrain");
@@ -38,7 +38,7 @@ fn a_job_that_completed_some_pods_starts_again_with_the_rest() {
         }
         stop_queue(&mut c, "None");
         let w = c.workload("a");
-        assert_eq!((condition(&w, "Admitted"), told(&w, "Finished")), ("True".to_owned(), String::new()));
+        assert_eq!((condition(&w, "Admitted"), reported(&w, "Finished")), ("True".to_owned(), String::new()));
         let assigned = &w.status.unwrap().admission.unwrap().pod_set_assignments[0];
         assert_eq!(assigned.count, Some(2 - done), "only what is left is admitted");
         let job = c.api.job("a");
@@ -51,7 +51,7 @@ fn a_job_that_completed_some_pods_starts_again_with_the_rest() {
         assert_eq!(c.notes("Stopped").len(), 1, "it goes on: {:?}", c.notes("Stopped"));
         c.api.finish_job("a", true);
         c.settle();
-        assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+        assert_eq!(reported(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
     }
 }
 
@@ -79,7 +79,7 @@ fn a_job_whose_ended_pods_are_to_run_again_is_admitted_anew_for_all_of_them() {
     c.api.edit_job("a", |job| job.view.reclaimable.clear());
     c.release();
     let w = c.workload("a");
-    assert_eq!(told(&w, "Finished"), "", "it is not given up");
+    assert_eq!(reported(&w, "Finished"), "", "it is not given up");
     assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2));
     assert!(!c.api.job("a").view.suspended);
 }
@@ -96,7 +96,7 @@ fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
     c.api.finish_job("a", true);
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+    assert_eq!(reported(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
     // One that ended while it was stopped, and is admitted once more.
     c.api.add_job(job("team-a", "b", "lq", 1, "1"));
     c.settle();

@@ -5,7 +5,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::{EngineConfig, Input, Kind, Purpose, WriteError};
 
 use crate::model::pods::pod;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 /// A queue with so much cpu of a flavor with a node label.
 pub fn bed(cpu: &str) -> Cluster {
@@ -52,12 +52,12 @@ fn a_pod_is_let_run_once_its_workload_is_admitted_and_released_when_it_ended() {
     c.api.run_pod("a", "Succeeded");
     c.settle();
     let done = c.api.workloads().into_iter().find(|w| condition(w, "Finished") == "True").unwrap();
-    assert!(told(&done, "Finished").contains("Succeeded"), "{}", told(&done, "Finished"));
+    assert!(reported(&done, "Finished").contains("Succeeded"), "{}", reported(&done, "Finished"));
     assert_eq!(c.api.pod("a").unwrap()["metadata"]["finalizers"], json!([]));
     assert!(c.api.is_free("b"), "the quota is free");
     c.api.run_pod("b", "Failed");
     c.settle();
-    let failed = c.api.workloads().into_iter().filter(|w| told(w, "Finished").contains("True/Failed"));
+    let failed = c.api.workloads().into_iter().filter(|w| reported(w, "Finished").contains("True/Failed"));
     assert_eq!(failed.count(), 1);
 }
 
@@ -156,7 +156,7 @@ fn what_admission_adds_and_the_pod_contradicts_fails_it() {
     odd["metadata"]["labels"]["kueue.x-k8s.io/podset"] = json!("other");
     c.api.add_pod(odd);
     c.settle();
-    let finished = told(&c.api.workloads()[0], "Finished");
+    let finished = reported(&c.api.workloads()[0], "Finished");
     assert!(finished.starts_with("True/FailedToStart"), "{finished}");
     assert!(c.api.is_gated("odd"));
 }

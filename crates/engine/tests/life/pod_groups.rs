@@ -6,7 +6,7 @@ use sluice_api::v1beta2::Workload;
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::pods::{member, pod};
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
 /// Adds pods `<prefix>0`, `<prefix>1`, … of the group `g` of so many.
@@ -67,7 +67,7 @@ fn a_group_waits_for_its_last_pod_runs_as_a_whole_and_finishes() {
     c.api.run_pod("p1", "Succeeded");
     c.api.run_pod("q", "Succeeded");
     c.settle();
-    assert!(told(&workload(&c), "Finished").starts_with("True/Succeeded: Pods succeeded: 3/3."));
+    assert!(reported(&workload(&c), "Finished").starts_with("True/Succeeded: Pods succeeded: 3/3."));
     for name in ["p0", "p1", "q"] {
         assert_eq!(c.api.pod(name).unwrap()["metadata"]["finalizers"], json!([]), "{name}");
     }
@@ -81,13 +81,16 @@ fn a_pod_that_failed_is_replaced() {
     c.api.run_pod("p0", "Failed");
     c.settle();
     let waiting = "True/PodsFailed: Some Failed pods need replacement";
-    assert_eq!(told(&workload(&c), "WaitingForReplacementPods"), waiting);
+    assert_eq!(reported(&workload(&c), "WaitingForReplacementPods"), waiting);
     assert_eq!(c.api.pod("p0").unwrap()["metadata"]["finalizers"].as_array().unwrap().len(), 1);
     add(&mut c, "r", 1, 2);
     assert!(c.api.is_free("r0"));
     assert_eq!(owners(&c), ["p0", "p1", "r0"]);
     assert_eq!(c.api.pod("p0").unwrap()["metadata"]["finalizers"], json!([]));
-    assert_eq!(told(&workload(&c), "WaitingForReplacementPods"), "False/PodsReady: No pods need replacement");
+    assert_eq!(
+        reported(&workload(&c), "WaitingForReplacementPods"),
+        "False/PodsReady: No pods need replacement"
+    );
     run(&mut c, "Succeeded");
     assert_eq!(condition(&workload(&c), "Finished"), "True");
 }
@@ -111,7 +114,7 @@ fn a_group_that_is_preempted_returns_once_its_pods_were_made_again() {
         c.api.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some("g")).unwrap()
     };
     assert_eq!(condition(&group(&c), "QuotaReserved"), "False");
-    assert!(told(&group(&c), "WaitingForReplacementPods").starts_with("True/Preempted"));
+    assert!(reported(&group(&c), "WaitingForReplacementPods").starts_with("True/Preempted"));
     // Its pods stay until others take their place.
     assert_eq!(c.api.pods(), ["high", "p0", "p1"]);
     add(&mut c, "r", 2, 2);
@@ -276,7 +279,7 @@ fn a_group_that_serves_never_ends_and_one_without_retries_ends_with_its_last_pod
     };
     assert_eq!(condition(&of("s"), "Finished"), "");
     assert!(of("s").status.unwrap().reclaimable_pods.is_empty());
-    assert_eq!(told(&of("u"), "Finished"), "True/Succeeded: Pods succeeded: 1/2.");
+    assert_eq!(reported(&of("u"), "Finished"), "True/Succeeded: Pods succeeded: 1/2.");
 }
 
 #[test]
@@ -341,8 +344,9 @@ fn a_pod_that_asks_for_more_than_its_role_waits() {
     add_sized(&mut c, "p0", "1");
     add_sized(&mut c, "p1", "3");
     assert_eq!(free(&c), ["p0"]);
-    let told = "Pod/p0: The pod \"p1\" waits: it requests more than its role in the Workload has quota for";
-    assert_eq!(c.notes("ErrWorkloadCompose").last().map(String::as_str), Some(told));
+    let reported =
+        "Pod/p0: The pod \"p1\" waits: it requests more than its role in the Workload has quota for";
+    assert_eq!(c.notes("ErrWorkloadCompose").last().map(String::as_str), Some(reported));
     c.restart();
     c.settle();
     assert_eq!(free(&c), ["p0"]);

@@ -5,7 +5,7 @@ use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 fn with(config: EngineConfig) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
@@ -154,9 +154,9 @@ fn a_finished_jobset_holds_its_quota_while_pods_of_its_jobs_terminate() {
     add_child(&mut c, "driver");
     c.api.finish_job("old", true);
     set_pods(&mut c, "driver", false, 1);
-    assert!(!runs(&c, "new") && told(&c.workload("old"), "Finished").is_empty());
+    assert!(!runs(&c, "new") && reported(&c.workload("old"), "Finished").is_empty());
     set_pods(&mut c, "driver", false, 0);
-    assert_eq!(told(&c.workload("old"), "Finished"), "True/Succeeded: Job finished");
+    assert_eq!(reported(&c.workload("old"), "Finished"), "True/Succeeded: Job finished");
     assert!(runs(&c, "new"));
 }
 

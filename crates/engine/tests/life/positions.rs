@@ -5,7 +5,7 @@ use sluice_engine::Kind;
 
 use crate::contract::{cq, submit};
 use crate::model::build::{job, pod_set};
-use crate::model::{Api, Cluster, told};
+use crate::model::{Api, Cluster, reported};
 use crate::parity::{admission, alone, says};
 
 #[test]
@@ -21,7 +21,7 @@ fn pod_sets_of_an_admission_go_by_position() {
     });
     c.settle();
     let job = c.api.job("a");
-    assert!(!job.view.suspended, "{}", told(&c.workload("a"), "Finished"));
+    assert!(!job.view.suspended, "{}", reported(&c.workload("a"), "Finished"));
     assert_eq!(job.view.pod_sets[0].scheduling.node_selector["pool"], "default");
     assert_eq!(job.view.pod_sets[0].scheduling.labels["kueue.x-k8s.io/podset"], "main");
     c.api.edit_job("a", |j| j.view.reclaimable = vec![("main".to_owned(), 2)]);
@@ -52,7 +52,7 @@ fn pod_sets_go_by_position_where_their_names_are_those_of_others() {
     });
     c.settle();
     let job = c.api.job("a");
-    assert!(!job.view.suspended, "{}", told(&c.workload("a"), "Finished"));
+    assert!(!job.view.suspended, "{}", reported(&c.workload("a"), "Finished"));
     let pools: Vec<&str> =
         job.view.pod_sets.iter().map(|set| &*set.scheduling.node_selector["pool"]).collect();
     assert_eq!(pools, ["default", "second"]);

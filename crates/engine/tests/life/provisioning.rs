@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 pub fn config() -> EngineConfig {
     EngineConfig { status_interval_ms: 0, provisioning: true, ..EngineConfig::default() }
@@ -162,7 +162,7 @@ fn failures_are_retried_with_growing_waits_and_then_rejected() {
         provider(&mut c, "Failed", "True", "NoStock", "no stock");
         let w = c.workload("a");
         assert_eq!(
-            told(&w, "Evicted"),
+            reported(&w, "Evicted"),
             "True/AdmissionCheck: Evicted due to AdmissionCheck in Retry state: \"dws-prov\" (Retrying after failure: no \
              stock)"
         );
@@ -179,7 +179,7 @@ fn failures_are_retried_with_growing_waits_and_then_rejected() {
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToAdmissionCheck: The workload is deactivated due to AdmissionCheck in Rejected state: \
          \"dws-prov\" (no stock at all)"
     );
@@ -210,7 +210,7 @@ fn a_booking_that_expires_before_the_start_is_retried() {
     provider(&mut c, "BookingExpired", "True", "BookingExpired", "not used for 10 minutes");
     c.advance(2);
     let w = c.workload("a");
-    assert!(told(&w, "Evicted").ends_with("(Retrying after booking expired: not used for 10 minutes)"));
+    assert!(reported(&w, "Evicted").ends_with("(Retrying after booking expired: not used for 10 minutes)"));
     c.advance(70);
     assert!(request(&c).name.ends_with("-2"));
 }
@@ -232,7 +232,7 @@ fn revoked_capacity_stops_a_running_job_for_good() {
     assert!(c.api.job("a").view.suspended);
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
-    assert!(told(&w, "Evicted").ends_with("\"dws-prov\" (seven days are over)"));
+    assert!(reported(&w, "Evicted").ends_with("\"dws-prov\" (seven days are over)"));
     let job = c.api.job("a");
     assert_eq!(job.original[0], job.view.pod_sets[0].scheduling, "its pods no longer name the request");
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 fn lq() -> ObjectRef {
     ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq")
@@ -20,7 +20,7 @@ fn a_stopped_local_queue_holds_and_drains_like_its_cluster_queue() {
     c.api.add_job(job("team-a", "b", "lq", 1, "1"));
     c.settle();
     assert!(!c.api.job("a").view.suspended);
-    assert_eq!(told(&c.workload("b"), "QuotaReserved"), "False/Suspended: LocalQueue lq is inactive");
+    assert_eq!(reported(&c.workload("b"), "QuotaReserved"), "False/Suspended: LocalQueue lq is inactive");
     let active = c.api.json(&lq()).unwrap()["status"]["conditions"][0].clone();
     assert_eq!(
         (active["status"].as_str(), active["reason"].as_str(), active["message"].as_str()),
@@ -29,12 +29,12 @@ fn a_stopped_local_queue_holds_and_drains_like_its_cluster_queue() {
     c.api.edit(&lq(), &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert_eq!(told(&c.workload("a"), "Evicted"), "True/LocalQueueStopped: The LocalQueue is stopped");
+    assert_eq!(reported(&c.workload("a"), "Evicted"), "True/LocalQueueStopped: The LocalQueue is stopped");
     c.api.edit(&lq(), &json!({"spec": {"stopPolicy": "None"}}));
     c.settle();
     assert!(!c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     assert_eq!(
-        told(&c.workload("a"), "Requeued"),
+        reported(&c.workload("a"), "Requeued"),
         "True/LocalQueueRestarted: The LocalQueue was restarted after being stopped"
     );
 }
@@ -48,7 +48,7 @@ fn what_waits_can_be_deactivated_and_activated_again() {
     let workload = Api::workload_ref(&c.workload("a"));
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&c.workload("a"), "QuotaReserved"), "False/Deactivated: The workload is deactivated");
     c.api.cluster_queue("cq", "default", "3", &json!({}));
     c.settle();
     assert!(c.api.job("a").view.suspended);

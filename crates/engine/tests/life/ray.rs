@@ -6,7 +6,7 @@ use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, pod_set};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 /// A queue with this quota of the flavor `old` and of `new`.
 fn bed(quotas: [&str; 2]) -> Cluster {
@@ -252,11 +252,11 @@ fn a_job_that_its_controller_holds_back_gives_its_quota_to_others() {
     c.api.edit_job("held", |job| job.view.on_hold = Some(true));
     c.settle();
     assert!(c.api.job("held").view.suspended && !c.api.job("next").view.suspended);
-    assert_eq!(told(&c.workload("held"), "QuotaReserved"), "False/OnHold: Job is on hold");
+    assert_eq!(reported(&c.workload("held"), "QuotaReserved"), "False/OnHold: Job is on hold");
     // It is queued again where it was.
     c.api.edit_job("held", |job| job.view.on_hold = Some(false));
     c.settle();
-    let said = told(&c.workload("held"), "QuotaReserved");
+    let said = reported(&c.workload("held"), "QuotaReserved");
     assert!(said.starts_with("False/") && !said.contains("OnHold"), "{said}");
     c.api.finish_job("next", true);
     c.settle();
@@ -266,7 +266,7 @@ fn a_job_that_its_controller_holds_back_gives_its_quota_to_others() {
     waits.on_hold = Some(true);
     c.api.add_job(waits);
     c.settle();
-    assert_eq!(told(&c.workload("waits"), "QuotaReserved"), "False/OnHold: Job is on hold");
+    assert_eq!(reported(&c.workload("waits"), "QuotaReserved"), "False/OnHold: Job is on hold");
     c.api.finish_job("held", true);
     c.settle();
     assert!(c.api.job("waits").view.suspended);

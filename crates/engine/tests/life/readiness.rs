@@ -5,7 +5,7 @@ use sluice_api::config::Configuration;
 use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WaitForPodsReady};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 /// A cluster that waits for pods to be ready, with three processors.
 pub fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
@@ -71,19 +71,19 @@ fn readiness_is_told_lost_and_recovered() {
     c.settle();
     assert_eq!(c.written(Purpose::PodsReady), 0, "it came with the admission");
     assert_eq!(
-        told(&c.workload("a"), "PodsReady"),
+        reported(&c.workload("a"), "PodsReady"),
         "False/WaitForStart: Not all pods are ready or succeeded"
     );
     ready(&mut c, "a", true);
     let all = "All pods reached readiness and the workload is running";
-    assert_eq!(told(&c.workload("a"), "PodsReady"), format!("True/Started: {all}"));
+    assert_eq!(reported(&c.workload("a"), "PodsReady"), format!("True/Started: {all}"));
     ready(&mut c, "a", false);
     assert_eq!(
-        told(&c.workload("a"), "PodsReady"),
+        reported(&c.workload("a"), "PodsReady"),
         "False/WaitForRecovery: At least one pod has failed, waiting for recovery"
     );
     ready(&mut c, "a", true);
-    assert_eq!(told(&c.workload("a"), "PodsReady"), format!("True/Recovered: {all}"));
+    assert_eq!(reported(&c.workload("a"), "PodsReady"), format!("True/Recovered: {all}"));
     let first = c.observed.iter().filter(|(name, _)| name == "kueue_ready_wait_time_seconds").count();
     assert_eq!(first, 1, "only the first time is observed");
     c.advance(1_000);
@@ -101,15 +101,15 @@ fn pods_that_never_get_ready_are_put_back_with_growing_waits() {
         c.advance(2);
         let w = c.workload("a");
         let message = format!("Exceeded the PodsReady timeout team-a/{}", w.metadata.name.clone().unwrap());
-        assert_eq!(told(&w, "Evicted"), format!("True/PodsReadyTimeout: {message}"));
-        assert_eq!(told(&w, "Requeued"), format!("False/PodsReadyTimeout: {message}"));
-        assert_eq!(told(&w, "PodsReady"), "False/WaitForStart: Not all pods are ready or succeeded");
+        assert_eq!(reported(&w, "Evicted"), format!("True/PodsReadyTimeout: {message}"));
+        assert_eq!(reported(&w, "Requeued"), format!("False/PodsReadyTimeout: {message}"));
+        assert_eq!(reported(&w, "PodsReady"), "False/WaitForStart: Not all pods are ready or succeeded");
         assert_eq!(w.status.unwrap().requeue_state.unwrap().count, Some(n));
         assert!((seconds - 5..=seconds).contains(&backoff(&c)), "{n}: {}", backoff(&c));
         assert!(c.api.job("a").view.suspended);
         c.advance(seconds + 1);
         assert_eq!(
-            told(&c.workload("a"), "Requeued"),
+            reported(&c.workload("a"), "Requeued"),
             "True/BackoffFinished: The workload backoff was finished"
         );
         assert!(!c.api.job("a").view.suspended);
@@ -166,7 +166,7 @@ fn a_recovery_timeout_below_a_second_is_one_and_zero_alone_is_none() {
         ready(&mut c, "a", false);
         assert_eq!(condition(&c.workload("a"), "Evicted"), "", "{text}: not at once");
         c.advance(2);
-        let stopped = told(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout");
+        let stopped = reported(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout");
         assert_eq!(stopped, evicted, "{text}");
     }
 }
@@ -179,14 +179,14 @@ fn past_the_limit_the_workload_is_deactivated_and_its_user_may_start_anew() {
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToRequeuingLimitExceeded: The workload is deactivated due to exceeding the maximum number \
          of re-queuing retries"
     );
     assert_eq!(w.status.clone().unwrap().requeue_state, None);
     c.api.edit(&Api::workload_ref(&w), &json!({"spec": {"active": true}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
+    assert_eq!(reported(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
     assert!(!c.api.job("a").view.suspended);
 }
 
@@ -199,7 +199,7 @@ fn block_admission_lets_one_after_the_other_get_ready() {
     c.settle();
     assert!(!c.api.job("a").view.suspended && c.api.job("b").view.suspended);
     assert_eq!(
-        told(&c.workload("b"), "QuotaReserved"),
+        reported(&c.workload("b"), "QuotaReserved"),
         "False/WaitingForPodsReady: waiting for all admitted workloads to be in PodsReady condition"
     );
     ready(&mut c, "a", true);
@@ -276,7 +276,7 @@ fn the_longest_execution_time_counts_over_all_admissions() {
     c.advance(2);
     let w = c.workload("a");
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToMaximumExecutionTimeExceeded: The workload is deactivated due to exceeding the maximum \
          execution time"
     );
@@ -295,17 +295,17 @@ fn that_pods_are_not_ready_rides_on_the_writes_that_admit_and_release() {
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();
     let waits = "False/WaitForStart: Not all pods are ready or succeeded";
-    assert_eq!(told(&c.workload("a"), "PodsReady"), waits);
+    assert_eq!(reported(&c.workload("a"), "PodsReady"), waits);
     let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&queue, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "PodsReady"), waits, "an eviction before it was ready keeps it");
+    assert_eq!(reported(&c.workload("a"), "PodsReady"), waits, "an eviction before it was ready keeps it");
     c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
     c.settle();
     ready(&mut c, "a", true);
     c.api.edit(&queue, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     c.settle();
-    assert_eq!(told(&c.workload("a"), "PodsReady"), waits, "its run is over");
+    assert_eq!(reported(&c.workload("a"), "PodsReady"), waits, "its run is over");
     assert_eq!(c.written(Purpose::PodsReady), 1, "one write in two runs: that all pods were ready");
 }
 
@@ -323,7 +323,7 @@ fn an_eviction_for_pods_that_are_not_ready_says_so_after_any_admission() {
     });
     c.pods_vanish = false;
     c.settle();
-    assert!(told(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout"));
-    assert!(told(&c.workload("a"), "PodsReady").starts_with("False/WaitForStart"));
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/PodsReadyTimeout"));
+    assert!(reported(&c.workload("a"), "PodsReady").starts_with("False/WaitForStart"));
     assert_eq!(c.written(Purpose::PodsReady), 0);
 }

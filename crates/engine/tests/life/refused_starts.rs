@@ -4,7 +4,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::{Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 use crate::pods::runs;
 use crate::unadmitted::cluster;
 
@@ -29,7 +29,7 @@ fn others_get_the_quota_of_a_job_whose_start_is_refused() {
         c.advance(2);
         let old = c.workload("old");
         assert_eq!(
-            told(&old, "Evicted"),
+            reported(&old, "Evicted"),
             "True/FailedToStart: The start of the job is refused: denied by policy"
         );
         assert_eq!(condition(&old, "QuotaReserved"), "False");

@@ -91,9 +91,9 @@ fn a_job_that_another_one_made_and_that_cannot_be_suspended_is_deleted() {
         running(&mut c, part);
         c.advance(60);
         assert!(!is_there(&c), "{is_stopped}");
-        let told =
+        let reported =
             "Job/set-main-0: Job \"set-main-0\" may not run and cannot be suspended, so it was deleted";
-        assert_eq!(c.notes("StopEnforced"), [told]);
+        assert_eq!(c.notes("StopEnforced"), [reported]);
     }
 }
 
@@ -155,8 +155,8 @@ fn what_is_refused_whole_and_in_part_is_tried_again_later_and_later() {
     running(&mut c, job("team-a", "a", "lq", 2, "1"));
     c.advance(3_600);
     assert!((5..30).contains(&halts(&c, "a")), "{}", halts(&c, "a"));
-    let told = c.notes("FailedUpdate");
-    assert!(told.len() == 1 && told[0].contains("may not be more than 262144 bytes"), "{told:?}");
+    let reported = c.notes("FailedUpdate");
+    assert!(reported.len() == 1 && reported[0].contains("may not be more than 262144 bytes"), "{reported:?}");
     c.fail.clear();
     c.advance(300);
     assert!(c.api.job("a").view.suspended);

@@ -9,7 +9,7 @@ use sluice_api::job::JobView;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, ResourceConfig, Transformation};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 fn with(resources: ResourceConfig) -> Cluster {
     let config = EngineConfig { status_interval_ms: 0, resources, ..EngineConfig::default() };
@@ -113,7 +113,7 @@ fn a_limit_range_gives_defaults_and_refuses_what_exceeds_it() {
     c.api.add_job(asking("large", &json!({"cpu": "4"}), |_| {}));
     c.settle();
     assert_eq!(usage(&c, "defaulted"), pairs(&[("cpu", "2")]));
-    let text = told(&c.workload("large"), "QuotaReserved");
+    let text = reported(&c.workload("large"), "QuotaReserved");
     assert!(text.starts_with("False/Misconfigured: "), "{text}");
     c.api.delete(&limits);
     c.settle();
@@ -164,7 +164,7 @@ fn a_resource_that_no_quota_names_blocks_or_is_ignored_as_configured() {
             reserved,
             if ignore { "True" } else { "False" },
             "{}",
-            told(&c.workload("a"), "QuotaReserved")
+            reported(&c.workload("a"), "QuotaReserved")
         );
     }
 }
@@ -220,7 +220,7 @@ fn more_than_can_be_counted_is_never_admitted_and_says_so() {
         view.pod_sets[0].count = count;
         c.api.add_job(view);
         c.settle();
-        assert_eq!(told(&c.workload(job), "QuotaReserved"), why, "{job}");
+        assert_eq!(reported(&c.workload(job), "QuotaReserved"), why, "{job}");
         assert!(c.api.job(job).view.suspended);
     }
     // Nothing is written again and again.

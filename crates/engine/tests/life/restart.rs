@@ -6,7 +6,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
 
 use super::provisioning::{cluster, config, provider};
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 /// Settles; once the writes are used up, the engine is replaced and goes on.
 fn on(c: &mut Cluster) {
@@ -75,7 +75,7 @@ fn check_and_start() {
             on(&mut c);
         }
         pass(&mut c, 10);
-        assert!(!c.api.job("a").view.suspended, "{}", told(&c.workload("a"), "Admitted"));
+        assert!(!c.api.job("a").view.suspended, "{}", reported(&c.workload("a"), "Admitted"));
         c.api.finish_job("a", true);
         on(&mut c);
         pass(&mut c, 5);
@@ -104,8 +104,11 @@ fn provision_and_start() {
         answer(&mut c, "Accepted", "Accepted");
         answer(&mut c, "Provisioned", "Provisioned");
         pass(&mut c, 10);
-        let at =
-            format!("{:?} {}", c.api.names(Kind::ProvisioningRequest), told(&c.workload("a"), "Admitted"));
+        let at = format!(
+            "{:?} {}",
+            c.api.names(Kind::ProvisioningRequest),
+            reported(&c.workload("a"), "Admitted")
+        );
         assert!(!c.api.job("a").view.suspended, "{at}");
         let second = c.api.names(Kind::ProvisioningRequest);
         assert_eq!(second.len(), 1, "{at}");
@@ -154,7 +157,7 @@ fn evict_and_release() {
     matrix("evict and release", play, |c, at| {
         let w = c.workload("a");
         assert_eq!(w.spec.active, Some(false), "{at}");
-        let text = told(&w, "Evicted");
+        let text = reported(&w, "Evicted");
         assert!(text.starts_with("True/DeactivatedDueToRequeuingLimitExceeded"), "{at}: {text}");
         let evictions = w.status.unwrap().scheduling_stats.unwrap().evictions;
         let counts: Vec<_> = evictions.iter().map(|e| (e.reason.as_str(), e.count)).collect();

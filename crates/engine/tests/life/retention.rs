@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 fn keep(finished: Option<i64>, deactivated: Option<i64>) -> Cluster {
     let config = EngineConfig {
@@ -50,7 +50,7 @@ fn without_a_policy_a_finished_workload_stays() {
     c.settle();
     c.api.finish_job("a", false);
     c.advance(100_000);
-    assert_eq!(told(&c.workload("a"), "Finished"), "True/Failed: Job finished");
+    assert_eq!(reported(&c.workload("a"), "Finished"), "True/Failed: Job finished");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_job_that_was_deactivated_by_us_is_deleted_when_its_retention_is_over() {
     let mut c = keep(None, Some(60));
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.advance(11);
-    assert!(told(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToRequeuingLimitExceeded"));
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToRequeuingLimitExceeded"));
     c.advance(48);
     assert_eq!(c.api.jobs().count(), 1);
     c.advance(15);
@@ -75,7 +75,7 @@ fn a_job_that_its_user_deactivated_stays() {
     let workload = Api::workload_ref(&c.workload("a"));
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.advance(10_000);
-    assert!(told(&c.workload("a"), "Evicted").starts_with("True/Deactivated:"));
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/Deactivated:"));
     assert_eq!(c.api.jobs().count(), 1);
 }
 
@@ -174,7 +174,7 @@ fn what_a_job_is_still_to_be_restored_from_stays_until_that_is_done() {
     c.settle();
     c.fail.push_back((Purpose::StopJob, WriteError::Transient("busy".into())));
     c.release();
-    assert!(told(&c.workload("a"), "Finished").starts_with("True/FailedToStart"));
+    assert!(reported(&c.workload("a"), "Finished").starts_with("True/FailedToStart"));
     assert!(is_held(&c, "a") && !c.api.job("a").view.suspended);
     c.advance(10);
     assert!(!is_held(&c, "a") && c.api.job("a").view.suspended);

@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_engine::EngineConfig;
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 /// A queue with these processors, in which `a` holds one of the three that it began with; `b` has two.
 fn with(quota: &str) -> Cluster {
@@ -37,7 +37,7 @@ fn a_job_whose_pods_run_again_is_evicted() {
     let mut c = with("4");
     reports(&mut c, 0, 3);
     let why = "True/OutOfSync: 3 pods of \"main\" run, and quota is held for only 1; the quota of the other pods was released";
-    assert_eq!(told(&c.workload("a"), "Evicted"), why);
+    assert_eq!(reported(&c.workload("a"), "Evicted"), why);
     assert!(c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     c.api.finish_job("b", true);
     c.advance(30);

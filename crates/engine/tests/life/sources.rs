@@ -6,7 +6,7 @@ use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::{job, template};
-use crate::model::{Cluster, condition, told};
+use crate::model::{Cluster, condition, reported};
 
 fn with(config: EngineConfig) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
@@ -25,7 +25,7 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
     c.settle();
     let w = c.workload("a");
     assert_eq!(
-        told(&w, "QuotaReserved"),
+        reported(&w, "QuotaReserved"),
         "False/AdmissionGated: Admission is gated by: example.com/data,example.com/budget"
     );
     assert_eq!(
@@ -35,7 +35,7 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
     c.api.edit_job("a", |j| j.view.admission_gated_by = Some("example.com/budget".to_owned()));
     c.settle();
     assert_eq!(
-        told(&c.workload("a"), "QuotaReserved"),
+        reported(&c.workload("a"), "QuotaReserved"),
         "False/AdmissionGated: Admission is gated by: example.com/budget"
     );
     c.api.edit_job("a", |j| j.view.admission_gated_by = None);
@@ -77,7 +77,7 @@ fn a_job_waits_for_its_prebuilt_workload_and_takes_it_over() {
     assert_eq!(c.notes("OwnerReferencesAdded"), ["Workload/mine: Added 1 owner reference(s)"]);
     c.api.finish_job("a", true);
     c.settle();
-    assert_eq!(told(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
+    assert_eq!(reported(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_prebuilt_workload_that_does_not_match_is_out_of_sync() {
     c.api.add_job(view);
     c.settle();
     assert_eq!(
-        told(&c.workload("a"), "Finished"),
+        reported(&c.workload("a"), "Finished"),
         "True/OutOfSync: The prebuilt workload is out of sync with its user job"
     );
     assert!(c.api.job("a").view.suspended);
@@ -104,7 +104,7 @@ fn jobs_without_a_queue_name_are_managed_when_the_configuration_says_so() {
         c.settle();
         assert_eq!(c.api.workloads().len(), usize::from(managed));
         if managed {
-            let text = told(&c.workload("a"), "QuotaReserved");
+            let text = reported(&c.workload("a"), "QuotaReserved");
             assert!(text.starts_with("False/Misconfigured: LocalQueue"), "{text}");
             c.api.edit_job("a", |j| j.view.queue_name = Some("lq".to_owned()));
             c.settle();

@@ -52,8 +52,8 @@ fn a_job_without_its_template_says_so_and_is_taken_in_when_it_comes() {
     add_trainjob(&mut c);
     assert_eq!(c.api.workloads().len(), 0);
     assert!(c.api.job("fit").view.suspended);
-    let told = c.notes("ErrWorkloadCompose");
-    assert_eq!(told, ["TrainJob/fit: spec.runtimeRef: TrainingRuntime team-a/torch does not exist"]);
+    let reported = c.notes("ErrWorkloadCompose");
+    assert_eq!(reported, ["TrainJob/fit: spec.runtimeRef: TrainingRuntime team-a/torch does not exist"]);
     c.api.put(RUNTIME, runtime("1"));
     c.settle();
     assert!(!c.api.job("fit").view.suspended);
@@ -288,9 +288,9 @@ fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_t
     }
     c.settle();
     assert_eq!(c.api.workloads().len(), FIT, "three are beyond 16 MiB");
-    let told = c.notes("ErrWorkloadCompose");
-    let beyond: BTreeSet<_> = told.iter().filter(|note| note.contains("16777216 bytes")).collect();
-    assert_eq!(beyond.len(), 3, "{told:?}");
+    let reported = c.notes("ErrWorkloadCompose");
+    let beyond: BTreeSet<_> = reported.iter().filter(|note| note.contains("16777216 bytes")).collect();
+    assert_eq!(beyond.len(), 3, "{reported:?}");
     // The first ones go with their runtimes.
     let is_kept = |name: &&String| !c.api.workloads_of(&c.api.job(name).view.job.uid).is_empty();
     let kept: Vec<_> = names.iter().filter(is_kept).take(3).collect();

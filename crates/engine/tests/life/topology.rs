@@ -12,7 +12,7 @@ use sluice_api::v1beta2::{DelayedTopologyRequestState, PodSetAssignment, PodSetT
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::contract::{answer, submit};
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -166,7 +166,7 @@ fn a_job_gets_nodes_of_one_rack_with_its_admission() {
     assert_eq!(c.written(Purpose::ReserveQuota), 1, "with one write");
     submit_in_rack(&mut c, "b", 3);
     assert!(!runs(&c, "b"), "no rack has room for it");
-    let said = told(&c.workload("b"), "QuotaReserved");
+    let said = reported(&c.workload("b"), "QuotaReserved");
     assert!(
         said.starts_with("False/TopologyPlacementFailed: ") && said.contains("topology \"dc\""),
         "{said}"
@@ -272,7 +272,7 @@ fn nodes_that_a_check_brings_are_chosen_once_it_is_ready() {
     assert!(c.notes("SecondPassFailed").is_empty(), "it waits for the check");
     answer(&mut c, "a", "Ready", "");
     let pending = "False/PendingDelayedTopologyRequests: There are pending delayed topology requests";
-    assert_eq!(told(&c.workload("a"), "Admitted"), pending);
+    assert_eq!(reported(&c.workload("a"), "Admitted"), pending);
     c.advance(1);
     assert_eq!(c.notes("SecondPassFailed").len(), 1, "{:?}", c.notes("SecondPassFailed"));
     assert!(!runs(&c, "a"), "no node is there yet");
@@ -283,7 +283,7 @@ fn nodes_that_a_check_brings_are_chosen_once_it_is_ready() {
     assert_eq!(names_of(&c, "a"), ["n1", "n2"]);
     let set = assigned(&c, "a").unwrap();
     assert_eq!(set.delayed_topology_request, Some(DelayedTopologyRequestState::Ready));
-    assert_eq!(told(&c.workload("a"), "Admitted"), "True/Admitted: The workload is admitted");
+    assert_eq!(reported(&c.workload("a"), "Admitted"), "True/Admitted: The workload is admitted");
     assert!(runs(&c, "a"));
     assert_eq!(c.written(Purpose::Place), 1);
     // It holds them now.
@@ -401,7 +401,7 @@ fn quota_that_comes_free_on_nodes_too_far_apart_is_a_new_reason_to_wait() {
     submit_in_rack(&mut c, "small", 2);
     submit_in_rack(&mut c, "large", 3);
     let begins = |c: &Cluster, reason: &str| {
-        let said = told(&c.workload("large"), "QuotaReserved");
+        let said = reported(&c.workload("large"), "QuotaReserved");
         assert!(said.starts_with(&format!("False/{reason}: ")), "{said}");
     };
     begins(&c, "WaitingForQuota");

@@ -129,11 +129,11 @@ fn one_that_its_run_makes_unreadable_is_started_ever_more_seldom() {
         c.advance(1);
     }
     assert!((5..30).contains(&ran), "{ran}");
-    let told = c.notes("ErrWorkloadCompose");
-    assert!(told.iter().any(|note| {
+    let reported = c.notes("ErrWorkloadCompose");
+    assert!(reported.iter().any(|note| {
         note.ends_with("/flaps: The job could not be read while it ran: it is queued again after a while")
     }));
-    assert!(told.len() < 60, "{}", told.len());
+    assert!(reported.len() < 60, "{}", reported.len());
     // Others have the quota meanwhile.
     while runs(&c, "flaps") {
         drop(break_it(&mut c, "flaps"));

@@ -11,7 +11,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::{ADMISSION, Row, check_with, cohort, cq, submit};
 use crate::model::build::template;
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::readiness::wait;
 
 pub fn gate(gate: Gate, on: bool) -> EngineConfig {
@@ -45,7 +45,7 @@ fn alone(c: &mut Cluster, name: &str, spec: &Value) -> ObjectRef {
 /// `status/reason: message` of a condition of a Workload without a job.
 fn said(c: &Cluster, workload: &ObjectRef, type_: &str) -> String {
     let all = c.api.workloads();
-    told(all.iter().find(|w| Api::workload_ref(w) == *workload).unwrap(), type_)
+    reported(all.iter().find(|w| Api::workload_ref(w) == *workload).unwrap(), type_)
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn what_is_over_is_not_told_any_longer() {
         submit(&mut c, "first", "lq", 1, |_| {});
         let queue = c.api.local_queue("team-a", "other", "nowhere");
         submit(&mut c, "a", "other", 1, |_| {});
-        assert!(told(&c.workload("a"), "QuotaReserved").ends_with("ClusterQueue nowhere doesn't exist"));
+        assert!(reported(&c.workload("a"), "QuotaReserved").ends_with("ClusterQueue nowhere doesn't exist"));
         // Its turn does not come: another one is in front.
         c.api.edit(&queue, &json!({"spec": {"clusterQueue": "cq"}}));
         c.settle();
         assert_eq!(
-            told(&c.workload("a"), "QuotaReserved"),
+            reported(&c.workload("a"), "QuotaReserved"),
             format!("False/{reason}: Workload is pending evaluation in the scheduling queue")
         );
     }
@@ -136,11 +136,13 @@ fn a_namespace_that_is_selected_later_is_no_longer_told_that_it_is_not() {
         c.settle();
     }
     submit(&mut c, "a", "lq", 1, |_| {});
-    assert!(told(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured: workload namespace"));
+    assert!(
+        reported(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured: workload namespace")
+    );
     let team = ObjectRef::cluster(Kind::Namespace, "team-a");
     c.api.edit(&team, &json!({"metadata": {"labels": {"team": "b"}}}));
     c.settle();
-    assert!(!told(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured"));
+    assert!(!reported(&c.workload("a"), "QuotaReserved").starts_with("False/Misconfigured"));
 }
 
 #[test]
@@ -180,8 +182,8 @@ fn deactivation_has_the_first_word_and_is_an_eviction_of_what_waits_too() {
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.settle();
     let w = c.workload("a");
-    assert_eq!(told(&w, "QuotaReserved"), "False/Deactivated: The workload is deactivated");
-    assert_eq!(told(&w, "Evicted"), "True/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&w, "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&w, "Evicted"), "True/Deactivated: The workload is deactivated");
     assert_eq!(w.status.as_ref().unwrap().requeue_state, None);
     let evictions: Vec<_> = w.status.unwrap().scheduling_stats.unwrap().evictions;
     assert_eq!(
@@ -215,7 +217,7 @@ fn a_target_of_deactivation_that_was_reached_while_it_waits_is_named_and_forgott
     let w = c.workload("a");
     assert_eq!(w.spec.active, Some(false));
     assert_eq!(
-        told(&w, "Evicted"),
+        reported(&w, "Evicted"),
         "True/DeactivatedDueToMaximumExecutionTimeExceeded: The workload is deactivated due to exceeding the maximum \
          execution time"
     );
@@ -263,7 +265,7 @@ fn a_waiting_workload_lists_the_checks_before_every_flavor() {
     submit(&mut c, "b", "lq", 1, |_| {});
     for name in ["a", "b"] {
         assert_eq!(
-            told(&c.workload(name), "QuotaReserved"),
+            reported(&c.workload(name), "QuotaReserved"),
             "False/Misconfigured: ClusterQueue cq has 9 admission checks for every flavor, and a Workload can have 8"
         );
     }
@@ -306,7 +308,7 @@ fn only_with_its_gate_a_newcomer_says_that_it_was_not_looked_at() {
         for name in ["runs", "first", "a"] {
             submit(&mut c, name, "lq", 1, |_| {});
         }
-        assert_eq!(told(&c.workload("a"), "QuotaReserved"), expected, "{explicit}");
+        assert_eq!(reported(&c.workload("a"), "QuotaReserved"), expected, "{explicit}");
         assert_eq!(condition(&c.workload("runs"), "Admitted"), "True");
     }
 }
@@ -318,7 +320,7 @@ fn a_workload_like_one_that_failed_has_its_reason_and_no_event() {
     submit(&mut c, "first", "lq", 2, |_| {});
     submit(&mut c, "a", "lq", 2, |_| {});
     assert_eq!(
-        told(&c.workload("a"), "QuotaReserved"),
+        reported(&c.workload("a"), "QuotaReserved"),
         "False/ExceedsMaxQuota: Bypassed scheduling evaluation because an equivalent workload recently failed"
     );
     assert_eq!(c.notes("ExceedsMaxQuota").len(), 1, "of the one that was looked at");
@@ -347,7 +349,7 @@ fn preemption_that_a_gate_forbids_is_told_and_happens_when_it_opens() {
     c.settle();
     let uid = c.api.json(&waits).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(
-        told(&c.workload("victim"), "Preempted"),
+        reported(&c.workload("victim"), "Preempted"),
         format!(
             "True/InClusterQueue: Preempted to accommodate a workload (UID: {uid}, JobUID: UNKNOWN) due to prioritization \
              in the ClusterQueue; preemptor path: /cq; preemptee path: /cq"
@@ -410,8 +412,8 @@ fn the_maximum_capacity_that_is_told_is_that_without_a_cohort_that_was_removed()
     submit(&mut c, "a", "lq", 99, |_| {});
     c.settle();
     let most = |c: &Cluster| {
-        let told = told(&c.workload("a"), "QuotaReserved");
-        told.rsplit_once("> maximum capacity ").map(|(_, most)| most.to_owned())
+        let reported = reported(&c.workload("a"), "QuotaReserved");
+        reported.rsplit_once("> maximum capacity ").map(|(_, most)| most.to_owned())
     };
     assert_eq!(most(&c).as_deref(), Some("(7)"));
     c.api.delete(&ObjectRef::cluster(Kind::Cohort, "co"));

@@ -5,7 +5,7 @@ use sluice_api::job::{ControllerRef, JobKind, JobView, WrappedPods};
 use sluice_engine::EngineConfig;
 
 use crate::model::build::{job, pod_set, wrapped};
-use crate::model::{Cluster, told};
+use crate::model::{Cluster, reported};
 
 /// An AppWrapper of two pods around a JobSet, in a queue with room for so many.
 fn cluster(quota: &str, config: EngineConfig) -> Cluster {
@@ -110,7 +110,7 @@ fn running(knows_sizes: bool) -> Cluster {
 type Edit = fn(&mut JobView);
 
 fn evicted(c: &Cluster) -> String {
-    told(&c.workload("wrapper"), "Evicted")
+    reported(&c.workload("wrapper"), "Evicted")
 }
 
 #[test]
@@ -137,17 +137,17 @@ fn what_is_in_an_appwrapper_runs_with_no_more_than_was_declared() {
         ),
         (unreadable, ["cannot be read: why"; 2]),
     ];
-    for (edit, told) in edits {
-        for (knows_sizes, told) in [false, true].into_iter().zip(told) {
+    for (edit, reported) in edits {
+        for (knows_sizes, reported) in [false, true].into_iter().zip(reported) {
             let mut c = running(knows_sizes);
             c.api.edit_job("set", |job| {
                 edit(&mut job.view);
                 job.view.generation += 1;
             });
             c.settle();
-            assert!(c.api.job("set").view.suspended, "{told}");
-            assert_eq!(evicted(&c), format!("True/OutOfSync: spec.components[0]: JobSet \"set\" {told}"));
-            assert!(c.api.job("wrapper").view.suspended, "{told}");
+            assert!(c.api.job("set").view.suspended, "{reported}");
+            assert_eq!(evicted(&c), format!("True/OutOfSync: spec.components[0]: JobSet \"set\" {reported}"));
+            assert!(c.api.job("wrapper").view.suspended, "{reported}");
         }
     }
 }
@@ -203,7 +203,7 @@ fn groups_that_a_wrapped_leader_worker_set_gets_later_have_the_appwrapper_evicte
         (job.view.groups, job.view.generation) = (Some(3), job.view.generation + 1);
     });
     c.settle();
-    let told = "spec.components[0]: LeaderWorkerSet \"set\" has 6 pods of \"main\", and 4 were declared";
-    assert_eq!(evicted(&c), format!("True/OutOfSync: {told}"));
+    let reported = "spec.components[0]: LeaderWorkerSet \"set\" has 6 pods of \"main\", and 4 were declared";
+    assert_eq!(evicted(&c), format!("True/OutOfSync: {reported}"));
     assert!(c.api.job("wrapper").view.suspended);
 }

@@ -123,7 +123,7 @@ pub struct Cluster {
     /// What that measured, added up.
     pub spent: (Duration, u64),
     /// The most allocations that it took to take one thing in.
-    pub most_told: u64,
+    pub most_reported: u64,
     /// The most allocations of one cycle.
     pub most_allocations: u64,
     /// Whether the invariants are checked after every step.
@@ -172,7 +172,7 @@ impl Cluster {
                 (Duration::ZERO, 0)
             },
             spent: (Duration::ZERO, 0),
-            most_told: 0,
+            most_reported: 0,
             most_allocations: 0,
             checked: true,
             seen: 0,
@@ -230,18 +230,18 @@ impl Cluster {
         self.seen = self.api.revision();
         let any = !events.is_empty();
         for input in events {
-            self.tell(input);
+            self.give(input);
         }
         any
     }
 
     /// Tells the engine that so many writes wait to be sent.
     pub fn backlog(&mut self, writes: u32) {
-        self.tell(Input::Backlog(writes));
+        self.give(Input::Backlog(writes));
     }
 
     /// Tells the engine something.
-    fn tell(&mut self, input: Input) {
+    fn give(&mut self, input: Input) {
         let mut input = Some(input);
         let (engine, now) = (&mut self.engine, self.now);
         let (time, allocations) = (self.meter)(&mut || {
@@ -251,7 +251,7 @@ impl Cluster {
         });
         self.spent.0 += time;
         self.spent.1 += allocations;
-        self.most_told = self.most_told.max(allocations);
+        self.most_reported = self.most_reported.max(allocations);
     }
 
     /// Lets the engine decide.
@@ -304,7 +304,7 @@ impl Cluster {
                 if self.late == Some(request.purpose) {
                     self.unanswered.push(answer);
                 } else {
-                    self.tell(answer);
+                    self.give(answer);
                 }
             }
             Effect::Event(event) => self.events.push(event),
@@ -318,7 +318,7 @@ impl Cluster {
                 if let Some(at) = self.held.iter().position(|request| request.id == id) {
                     self.held.remove(at);
                     self.withdrawn += 1;
-                    self.tell(Input::Written { id, result: Err(WriteError::Withdrawn) });
+                    self.give(Input::Written { id, result: Err(WriteError::Withdrawn) });
                 }
             }
             Effect::Log(_) => {}
@@ -471,7 +471,7 @@ pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
 }
 
 /// `status/reason: message`, or nothing.
-pub fn told(workload: &v1beta2::Workload, type_: &str) -> String {
+pub fn reported(workload: &v1beta2::Workload, type_: &str) -> String {
     find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
 }
 

@@ -321,8 +321,8 @@ fn table_of(
         } else if c.refused > most {
             wrong.push(format!("{purpose:?} is written {} times in an hour", c.refused));
         }
-        if told(&c).len() != events {
-            wrong.push(format!("{purpose:?} is told so: {:?}", told(&c)));
+        if reported(&c).len() != events {
+            wrong.push(format!("{purpose:?} is told so: {:?}", reported(&c)));
         }
         let warnings: Vec<_> = c.warnings.iter().filter(|line| line.contains("no such luck")).collect();
         if matches!(error, WriteError::NotFound(_)) && !creates(purpose) && !warnings.is_empty() {
@@ -343,7 +343,7 @@ fn each(purpose: Purpose, most: usize) -> (usize, usize) {
 }
 
 /// The events that say why.
-fn told(c: &Cluster) -> Vec<String> {
+fn reported(c: &Cluster) -> Vec<String> {
     let events = ["FailedCreate", "FailedUpdate", "FailedDelete"];
     events.iter().flat_map(|reason| c.notes(reason)).filter(|note| note.contains("no such luck")).collect()
 }
@@ -417,7 +417,7 @@ fn a_reason_that_was_refused_for_an_hour_is_written_in_its_own_words() {
         c.advance(300);
         let own = "False/ExceedsMaxQuota: couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, \
                    previously considered podsets requests (0) + current podset request (9) > maximum capacity (3)";
-        assert_eq!(model::told(&c.workload("a"), "QuotaReserved"), own);
+        assert_eq!(model::reported(&c.workload("a"), "QuotaReserved"), own);
         assert_eq!(c.written(Purpose::Bypassed), 0);
         let pending = c.events.iter().filter(|event| event.note.starts_with("couldn't assign"));
         assert_eq!(pending.count(), 1, "{:#?}", c.events);

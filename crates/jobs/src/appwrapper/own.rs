@@ -10,7 +10,7 @@ use super::{Found, path, template, templates};
 use crate::{object, registry};
 
 /// The pods of a template, as the kind has them.
-pub(super) struct Own<'a> {
+pub(super) struct OwnPods<'a> {
     /// Where the template is: a JSON pointer from the wrapped object on.
     pub pointer: String,
     /// The template, with what the kind's controller adds.
@@ -22,7 +22,7 @@ pub(super) struct Own<'a> {
 }
 
 /// Which pods of a wrapped object are beyond those that its component declares: where that is, from the component on, and what is wrong.
-pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[Own<'_>]) -> Option<(String, String)> {
+pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[OwnPods<'_>]) -> Option<(String, String)> {
     let is_inferred = pods::are_known(object);
     let find = |pods: &Pods| path::find(object, &pods.path).ok().map(|(_, pointer)| pointer);
     own.iter().filter(|own| own.pods.count > 0).find_map(|own| {
@@ -50,7 +50,7 @@ pub(super) fn beyond_declared(component: &Value) -> Option<(String, String)> {
 }
 
 /// The pods of a wrapped object. None where its kind has no adapter that knows them.
-pub(super) fn of(object: &Value) -> Result<Option<Vec<Own<'_>>>, String> {
+pub(super) fn of(object: &Value) -> Result<Option<Vec<OwnPods<'_>>>, String> {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     let kind = JobKind::from_owner(text("apiVersion"), text("kind"));
     let Some(kind) = kind.filter(|kind| !kind.integration().of_pods && kind.templates().is_empty()) else {
@@ -72,7 +72,7 @@ pub(super) fn of(object: &Value) -> Result<Option<Vec<Own<'_>>>, String> {
     }
     // The pod sets of a kind whose pods are in groups are those of one of these.
     let times = view.groups.map_or(1, |groups| i32::try_from(groups).unwrap_or(i32::MAX));
-    let own = groups.into_iter().zip(view.pod_sets).map(|(group, set)| Own {
+    let own = groups.into_iter().zip(view.pod_sets).map(|(group, set)| OwnPods {
         pods: WrappedPods {
             count: group.count().max(set.count).saturating_mul(times),
             requests_hash: set.requests_hash,
@@ -86,7 +86,7 @@ pub(super) fn of(object: &Value) -> Result<Option<Vec<Own<'_>>>, String> {
 }
 
 /// Those of an AppWrapper in an AppWrapper.
-fn nested(object: &Value) -> Result<Vec<Own<'_>>, String> {
+fn nested(object: &Value) -> Result<Vec<OwnPods<'_>>, String> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let of = |(number, found): (usize, Found<'_>)| {
         let path = crate::adapter::path_of(&found.pointer);
@@ -99,7 +99,7 @@ fn nested(object: &Value) -> Result<Vec<Own<'_>>, String> {
         let (pointer, set) = set?;
         let template = Cow::Borrowed(object.pointer(&pointer).unwrap_or(&Value::Null));
         let pods = WrappedPods { name: set.name, count: set.count, requests_hash: set.requests_hash };
-        Ok(Own { pointer, template, pods, is_default: false })
+        Ok(OwnPods { pointer, template, pods, is_default: false })
     });
     own.collect()
 }

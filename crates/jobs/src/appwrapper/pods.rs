@@ -65,7 +65,7 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     if !declared.is_empty() && !known.is_empty() {
         let same = known.iter().all(|pods| paths.get(pods.path.as_str()) == Some(&pods.count));
         if !same || known.len() != declared.len() {
-            return Err(format!("podSets: they are not those of the template: {}", told(&known)));
+            return Err(format!("podSets: they are not those of the template: {}", reported(&known)));
         }
     }
     let wanted = if declared.is_empty() { known } else { declared };
@@ -82,7 +82,7 @@ pub(super) fn are_known(object: &Value) -> bool {
     of_known_kind(object).is_ok_and(|pods| !pods.is_empty())
 }
 
-fn told(pods: &[Pods]) -> String {
+fn reported(pods: &[Pods]) -> String {
     let one = |pods: &Pods| format!("{} with {}", pods.path, pods.count);
     pods.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -77,8 +77,11 @@ fn its_pod_sets_are_those_of_its_components_numbered_in_their_order() {
     assert_eq!(view.invalid, None);
     assert_eq!(sets(&view), [("wrapper-0", 2), ("wrapper-1", 8), ("wrapper-2", 4), ("wrapper-3", 5)]);
     let wrapped: Vec<_> = view.pod_sets.iter().map(|set| set.wrapped.as_deref().unwrap()).collect();
-    let told: Vec<_> = wrapped.iter().map(|of| (of.index, of.kind.as_str(), of.name.as_str())).collect();
-    assert_eq!(told, [(1, "Job", "job"), (2, "JobSet", "set"), (2, "JobSet", "set"), (3, "Train", "train")]);
+    let reported: Vec<_> = wrapped.iter().map(|of| (of.index, of.kind.as_str(), of.name.as_str())).collect();
+    assert_eq!(
+        reported,
+        [(1, "Job", "job"), (2, "JobSet", "set"), (2, "JobSet", "set"), (3, "Train", "train")]
+    );
     let request = |at: usize| view.pod_sets[at].topology_request.clone().unwrap();
     assert_eq!(request(0).pod_index_label.as_deref(), Some("batch.kubernetes.io/job-completion-index"));
     assert_eq!(request(1).sub_group_index_label.as_deref(), Some("jobset.sigs.k8s.io/job-index"));

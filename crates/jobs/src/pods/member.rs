@@ -233,12 +233,12 @@ pub(crate) fn total_count(metadata: &Value) -> TotalCount {
         return Err(format!("failed to extract '{key}' annotation"));
     };
     // An annotation may be of any length.
-    let told: String = text.chars().take(LONGEST_NUMBER).collect();
+    let reported: String = text.chars().take(LONGEST_NUMBER).collect();
     match text.parse::<i32>() {
         Ok(count) if count >= 1 => Ok(count),
         Ok(_) => Err(format!(
-            "incorrect annotation value '{key}={told}': group total count should be greater than zero"
+            "incorrect annotation value '{key}={reported}': group total count should be greater than zero"
         )),
-        Err(_) => Err(format!("incorrect annotation value '{key}={told}': must be an integer")),
+        Err(_) => Err(format!("incorrect annotation value '{key}={reported}': must be an integer")),
     }
 }

@@ -38,10 +38,10 @@ fn what_cannot_be_queued_says_why() {
         format!("{at}.groupName: \"head\" is reserved for the head group")
     );
     for name in [json!(null), json!("a.b"), json!("a_b"), json!("x".repeat(64))] {
-        let told = why(&|spec| spec["workerGroupSpecs"][0]["groupName"] = name.clone());
+        let reported = why(&|spec| spec["workerGroupSpecs"][0]["groupName"] = name.clone());
         assert!(
-            told.starts_with(&format!("{at}.groupName: ")) && told.contains("cannot be the name"),
-            "{told}"
+            reported.starts_with(&format!("{at}.groupName: ")) && reported.contains("cannot be the name"),
+            "{reported}"
         );
     }
     assert_eq!(
@@ -56,16 +56,16 @@ fn what_cannot_be_queued_says_why() {
         why(&group(|g| g["numOfHosts"] = json!(-2))),
         format!("{at}.numOfHosts: -2: must not be negative")
     );
-    let told = why(&group(|g| g["minReplicas"] = json!(4)));
-    assert_eq!(told, format!("{at}.replicas: 2: KubeRay would make 4 for minReplicas 4, maxReplicas 5"));
+    let reported = why(&group(|g| g["minReplicas"] = json!(4)));
+    assert_eq!(reported, format!("{at}.replicas: 2: KubeRay would make 4 for minReplicas 4, maxReplicas 5"));
     assert_eq!(why(&group(|g| g["maxReplicas"] = json!(1))), "", "fewer pods than quota");
-    let told = why(&|spec| spec["enableInTreeAutoscaling"] = json!(true));
+    let reported = why(&|spec| spec["enableInTreeAutoscaling"] = json!(true));
     assert!(
-        told.starts_with("spec.enableInTreeAutoscaling: a kueue managed job should only use autoscaling"),
-        "{told}"
+        reported.starts_with("spec.enableInTreeAutoscaling: a kueue managed job should only use autoscaling"),
+        "{reported}"
     );
-    let told = why(&group(|g| g["template"] = json!({"spec": {"containers": 5}})));
-    assert!(told.starts_with(&format!("{at}.template: ")), "{told}");
+    let reported = why(&group(|g| g["template"] = json!({"spec": {"containers": 5}})));
+    assert!(reported.starts_with(&format!("{at}.template: ")), "{reported}");
     let many = |spec: &mut Value| {
         let groups = (0..18).map(|n| json!({"groupName": format!("g{n}"), "template": template("x")}));
         spec["workerGroupSpecs"] = groups.collect();

@@ -56,12 +56,12 @@ fn a_rayjob_that_waits_for_its_user_is_not_stopped_until_its_status_says_so() {
     let steps = stop(&view, &originals(&view));
     let Step { subresource, patch } = &steps[1];
     assert_eq!((steps.len(), *subresource), (2, Some("status")));
-    let told = apply(&stopped, patch);
-    let mut told = told.unwrap_or_else(|_| apply(&stopped, &patch.clone().pinned("8")).unwrap());
-    assert_eq!(told["status"]["jobDeploymentStatus"], "Suspending");
-    assert!(observe(kind, &told).suspended && observe(kind, &told).active);
-    told["status"]["jobDeploymentStatus"] = json!("Suspended");
-    assert!(observe(kind, &told).suspended && !observe(kind, &told).active);
+    let reported = apply(&stopped, patch);
+    let mut reported = reported.unwrap_or_else(|_| apply(&stopped, &patch.clone().pinned("8")).unwrap());
+    assert_eq!(reported["status"]["jobDeploymentStatus"], "Suspending");
+    assert!(observe(kind, &reported).suspended && observe(kind, &reported).active);
+    reported["status"]["jobDeploymentStatus"] = json!("Suspended");
+    assert!(observe(kind, &reported).suspended && !observe(kind, &reported).active);
 }
 
 #[test]
@@ -71,14 +71,18 @@ fn what_cannot_be_queued_says_why() {
         change(&mut object["spec"]);
         observe(JobKind::RAY_JOB, &object).invalid.unwrap_or_default()
     };
-    let told = why(&|spec| spec["shutdownAfterJobFinishes"] = json!(false));
+    let reported = why(&|spec| spec["shutdownAfterJobFinishes"] = json!(false));
     assert_eq!(
-        told,
+        reported,
         "spec.shutdownAfterJobFinishes: a kueue managed job should delete the cluster after finishing"
     );
     assert_eq!(why(&|spec| spec["rayClusterSpec"] = json!(null)), "spec.rayClusterSpec: required");
-    let told = why(&|spec| spec["rayClusterSpec"]["workerGroupSpecs"][0]["groupName"] = json!("submitter"));
-    assert_eq!(told, "spec.rayClusterSpec.workerGroupSpecs: \"submitter\" is the name of another pod set");
+    let reported =
+        why(&|spec| spec["rayClusterSpec"]["workerGroupSpecs"][0]["groupName"] = json!("submitter"));
+    assert_eq!(
+        reported,
+        "spec.rayClusterSpec.workerGroupSpecs: \"submitter\" is the name of another pod set"
+    );
 }
 
 #[test]

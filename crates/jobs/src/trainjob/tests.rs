@@ -166,8 +166,8 @@ fn initializers_get_what_the_job_says_and_run_once() {
     }}});
     let view = seen(&trainjob(&spec), &runtime);
     assert_eq!(counts(&view), [("dataset-initializer", 1), ("node", 1)]);
-    let told = [("STORAGE_URI".to_owned(), "hf://a".to_owned()), ("B".to_owned(), "2".to_owned())];
-    assert_eq!(env(&view, 0), told);
+    let reported = [("STORAGE_URI".to_owned(), "hf://a".to_owned()), ("B".to_owned(), "2".to_owned())];
+    assert_eq!(env(&view, 0), reported);
     assert_eq!(container(&view, 0)["envFrom"][0]["secretRef"]["name"], "s");
 }
 

@@ -109,7 +109,7 @@ mod tests {
         })
     }
 
-    fn told(object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn reported(object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut violations = Violations::default();
         check(JobKind::JOB, object, old, &mut violations);
         violations.0.iter().map(|broken| format!("{}: {}", broken.path, broken.message)).collect()
@@ -118,20 +118,20 @@ mod tests {
     #[test]
     fn annotations_leave_room_for_the_mark_of_a_stop_and_what_pods_get() {
         let most = ALL - OURS;
-        assert_eq!(told(&job(most, most), None), Vec::<String>::new());
+        assert_eq!(reported(&job(most, most), None), Vec::<String>::new());
         let why = "Too long: may not be more than 258048 bytes, so that the manager can add its own";
-        assert_eq!(told(&job(most + 1, 100), None), [format!("metadata.annotations: {why}")]);
+        assert_eq!(reported(&job(most + 1, 100), None), [format!("metadata.annotations: {why}")]);
         let template = format!("spec.template.metadata.annotations: {why}");
-        assert_eq!(told(&job(100, ALL), None), [template]);
+        assert_eq!(reported(&job(100, ALL), None), [template]);
     }
 
     #[test]
     fn what_was_too_long_before_may_stay_and_not_grow() {
         let (long, longer) = (job(ALL - 10, 100), job(ALL, 100));
-        assert_eq!(told(&long, Some(&long)), Vec::<String>::new());
-        assert_eq!(told(&longer, Some(&long)).len(), 1);
-        assert_eq!(told(&long, Some(&longer)), Vec::<String>::new());
-        assert_eq!(told(&long, None).len(), 1, "it was not managed before");
+        assert_eq!(reported(&long, Some(&long)), Vec::<String>::new());
+        assert_eq!(reported(&longer, Some(&long)).len(), 1);
+        assert_eq!(reported(&long, Some(&longer)), Vec::<String>::new());
+        assert_eq!(reported(&long, None).len(), 1, "it was not managed before");
     }
 
     /// A job of so many bytes.

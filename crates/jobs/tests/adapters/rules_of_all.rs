@@ -312,31 +312,31 @@ fn a_new_object_of_any_kind_is_held_if_it_is_managed() {
         let mut queued = waiting(kind);
         suspend(kind, &mut queued, false);
         let plain = with(queued.clone(), "labels", "queue-name", None);
-        let told = |world: &World, object: &Value| {
+        let reported = |world: &World, object: &Value| {
             let made = apply(object, &written(world, kind, object)).unwrap();
             let metadata = &made["metadata"]["labels"];
             (is_held(kind, &made), metadata[QUEUE].clone(), metadata[CLASS].clone())
         };
         let (none, main) = (Value::Null, json!("main"));
         let world = World::default;
-        assert_eq!(told(&world(), &queued), (true, main.clone(), none.clone()), "{kind:?}");
-        assert_eq!(told(&world(), &plain), (false, none.clone(), none.clone()), "{kind:?}");
+        assert_eq!(reported(&world(), &queued), (true, main.clone(), none.clone()), "{kind:?}");
+        assert_eq!(reported(&world(), &plain), (false, none.clone(), none.clone()), "{kind:?}");
         let all = World { manage_all: true, ..world() };
-        assert_eq!(told(&all, &plain), (true, none.clone(), none.clone()), "{kind:?}");
+        assert_eq!(reported(&all, &plain), (true, none.clone(), none.clone()), "{kind:?}");
         let defaults = World { default_local_queue: true, default_priority_class: true, ..world() };
         let (queue, class) = (json!("default"), json!("default"));
         // A pod gets no class: its group, or its object, has one.
         let class = if kind.integration().of_pods { none.clone() } else { class };
-        assert_eq!(told(&defaults, &plain), (true, queue, class.clone()), "{kind:?}");
-        assert_eq!(told(&defaults, &queued), (true, main.clone(), class), "{kind:?}");
+        assert_eq!(reported(&defaults, &plain), (true, queue, class.clone()), "{kind:?}");
+        assert_eq!(reported(&defaults, &queued), (true, main.clone(), class), "{kind:?}");
         let owned = World { managed_owner: true, ..defaults };
         let unmade = |object: &Value| written(&owned, kind, object) == Patch::Json(Vec::new());
         assert!(unmade(&queued) && unmade(&plain), "{kind:?} of a managed owner");
         let system = World { system: true, default_local_queue: true, manage_all: true, ..world() };
-        assert_eq!(told(&system, &plain), (false, none.clone(), none.clone()), "{kind:?}");
+        assert_eq!(reported(&system, &plain), (false, none.clone(), none.clone()), "{kind:?}");
         // Only pods are managed by their namespace, whatever queue they name.
         let pod = kind.integration().of_pods;
-        assert_eq!(told(&system, &queued), (!pod, main, none), "{kind:?}");
+        assert_eq!(reported(&system, &queued), (!pod, main, none), "{kind:?}");
     }
 }
 
@@ -360,7 +360,7 @@ const RAY_AND_SPARK: [JobKind; 4] =
 #[test]
 fn a_job_of_ray_or_spark_does_not_leave_its_queue_while_it_runs_unless_a_gate_is_off() {
     let off = Gates::default().with(Gate::ValidateRayAndSparkJobUpdates, false);
-    let told = |gates: Gates, manage_all: bool, kind: JobKind, new: &Value, old: &Value| {
+    let reported = |gates: Gates, manage_all: bool, kind: JobKind, new: &Value, old: &Value| {
         let world = World { manage_all, default_local_queue: true, ..World::default() };
         world.with_gates(gates, |context| match validate(kind, new, Some(old), context) {
             Ok(()) => String::new(),
@@ -371,20 +371,20 @@ fn a_job_of_ray_or_spark_does_not_leave_its_queue_while_it_runs_unless_a_gate_is
         let old = running(kind);
         let bare = with(old.clone(), "labels", "queue-name", None);
         let refused = "queue-name]: Invalid value: \"\": field is immutable";
-        must_say(&told(Gates::default(), false, kind, &bare, &old), refused, &format!("{kind:?}"));
+        must_say(&reported(Gates::default(), false, kind, &bare, &old), refused, &format!("{kind:?}"));
         let of_these = RAY_AND_SPARK.contains(&kind);
         let wanted = if of_these { "" } else { refused };
-        must_say(&told(off, false, kind, &bare, &old), wanted, &format!("{kind:?} without the gate"));
-        must_say(&told(off, true, kind, &bare, &old), refused, &format!("{kind:?}, all are managed"));
+        must_say(&reported(off, false, kind, &bare, &old), wanted, &format!("{kind:?} without the gate"));
+        must_say(&reported(off, true, kind, &bare, &old), refused, &format!("{kind:?}, all are managed"));
         // With a default queue in the namespace none leaves while it waits, either.
         let waits = waiting(kind);
         let free = with(waits.clone(), "labels", "queue-name", None);
         let kept = |said: &str| said.contains("cannot be removed: the namespace has the LocalQueue");
-        assert!(kept(&told(Gates::default(), false, kind, &free, &waits)), "{kind:?}");
-        assert_eq!(kept(&told(off, false, kind, &free, &waits)), !of_these, "{kind:?}");
+        assert!(kept(&reported(Gates::default(), false, kind, &free, &waits)), "{kind:?}");
+        assert_eq!(kept(&reported(off, false, kind, &free, &waits)), !of_these, "{kind:?}");
         // One that never was managed is not looked at.
         let timed = with(bare.clone(), "labels", "max-exec-time-seconds", Some("9"));
-        assert_eq!(told(Gates::default(), false, kind, &timed, &bare).is_empty(), of_these, "{kind:?}");
-        assert!(!told(off, true, kind, &timed, &bare).is_empty(), "{kind:?}");
+        assert_eq!(reported(Gates::default(), false, kind, &timed, &bare).is_empty(), of_these, "{kind:?}");
+        assert!(!reported(off, true, kind, &timed, &bare).is_empty(), "{kind:?}");
     }
 }

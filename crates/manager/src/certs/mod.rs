@@ -111,7 +111,7 @@ impl Serving {
 }
 
 /// Keeps the Secret, the served certificate and the injected CA in order.
-pub struct Keeper {
+pub struct CertRotator {
     client: Client,
     namespace: String,
     secret: String,
@@ -123,7 +123,7 @@ pub struct Keeper {
     served: Material,
 }
 
-impl Keeper {
+impl CertRotator {
     /// A keeper of the Secret `namespace/secret` for the Service `service` of the webhooks, and that of the aggregated APIs.
     pub fn new(
         client: Client,

@@ -55,7 +55,7 @@ impl Drop for Open {
 struct Progress {
     revisions: watch::Receiver<Revisions>,
     /// What was told last; nothing yet.
-    told: Option<Revisions>,
+    reported: Option<Revisions>,
     last: Instant,
     end: Instant,
     _open: Open,
@@ -89,7 +89,7 @@ impl Streams {
     ) -> Result<Response, Refusal> {
         let now = Instant::now();
         let progress =
-            Progress { revisions, told: None, last: now, end: now + LIFE, _open: self.open(user)? };
+            Progress { revisions, reported: None, last: now, end: now + LIFE, _open: self.open(user)? };
         let events = futures::stream::unfold(progress, |mut progress| async move {
             let text = progress.next().await?;
             Some((Ok::<_, Infallible>(text), progress))
@@ -102,7 +102,7 @@ impl Progress {
     /// The next event or comment; nothing at the end.
     async fn next(&mut self) -> Option<String> {
         let quiet = self.last + QUIET;
-        if self.told.is_some() {
+        if self.reported.is_some() {
             match timeout_at(quiet.min(self.end), self.revisions.changed()).await {
                 // A stream that is told nothing more is of no use.
                 Ok(Err(_)) => return None,
@@ -115,19 +115,19 @@ impl Progress {
             }
         }
         let now = *self.revisions.borrow_and_update();
-        let text = event(self.told.as_ref(), now);
-        (self.told, self.last) = (Some(now), Instant::now());
+        let text = event(self.reported.as_ref(), now);
+        (self.reported, self.last) = (Some(now), Instant::now());
         Some(text)
     }
 }
 
 /// What changed since it was told last.
-fn event(told: Option<&Revisions>, now: Revisions) -> String {
+fn event(reported: Option<&Revisions>, now: Revisions) -> String {
     let mut views = Vec::new();
-    if told.is_none_or(|told| told.queues != now.queues) {
+    if reported.is_none_or(|reported| reported.queues != now.queues) {
         views.extend(["now", "queues", "workloads"]);
     }
-    if told.is_none_or(|told| told.nodes != now.nodes) {
+    if reported.is_none_or(|reported| reported.nodes != now.nodes) {
         views.push("nodes");
     }
     let old = now.old.map(|old| old.to_string());
@@ -151,8 +151,8 @@ mod tests {
         );
         assert!(event(None, old).contains(r#"["now","queues","workloads","nodes"]"#));
         let cut_off = Revisions { old: Some(jiff::Timestamp::UNIX_EPOCH), ..old };
-        let told = event(Some(&old), cut_off);
-        assert!(told.contains(r#"{"old":"1970-01-01T00:00:00Z","revision":4,"views":[]}"#), "{told}");
+        let reported = event(Some(&old), cut_off);
+        assert!(reported.contains(r#"{"old":"1970-01-01T00:00:00Z","revision":4,"views":[]}"#), "{reported}");
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let open = Streams::new(1).open("bob").unwrap();
         let mut progress = Progress {
             revisions: revisions.subscribe(),
-            told: None,
+            reported: None,
             last: now,
             end: now + LIFE,
             _open: open,

@@ -306,7 +306,7 @@ fn simulated(
         difference = seen::words(&compared, viewer);
         changed = Some(report(&other));
     }
-    let refused = refused::told(&refused, viewer);
+    let refused = refused::reported(&refused, viewer);
     let answer = Answer { base: report(&base), changed, difference, refused, not_played };
     serde_json::to_string(&answer).map_err(|error| {
         let why = "the answer could not be made".to_owned();

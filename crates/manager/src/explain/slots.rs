@@ -15,13 +15,13 @@ pub(super) struct Slots {
     most: usize,
     /// Of one namespace, at a time.
     each: usize,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     freed: Notify,
     waiting: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     /// Slots that are taken, by namespace.
     taken: BTreeMap<String, usize>,
     /// The questions that wait, in turn.
@@ -36,13 +36,13 @@ impl Slots {
         Arc::new(Self { most, each, state, freed, waiting: watch::Sender::new(0) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A slot for a question about a namespace; nothing if none is free within that time.
     pub async fn take(self: &Arc<Self>, namespace: &str, within: Duration) -> Option<Slot> {
-        let place = Place::new(self, namespace);
+        let place = Ticket::new(self, namespace);
         let taking = async {
             loop {
                 let freed = self.freed.notified();
@@ -66,23 +66,23 @@ impl Slots {
         let _ = self.waiting.subscribe().wait_for(|count| *count > 0).await;
     }
 
-    fn tell(&self, state: &State) {
+    fn publish(&self, state: &SlotState) {
         self.waiting.send_if_modified(|count| std::mem::replace(count, state.waiting.len()) != *count);
     }
 
-    fn room_for(&self, state: &State, namespace: &str) -> bool {
+    fn room_for(&self, state: &SlotState, namespace: &str) -> bool {
         let own = state.taken.get(namespace).copied().unwrap_or(0);
         own < self.each && state.taken.values().sum::<usize>() < self.most
     }
 }
 
 /// A place among those who wait.
-struct Place<'a> {
+struct Ticket<'a> {
     of: &'a Slots,
     ticket: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Ticket<'a> {
     fn new(of: &'a Slots, namespace: &str) -> Self {
         let mut state = of.state();
         state.next += 1;
@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
         if is_next && let Some(namespace) = state.waiting.remove(&self.ticket) {
             *state.taken.entry(namespace).or_default() += 1;
         }
-        self.of.tell(&state);
+        self.of.publish(&state);
         drop(state);
         if is_next {
             self.of.freed.notify_waiters();
@@ -109,11 +109,11 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let mut state = self.of.state();
         if state.waiting.remove(&self.ticket).is_some() {
-            self.of.tell(&state);
+            self.of.publish(&state);
             drop(state);
             self.of.freed.notify_waiters();
         }

@@ -129,7 +129,7 @@ pub(super) type Remove = fn(&Path) -> io::Result<()>;
 
 /// The room that files have in a folder.
 #[derive(Clone, Copy)]
-pub(super) struct Room<'a> {
+pub(super) struct Quota<'a> {
     pub folder: &'a Path,
     /// Bytes of all files together.
     pub most: u64,
@@ -142,7 +142,7 @@ pub(super) struct Room<'a> {
     pub remove: Remove,
 }
 
-impl Room<'_> {
+impl Quota<'_> {
     /// Deletes the oldest files while all together have too many bytes. One that cannot be deleted stays, and is not in the way of others.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use sluice_api::config;
 use sluice_api::journal::{Line, LostLine};
 use tracing::{error, info, warn};
 
-use super::files::{self, Remove, Room};
+use super::files::{self, Quota, Remove};
 use super::lines::{Lines, Losses, Lost, Worth};
 use super::store::{self, Closed, PART};
 use crate::metrics::registry::Registry;
@@ -220,11 +220,11 @@ impl Target {
     }
 
     fn take(&mut self, line: Option<Line>, lost: &Lost) -> io::Result<()> {
-        let told = self.say_lost(lost);
-        let Some(line) = line else { return told };
-        if told.is_err() {
+        let reported = self.say_lost(lost);
+        let Some(line) = line else { return reported };
+        if reported.is_err() {
             lost.add(Losses::of(Worth::Line));
-            return told;
+            return reported;
         }
         self.write(&line, Worth::Line, lost)
     }
@@ -275,7 +275,7 @@ impl Target {
     /// Keeps the folder within its bounds. Where that fails lines are written all the same.
     fn look(&mut self, lost: &Lost) {
         self.since_look = 0;
-        let room = Room {
+        let room = Quota {
             folder: &self.folder,
             most: self.bounds.total,
             kept: self.open.as_ref().map(|open| open.name.as_str()).unwrap_or_default(),

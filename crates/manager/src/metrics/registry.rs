@@ -325,19 +325,19 @@ mod tests {
     fn series_of_deleted_queues_are_removed_when_the_engine_says_so_or_no_longer_knows_them() {
         let cluster_queue = |name: &str| ObjectRef::cluster(Kind::ClusterQueue, name);
         let local_queue = |name: &str| ObjectRef::namespaced(Kind::LocalQueue, "ns", name);
-        let (told, pruned) = (registry(), registry());
-        for registry in [&told, &pruned] {
+        let (reported, pruned) = (registry(), registry());
+        for registry in [&reported, &pruned] {
             for queue in ["gone", "there"] {
                 registry.record(&sample("kueue_admitted_workloads_total", &[queue, ""], 1.0));
                 registry.record(&sample("kueue_execution_time_seconds", &[queue], 1.0));
                 registry.record(&sample("kueue_local_queue_admitted_workloads_total", &[queue, "ns"], 1.0));
             }
         }
-        told.forget(&cluster_queue("gone"));
-        told.forget(&local_queue("gone"));
+        reported.forget(&cluster_queue("gone"));
+        reported.forget(&local_queue("gone"));
         let left = [cluster_queue("there"), local_queue("there")].map(|object| (object, Vec::new()));
         pruned.prune(&Existing(BTreeMap::from(left)));
-        for registry in [told, pruned] {
+        for registry in [reported, pruned] {
             let text = registry.text();
             assert!(!text.contains("gone"), "{text}");
             assert_eq!(text.matches("there").count(), 2 + 5, "{text}");

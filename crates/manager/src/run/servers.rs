@@ -3,8 +3,8 @@
 use tokio::sync::Notify;
 
 use super::{
-    Access, Arc, CertsState, Context as _, Controller, Engine, Explainer, FactStore, Gate, Handle,
-    JoinHandle, Keeper, Parts, Reviewers, Serving, Supervisor, address, bind, bounds, makers, serve_files,
+    Access, Arc, CertRotator, CertsState, Context as _, Controller, Engine, Explainer, FactStore, Gate,
+    Handle, JoinHandle, Parts, Reviewers, Serving, Supervisor, address, bind, bounds, makers, serve_files,
     watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
@@ -165,7 +165,7 @@ impl Parts {
         let (state, states) = watch::channel(CertsState::Pending("not looked at yet".to_owned()));
         let certs = &self.configuration.internal_cert_management;
         if certs.enable && self.controllers.has(Controller::Certificates) {
-            let keeper = Keeper::new(
+            let keeper = CertRotator::new(
                 self.client.clone(),
                 &self.configuration.namespace,
                 &certs.webhook_service_name,

@@ -122,9 +122,9 @@ mod tests {
         for item in all["items"].as_array().unwrap() {
             let name = item["metadata"]["name"].as_str().unwrap();
             for version in item["versions"].as_array().unwrap() {
-                let told = list(name, version["version"].as_str().unwrap());
+                let reported = list(name, version["version"].as_str().unwrap());
                 let names = |list: &Value| list["resources"].as_array().unwrap().len();
-                assert_eq!(names(version), names(&told));
+                assert_eq!(names(version), names(&reported));
             }
         }
     }

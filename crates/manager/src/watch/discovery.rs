@@ -48,11 +48,11 @@ struct ApiResource {
 /// few of them.
 pub struct Discovery {
     client: Client,
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Discovered>>,
 }
 
 /// What the API server said last.
-struct Look {
+struct Discovered {
     at: Instant,
     /// Every group with each of its versions, as `group/version`; `None` if there was no answer.
     versions: Option<Arc<BTreeSet<String>>>,
@@ -111,7 +111,7 @@ impl Discovery {
                 None
             }
         };
-        *last = Some(Look { at: Instant::now(), versions: versions.clone() });
+        *last = Some(Discovered { at: Instant::now(), versions: versions.clone() });
         versions
     }
 }

@@ -245,11 +245,11 @@ mod tests {
     /// Whether pods are needed after each of these.
     fn needed(feeds: impl IntoIterator<Item = Feed>) -> Vec<bool> {
         let (sink, need) = noting(Arc::new(|_, _| {}), ALL);
-        let told = feeds.into_iter().map(|feed| {
+        let reported = feeds.into_iter().map(|feed| {
             sink(feed, Slot::default());
             need.borrow().is_needed()
         });
-        told.collect()
+        reported.collect()
     }
 
     #[test]

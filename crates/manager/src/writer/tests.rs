@@ -26,11 +26,11 @@ fn request(id: u64, name: &str) -> WriteRequest {
 
 /// Notes which writes were answered, and whether they were carried out.
 fn noting() -> (Answering, mpsc::UnboundedReceiver<(u64, bool)>) {
-    let (told, answered) = mpsc::unbounded_channel();
+    let (reported, answered) = mpsc::unbounded_channel();
     let answering = Answering {
         backlog: Arc::new(|_| {}),
         meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer.is_ok())).unwrap()),
+        answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer.is_ok())).unwrap()),
         poison: Arc::new(|_, _| {}),
         intake: Intake::default(),
     };
@@ -47,13 +47,13 @@ async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
             &json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
         )
     });
-    let (told, mut answered) = mpsc::unbounded_channel();
+    let (reported, mut answered) = mpsc::unbounded_channel();
     let aside: Seen<(String, String)> = Arc::default();
     let noted = Arc::clone(&aside);
     let answering = Answering {
         backlog: Arc::new(|_| {}),
         meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer)).unwrap()),
+        answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer)).unwrap()),
         poison: Arc::new(move |object, why| noted.lock().unwrap().push((object.to_string(), why))),
         intake: Intake::default(),
     };
@@ -191,13 +191,13 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
             found(&json!({"metadata": metadata, "spec": {}}))
         }
     });
-    let (told, mut answered) = mpsc::unbounded_channel();
+    let (reported, mut answered) = mpsc::unbounded_channel();
     let backlogs: Seen<u32> = Arc::default();
     let backlog = Arc::clone(&backlogs);
     let answering = Answering {
         backlog: Arc::new(move |writes| backlog.lock().unwrap().push(writes)),
         meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| told.send((id.0, answer)).unwrap()),
+        answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer)).unwrap()),
         poison: Arc::new(|_, _| {}),
         intake: Intake::default(),
     };

@@ -13,13 +13,13 @@ use crate::json::text;
 /// What the checks say that are not ready: those in Retry and Rejected wherever the Workload is, the others while it has quota and is not admitted.
 pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Timestamp) -> Vec<Finding> {
     let requeue = &workload["status"]["requeueState"];
-    let told = |check: &Check| match check.state.as_str() {
+    let reported = |check: &Check| match check.state.as_str() {
         "Ready" => None,
         "Retry" => Some(retry(check, state, requeue, now)),
         "Rejected" => Some(rejected(check, workload, state)),
         _ => (state == State::Checking).then(|| waits_for(check)),
     };
-    checks(view, workload).iter().filter_map(told).collect()
+    checks(view, workload).iter().filter_map(reported).collect()
 }
 
 /// Whether a check is in Retry or Rejected: the Workload is not admitted before that is dealt with.

@@ -98,12 +98,12 @@ impl Event {
 
 /// Lines about what the conditions do not say, each with its time. Names of other namespaces are left out unless `all` of them may be shown.
 pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<(Timestamp, String)> {
-    let told = |event: &Event| {
+    let reported = |event: &Event| {
         conditions.iter().any(|c| {
             event.condition() == Some((&*c.type_, &*c.status)) && event.is_told_at(c.last_transition_time.0)
         })
     };
-    let shown = |event: &Event| !told(event) && (all || event.reason != NAMES_OTHERS);
+    let shown = |event: &Event| !reported(event) && (all || event.reason != NAMES_OTHERS);
     Event::all(events).iter().filter(|event| shown(event)).map(|event| (event.at, event.line())).collect()
 }
 

@@ -44,7 +44,7 @@ pub(super) fn findings(
         for refusal in &set.refusals {
             gathered.take(around.view, workload, (&set.name, refusal), &fits);
         }
-        found.extend(gathered.told(around, workload, &set.name, decision));
+        found.extend(gathered.reported(around, workload, &set.name, decision));
     }
     found
 }
@@ -114,7 +114,7 @@ impl Gathered {
         }
     }
 
-    fn told(
+    fn reported(
         mut self,
         around: Around<'_>,
         workload: &Value,

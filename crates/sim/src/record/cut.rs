@@ -47,17 +47,17 @@ impl Record {
         self.quotas.retain(|change| change.at <= end);
         self.nodes.retain(|change| change.at <= end);
         self.places.retain(|change| change.at <= end);
-        let told = self.told();
-        for (job, told) in self.jobs.iter_mut().zip(told) {
+        let reported = self.reported();
+        for (job, reported) in self.jobs.iter_mut().zip(reported) {
             job.cut(end);
-            (job.preempted, job.preempts) = (told.preempted, told.preempts);
-            job.waits_for = told.waits_for;
+            (job.preempted, job.preempts) = (reported.preempted, reported.preempts);
+            job.waits_for = reported.waits_for;
         }
         self.retain_jobs(|job| job.submitted <= end);
     }
 
     /// What the entries say of each job.
-    fn told(&self) -> Vec<Told> {
+    fn reported(&self) -> Vec<Told> {
         let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
         let by_key: BTreeMap<String, usize> = keys.collect();
         let mut all = vec![Told::default(); self.jobs.len()];

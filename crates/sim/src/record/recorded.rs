@@ -36,9 +36,9 @@ impl Recorded {
         lines.sort_by_key(Line::at);
         let later = lines.split_off(lines.partition_point(|line| line.at() <= until));
         let mut reading = Reading { record: Record::new(since), ..Reading::default() };
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for line in lines {
-            if line_is_new(&mut told, &line) {
+            if line_is_new(&mut reported, &line) {
                 reading.take(line);
             }
         }
@@ -50,12 +50,12 @@ impl Recorded {
 }
 
 /// Whether no other replica has written this line: those of one moment are compared.
-fn line_is_new(told: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
+fn line_is_new(reported: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
     let at = line.at();
-    if told.last().is_some_and(|(before, _)| *before != at) {
-        told.clear();
+    if reported.last().is_some_and(|(before, _)| *before != at) {
+        reported.clear();
     }
-    told.insert((at, serde_json::to_string(line).unwrap_or_default()))
+    reported.insert((at, serde_json::to_string(line).unwrap_or_default()))
 }
 
 /// Lines that are being read.
@@ -431,7 +431,7 @@ impl Reading {
             self.settle(index);
         }
         let end = self.record.millis(until).max(0);
-        self.tell_reservations();
+        self.report_reservations();
         self.name_preemptors();
         self.leave_out_what_was_before();
         self.record.entries.sort_by_key(|entry| entry.at);
@@ -440,7 +440,7 @@ impl Reading {
     }
 
     /// Tells of quota that was held for a while before the admission, or without one.
-    fn tell_reservations(&mut self) {
+    fn report_reservations(&mut self) {
         let record = &mut self.record;
         for index in 0..record.jobs.len() {
             let holds = record.jobs[index].holds.clone();

@@ -135,8 +135,8 @@ spec: {parentName: team}
         let text = explained.text();
         assert!(codes(&explained).contains(&code), "{text}");
         assert!(text.contains("held by the finalizers example.com/holds"), "{text}");
-        let told = explained.no_forecast.as_deref() == Some("a person or program has to act first");
-        assert_eq!(told, blocks, "{kind:?}: {text}");
+        let reported = explained.no_forecast.as_deref() == Some("a person or program has to act first");
+        assert_eq!(reported, blocks, "{kind:?}: {text}");
     }
 }
 

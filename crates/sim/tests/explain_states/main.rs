@@ -67,7 +67,7 @@ spec:
 }
 
 /// The answer about a Workload that is there, from what a running manager knows of it.
-fn told(workload: Value, account: &Account) -> Explained {
+fn reported(workload: Value, account: &Account) -> Explained {
     let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
     manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
     let (at, live) = (SignedDuration::ZERO, Some(account));

@@ -64,7 +64,7 @@ fn now(simulation: &Simulation) -> (State, Vec<Code>) {
     let mut own = simulation.objects(Kind::Workload).filter(|(of, _)| of.name.starts_with("jobset-mine-"));
     let (reference, workload) = own.next().unwrap();
     let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
-    let explained = told(workload.clone(), &account);
+    let explained = reported(workload.clone(), &account);
     (explained.state, codes(&explained))
 }
 

@@ -207,7 +207,7 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
     let decided = |detail: Detail, workload: &Value| {
         let decision =
             Unadmitted { reason: Reason::WaitingForQuota, detail, requests: std::sync::Arc::from([]) };
-        told(workload.clone(), &Account { decision: Some(decision), ..account.clone() })
+        reported(workload.clone(), &Account { decision: Some(decision), ..account.clone() })
     };
     let refused = |refusal: Refusal| {
         let pod_sets = vec![PodSetRefusal { name: "main".into(), refusals: vec![refusal] }];

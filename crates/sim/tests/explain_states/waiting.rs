@@ -201,7 +201,7 @@ fn work_on_failing_nodes_says_why_it_was_not_moved() {
     let mut account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
     let text = "no healthy nodes are free for it".to_owned();
     account.not_moved = Some(WhyNotMoved { text, barred: None, no_room: true });
-    let explained = told(workload, &account);
+    let explained = reported(workload, &account);
     let said = finding(&explained, Code::NodesLost);
     assert_eq!(said, "it lost 1 node(s)\nit was not moved: no healthy nodes are free for it");
     remedy(&explained, "repair the nodes, or add others");
@@ -277,7 +277,7 @@ fn set_check(simulation: &mut Simulation, state: &str, more: &Value) {
 fn told_now(simulation: &Simulation) -> Explained {
     let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
     let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
-    told(workload.clone(), &account)
+    reported(workload.clone(), &account)
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Shared {
         let left = std::mem::replace(&mut entry.leaves, evicted);
         load.evictions += u64::from(evicted && !left && !finished);
         if holds && !finished && !std::mem::replace(&mut entry.leaving, true) {
-            tasks.spawn(self.clone().leave(name.clone()));
+            tasks.spawn(self.clone().end_later(name.clone()));
         }
         let Some(admitted) = runs_since.filter(|_| !finished && !evicted) else {
             entry.runs_since = None;
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     /// Says of one that was evicted that nothing runs any more.
-    async fn leave(self, name: String) -> Result<()> {
+    async fn end_later(self, name: String) -> Result<()> {
         let done = match self.work {
             Work::Workloads => self.release(&name).await,
             Work::Jobs => {

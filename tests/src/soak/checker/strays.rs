@@ -19,7 +19,7 @@ pub(super) struct Strays {
     pub now: Duration,
     looked: Option<Duration>,
     since: BTreeMap<String, Duration>,
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 impl Checker {
@@ -35,7 +35,7 @@ impl Checker {
         self.strays.since.retain(|key, _| strays.iter().any(|(stray, _)| stray == key));
         for (key, why) in strays {
             let since = *self.strays.since.entry(key.clone()).or_insert(now);
-            if now >= since + GRACE && self.strays.told.insert(key.clone()) {
+            if now >= since + GRACE && self.strays.reported.insert(key.clone()) {
                 self.note(
                     Rule::GoesOn,
                     &key,

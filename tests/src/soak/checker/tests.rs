@@ -144,7 +144,7 @@ impl History {
 #[track_caller]
 fn assert_broken(history: History, rule: Rule, text: &str) {
     let broken = history.broken();
-    assert!(broken.iter().any(|(which, told)| *which == rule && told.contains(text)), "{broken:?}");
+    assert!(broken.iter().any(|(which, reported)| *which == rule && reported.contains(text)), "{broken:?}");
 }
 
 /// A Job that is preempted once, with one of its pods done, and completes.

@@ -75,8 +75,8 @@ async fn a_job_gets_another_pod_for_one_that_is_stuck_on_a_lost_node() {
         "jsonpath={.items[?(@.reason=='KueueForcefullyDeleted')]['note', 'action']}",
     ];
     eventually("the event", LONG, || async {
-        let told = kubectl(&plane, &args).await?;
-        Ok(progress(told == format!("{note} ForcefulTermination"), told))
+        let reported = kubectl(&plane, &args).await?;
+        Ok(progress(reported == format!("{note} ForcefulTermination"), reported))
     })
     .await
     .unwrap();

@@ -58,7 +58,8 @@ impl Outcome {
         let left =
             ["pod templates", "provisioning requests"].iter().any(|key| self.0.get(*key) != Some(&json!(0)));
         let starts = |value: &Value| {
-            let admitted = value["condition Admitted"].as_str().is_some_and(|told| told.starts_with("True"));
+            let admitted =
+                value["condition Admitted"].as_str().is_some_and(|reported| reported.starts_with("True"));
             admitted && value["condition PodsReady"] == "False"
         };
         let ends = |value: &Value| value["condition Finished"].is_string() && !value["finalizers"].is_null();
@@ -147,13 +148,13 @@ async fn queues(place: &Place<'_>, all: &[Value], outcome: &mut Outcome) -> Resu
         found.as_str().or(status[plain].as_str()).unwrap_or("0").to_owned()
     };
     let (cluster, local) = (&cluster.data["status"], &local.data["status"]);
-    let told = json!({
+    let reported = json!({
         "cluster": counts(cluster),
         "local": counts(local),
         "reserved": total(cluster, "flavorsReservation", ""),
         "used": total(cluster, "flavorsUsage", ""),
     });
-    outcome.note("queue counts", told);
+    outcome.note("queue counts", reported);
     let finished = |workload: &&Value| workloads::holds(workload, "Finished");
     let open: Vec<_> = all.iter().filter(|workload| !finished(workload)).collect();
     let holding = |kind: &'static str| open.iter().filter(move |workload| workloads::holds(workload, kind));

@@ -58,7 +58,7 @@ pub async fn prepare(place: &Place<'_>) -> Result<()> {
 
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|told| told.type_ == "Ready" && told.status == "True")
+    conditions.into_iter().flatten().any(|reported| reported.type_ == "Ready" && reported.status == "True")
 }
 
 /// Lets both run, before anything is cut.
@@ -116,7 +116,7 @@ pub async fn play(place: &Place<'_>, seen: &History) -> Result<()> {
     });
     all.patch(&lost, &PatchParams::default(), &Patch::Merge(departs)).await.context("closing a node")?;
     protocol::workload(seen, "low", "told that it waits for nodes", |w| {
-        condition(w, "QuotaReserved").is_some_and(|told| told["reason"] == "WaitingForCapacity")
+        condition(w, "QuotaReserved").is_some_and(|reported| reported["reason"] == "WaitingForCapacity")
     })
     .await?;
     runs(seen, "high").await?;

@@ -72,8 +72,8 @@ pub async fn wait_for_pods(place: &Place<'_>, job: &str, count: usize) {
     eventually(&format!("{count} pods of {}/{job} to run", place.name), DEADLINE, || async {
         let pods = place.pods_with(&format!("batch.kubernetes.io/job-name={job}")).await?;
         let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
-        let told = workloads::of_job(&place.client, &place.name, job).await?.unwrap_or_default();
-        Ok(progress(running == count, format!("{running} run; {}", told["status"]["conditions"])))
+        let reported = workloads::of_job(&place.client, &place.name, job).await?.unwrap_or_default();
+        Ok(progress(running == count, format!("{running} run; {}", reported["status"]["conditions"])))
     })
     .await
     .unwrap();

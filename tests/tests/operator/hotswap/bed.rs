@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Waits until a condition of a job's Workload has this reason, and gives its message.
-    pub async fn told(&self, job: &str, condition: &str, reason: &str) -> String {
+    pub async fn reported(&self, job: &str, condition: &str, reason: &str) -> String {
         eventually(&format!("{condition}/{reason} of {job}"), DEADLINE, || async {
             let workload = self.workload(job).await;
             let found = workloads::condition(&workload, condition).cloned().unwrap_or_default();

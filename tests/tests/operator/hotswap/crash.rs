@@ -26,7 +26,7 @@ async fn killed_as_soon_as_the_victim_is_told_it_ends_the_same() {
     kill_and_restart(world.plane).await;
     let after = world.runs(HIGH, Some(&lost)).await;
     assert_eq!(after.len(), 2, "whole pools: {before:?} {after:?}");
-    world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
+    world.reported(LOW, "QuotaReserved", "WaitingForCapacity").await;
     world.departs(&lost, false).await;
     assert!(world.runs(LOW, None).await.contains(&lost));
     assert_eq!(world.evictions(HIGH).await, [("NodeFailures".to_owned(), 1)], "once");

@@ -12,7 +12,7 @@ async fn work_that_waits_for_healthy_nodes_says_so_and_runs_when_they_are_back()
     let lost = before.first().unwrap().clone();
     world.departs(&lost, true).await;
     world.runs(HIGH, Some(&lost)).await;
-    world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
+    world.reported(LOW, "QuotaReserved", "WaitingForCapacity").await;
     let parts = [
         "why: WaitingForCapacity: ",
         "* the healthy nodes of flavor page-explained have no room for 4 of the 8 pod(s) of pod set slice",

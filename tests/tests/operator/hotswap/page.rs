@@ -20,7 +20,7 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     the_simulator_foresees_it(&world, &lost).await;
     let failed = Instant::now();
     world.departs(&lost, true).await;
-    let message = world.told(LOW, "Preempted", "OutOfCohortReclamation").await;
+    let message = world.reported(LOW, "Preempted", "OutOfCohortReclamation").await;
     assert!(message.contains("preemptor path: /page-64; preemptee path: /page-64"), "{message}");
     let decided = failed.elapsed();
     let after = world.runs(HIGH, Some(&lost)).await;
@@ -29,7 +29,7 @@ async fn four_pools_of_which_one_goes_and_comes_back() {
     assert!(after.len() == 2 && !after.is_disjoint(&low), "{before:?} {low:?} {after:?}");
     // Until its last pod is seen to be gone, that takes room, too.
     eventually("low to lack a pool", DEADLINE, || async {
-        let message = world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
+        let message = world.reported(LOW, "QuotaReserved", "WaitingForCapacity").await;
         Ok(progress(message.ends_with("for google.com/tpu in flavor page-64, 16 more needed"), message))
     })
     .await
@@ -77,7 +77,7 @@ async fn the_simulator_foresees_it(world: &World, lost: &str) {
     )
     .unwrap();
     let kubeconfig = world.plane.kubeconfig_path();
-    let told = tokio::task::spawn_blocking(move || {
+    let reported = tokio::task::spawn_blocking(move || {
         Command::new(plugin().unwrap())
             .args([
                 "simulate",
@@ -97,9 +97,9 @@ async fn the_simulator_foresees_it(world: &World, lost: &str) {
             .output()
             .unwrap()
     });
-    let told = told.await.unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let difference: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let reported = reported.await.unwrap();
+    assert!(reported.status.success(), "{}", String::from_utf8_lossy(&reported.stderr));
+    let difference: Value = serde_json::from_slice(&reported.stdout).unwrap();
     let preempted = difference["newlyPreempted"].as_array().unwrap();
     assert_eq!(*preempted, [format!("{}/{LOW}", world.name)], "{difference}");
 }
@@ -110,7 +110,7 @@ async fn with_the_pages_own_quota_one_runs_one_waits_and_neither_is_evicted_for_
     world.submit(HIGH).await;
     let before = world.runs(HIGH, None).await;
     world.submit(LOW).await;
-    let message = world.told(LOW, "QuotaReserved", "WaitingForQuota").await;
+    let message = world.reported(LOW, "QuotaReserved", "WaitingForQuota").await;
     assert!(message.contains("insufficient unused quota for google.com/tpu in flavor page-32"), "{message}");
     let lost = before.first().unwrap().clone();
     world.departs(&lost, true).await;

@@ -26,7 +26,7 @@ async fn a_slice_is_not_put_on_the_rest_of_a_pool() {
         ["nodeSelectorTerms"];
     let not_in = json!({"key": POOL, "operator": "NotIn", "values": [lost]});
     assert_eq!(*required, json!([{"matchExpressions": [not_in]}]));
-    world.told(LOW, "QuotaReserved", "WaitingForCapacity").await;
+    world.reported(LOW, "QuotaReserved", "WaitingForCapacity").await;
     world.kubectl(&["annotate", "node", &node, "sluice.dev/not-ready-"]).await;
     assert!(world.runs(LOW, None).await.contains(&lost));
 }
@@ -55,7 +55,7 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
     };
     for (name, deadline) in [("unknown", None), ("short", Some(3_600))] {
         kubectl::apply(world.plane, &job(name, deadline).to_string()).await.unwrap();
-        world.told(name, "Admitted", "Admitted").await;
+        world.reported(name, "Admitted", "Admitted").await;
     }
     eventually("the Jobs to be started", DEADLINE, || async {
         let jobs = world.list("Job", &ListParams::default()).await;

@@ -28,12 +28,12 @@ async fn a_manager_that_starts_while_no_node_is_ready_moves_nothing() {
     world.kubectl(&["annotate", "nodes", "-l", nodes, "sluice.dev/not-ready=yes"]).await;
     start(world.plane, setup).await;
     eventually("the brake to hold", DEADLINE, || async {
-        let told = notes(&world, "HotswapNotPossible").await;
+        let reported = notes(&world, "HotswapNotPossible").await;
         let braked = |note: &String| note.ends_with("so that nothing is evicted");
         let listed = listed(&world, HIGH).await;
         Ok(progress(
-            told.iter().any(braked) && listed == 8,
-            format!("{told:?}, {listed} of its eight nodes listed"),
+            reported.iter().any(braked) && listed == 8,
+            format!("{reported:?}, {listed} of its eight nodes listed"),
         ))
     })
     .await

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_tests::place::{DEADLINE, Place, job, told};
+use sluice_tests::place::{DEADLINE, Place, job, reported};
 
 use super::bed::{TURN, kill_and_restart, plane};
 use crate::topology::{INDEX, JOB_NAME, RACK, hosts, make_sliced_jobset, racks_on, wait_for_nodes};
@@ -66,7 +66,7 @@ async fn the_slice_alone_moves_although_the_manager_is_killed_as_soon_as_its_new
     }
     let workload = place.workload("train").await.unwrap();
     assert!(workload["status"]["unhealthyNodes"].as_array().is_none_or(Vec::is_empty), "{workload}");
-    assert_eq!(told(&workload, "Evicted"), "nothing");
+    assert_eq!(reported(&workload, "Evicted"), "nothing");
 }
 
 #[tokio::test]

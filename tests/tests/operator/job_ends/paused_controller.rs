@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Manager};
-use sluice_tests::place::{DEADLINE, Place, job, told};
+use sluice_tests::place::{DEADLINE, Place, job, reported};
 
 use super::{end_one, pods, set_active, set_of_two, wait_for, wait_for_all};
 
@@ -115,7 +115,7 @@ pub async fn over_meanwhile(control: &ControlPlane, mut manager: Manager, killed
     }
     set_active(&place, "one", false).await;
     place.make_urgent(&place.name, 8).await.unwrap();
-    let is = |workload: &Value, kind: &str, begins: &str| told(workload, kind).starts_with(begins);
+    let is = |workload: &Value, kind: &str, begins: &str| reported(workload, kind).starts_with(begins);
     wait_for_all(&place, &["set"], "to be evicted", |workload| is(workload, "Evicted", "True")).await;
     for job in ["one", "two", "indexed", "fails"] {
         place.wait_for_condition(job, "Evicted", "True").await.unwrap();

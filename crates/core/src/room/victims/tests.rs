@@ -170,7 +170,7 @@ fn a_victim_is_no_candidate_any_more_wherever_it_stood() {
     for (leaves, left) in
         [(2, vec![0, 1, 3, 4, 5]), (0, vec![1, 3, 4, 5]), (1, vec![3, 4, 5]), (9, vec![3, 4, 5])]
     {
-        made.leave(leaves);
+        made.remove(leaves);
         let found = made.below(100, &queue, Some(&root), true).map(|one| one.priority);
         assert_eq!(found.collect::<Vec<_>>(), left);
         let other = Name::from("other");

@@ -57,8 +57,8 @@ fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
         match_fields: Some(vec![requirement("In"), requirement("Like")]),
         match_expressions: None,
     };
-    let told = scheduling::affinity(&[term]);
-    assert_eq!(told[0].fields[0].values, [Name::from("n1")]);
-    assert!(told[0].expressions.is_empty());
-    assert!(told[0].fields[1].values.is_empty(), "what does not exist holds for no value");
+    let reported = scheduling::affinity(&[term]);
+    assert_eq!(reported[0].fields[0].values, [Name::from("n1")]);
+    assert!(reported[0].expressions.is_empty());
+    assert!(reported[0].fields[1].values.is_empty(), "what does not exist holds for no value");
 }

@@ -81,8 +81,12 @@ fn all_groups_of_a_leader_worker_set_count() {
         observe(JobKind::LEADER_WORKER_SET, &object(JobKind::LEADER_WORKER_SET, &spec(replicas)))
     };
     for (replicas, beyond) in [(0, false), (1, false), (2, false), (3, true)] {
-        let told = with(8).exceeded_by_wrapped(&made(replicas));
-        assert_eq!(told.is_some_and(|told| told.contains("has 12 pods of")), beyond, "{replicas}");
+        let reported = with(8).exceeded_by_wrapped(&made(replicas));
+        assert_eq!(
+            reported.is_some_and(|reported| reported.contains("has 12 pods of")),
+            beyond,
+            "{replicas}"
+        );
     }
 }
 
@@ -112,13 +116,13 @@ fn a_ray_cluster_that_makes_more_pods_than_it_says_is_refused() {
         (json!({"minReplicas": 5}), "spec.workerGroupSpecs[0].replicas: 2: KubeRay would make 5"),
         (json!({"replicas": -1}), "spec.workerGroupSpecs[0].replicas: -1: must not be negative"),
     ] {
-        let told = of(JobKind::RAY_CLUSTER, &cluster(&more), &json!([])).invalid.unwrap();
-        assert!(told.starts_with(&format!("spec.components[0].template.{why}")), "{told}");
+        let reported = of(JobKind::RAY_CLUSTER, &cluster(&more), &json!([])).invalid.unwrap();
+        assert!(reported.starts_with(&format!("spec.components[0].template.{why}")), "{reported}");
     }
     let mut scaled = cluster(&json!({}));
     scaled["enableInTreeAutoscaling"] = json!(true);
-    let told = of(JobKind::RAY_CLUSTER, &scaled, &json!([])).invalid.unwrap();
-    assert!(told.starts_with("spec.components[0].template.spec.enableInTreeAutoscaling"), "{told}");
+    let reported = of(JobKind::RAY_CLUSTER, &scaled, &json!([])).invalid.unwrap();
+    assert!(reported.starts_with("spec.components[0].template.spec.enableInTreeAutoscaling"), "{reported}");
 }
 
 #[test]
@@ -140,9 +144,9 @@ fn a_ray_job_may_have_the_submitter_that_kuberay_makes_and_no_other() {
     let mut spec = json!({"rayClusterSpec": cluster(&json!({}))});
     assert_eq!(counts(&of(JobKind::RAY_JOB, &spec, &json!([]))), [1, 2]);
     spec["submitterPodTemplate"] = pod("64");
-    let told = of(JobKind::RAY_JOB, &spec, &json!([])).invalid.unwrap();
+    let reported = of(JobKind::RAY_JOB, &spec, &json!([])).invalid.unwrap();
     let path = "spec.components[0].template.spec.submitterPodTemplate";
-    assert_eq!(told, format!("{path}: its pods are not among those of podSets"));
+    assert_eq!(reported, format!("{path}: its pods are not among those of podSets"));
     spec["submissionMode"] = json!("HTTPMode");
     assert_eq!(counts(&of(JobKind::RAY_JOB, &spec, &json!([]))), [1, 2]);
 }
@@ -243,10 +247,10 @@ fn an_appwrapper_that_declares_too_few_pods_is_not_let_in() {
         object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": queue});
         object
     };
-    let told = "spec.components[0].podSets[0].replicas: 2, and the template has 3 pods";
+    let reported = "spec.components[0].podSets[0].replicas: 2, and the template has 3 pods";
     assert_eq!(refused(&of(3, Some("lq")), None), "");
-    assert_eq!(refused(&of(2, Some("lq")), None), told);
-    assert_eq!(refused(&of(2, Some("lq")), Some(&of(3, Some("lq")))), told);
+    assert_eq!(refused(&of(2, Some("lq")), None), reported);
+    assert_eq!(refused(&of(2, Some("lq")), Some(&of(3, Some("lq")))), reported);
     assert_eq!(refused(&of(2, Some("lq")), Some(&of(2, Some("lq")))), "", "it was let in before");
     assert_eq!(refused(&of(2, None), None), "", "it is not managed");
 }

@@ -232,12 +232,15 @@ fn no_queued_object_becomes_one_that_cannot_be_read() {
     // Neither of the two steps by which the size could be changed is let in, and what could not be marked is not made.
     for broken in [&unread, &without_template] {
         for old in [None, Some(&sound)] {
-            let told = refused(old, broken);
-            assert!(told.contains("spec: Forbidden: the pods of a queued object must be known: "), "{told}");
+            let reported = refused(old, broken);
+            assert!(
+                reported.contains("spec: Forbidden: the pods of a queued object must be known: "),
+                "{reported}"
+            );
         }
     }
-    let told = refused(Some(&sound), &unread);
-    assert!(told.contains("declared podSets[0].count: must be an integer, but is \"two\""), "{told}");
+    let reported = refused(Some(&sound), &unread);
+    assert!(reported.contains("declared podSets[0].count: must be an integer, but is \"two\""), "{reported}");
     // Controllers write what was there before; and what no queue is named for is left alone.
     assert_eq!(refused(Some(&unread), &unread), "");
     assert_eq!(refused(Some(&unread), &larger), "");
@@ -263,11 +266,11 @@ fn pod_sets_of_which_none_is_left_cannot_come_back_larger() {
     for part in ["coordinator", "worker"] {
         bare["spec"].as_object_mut().unwrap().remove(part);
     }
-    let told = world.refusals(kind, &bare, Some(&made));
-    assert!(told.contains("none of its declared pod sets is there"), "{told}");
+    let reported = world.refusals(kind, &bare, Some(&made));
+    assert!(reported.contains("none of its declared pod sets is there"), "{reported}");
     bare["spec"]["coordinator"] = json!({"spec": {"containers": "none"}});
-    let told = world.refusals(kind, &bare, Some(&made));
-    assert!(told.contains("spec.coordinator"), "{told}");
+    let reported = world.refusals(kind, &bare, Some(&made));
+    assert!(reported.contains("spec.coordinator"), "{reported}");
 }
 
 #[test]
@@ -287,9 +290,9 @@ fn sizes_of_pods_that_are_gated_are_said_by_the_spec_alone() {
         ("countPath", "status.workers"),
         ("countPath", "metadata.generation"),
     ] {
-        let told = with(field, value).unwrap_err();
+        let reported = with(field, value).unwrap_err();
         let why = format!("podSets[1].{field}: must read nothing but the spec with suspend.gatesPods");
-        assert!(told.contains(&why), "{value}: {told}");
+        assert!(reported.contains(&why), "{value}: {reported}");
     }
     let mut made = declaration("beside.gated.example.com");
     made["podSets"] = json!([{
@@ -328,13 +331,13 @@ fn what_means_nothing_for_pods_that_are_gated_is_refused() {
             "podSets[1].podIndexLabel: must be the same in all pod sets",
         ),
     ] {
-        let told = with(pointer, value);
-        assert!(told.contains(why), "{pointer}: {told}");
+        let reported = with(pointer, value);
+        assert!(reported.contains(why), "{pointer}: {reported}");
     }
     let mut made = declaration("wrong.gated.example.com");
     made["podSets"] = json!([{"name": "a", "templateExpression": "{}"}]);
-    let told = declared(&made).unwrap_err();
-    assert!(told.contains("podSets[0].inject.labels: required for the marks"), "{told}");
+    let reported = declared(&made).unwrap_err();
+    assert!(reported.contains("podSets[0].inject.labels: required for the marks"), "{reported}");
 }
 
 /// A pod that is being made has no version yet.

@@ -70,7 +70,7 @@ mod naive {
         });
     }
 
-    fn leave(pods: &mut [&Member]) {
+    fn terminate(pods: &mut [&Member]) {
         let last = |member: &Member| match (member.failed_at, member.deleted_by) {
             (Some(failed), Some(deleted)) => failed.min(deleted),
             (one, other) => one.or(other).unwrap_or(Timestamp::MAX),
@@ -92,7 +92,7 @@ mod naive {
             result.matches |= active.len() + inactive.len() > 0;
             result.absent += i32::try_from(wanted.saturating_sub(active.len())).unwrap();
             keep(&mut active);
-            leave(&mut inactive);
+            terminate(&mut inactive);
             let replaced = (inactive.len() + active.len()).saturating_sub(wanted).min(inactive.len());
             let mut gone = inactive.split_off(inactive.len() - replaced);
             gone.reverse();

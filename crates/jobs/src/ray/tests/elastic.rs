@@ -75,8 +75,8 @@ fn only_an_elastic_cluster_scales_itself() {
         assert_eq!((view.invalid, view.autoscaled), (None, true), "{kind:?}");
         assert!(!observe(kind, &elastic(kind)).autoscaled);
         assert_eq!(refused(kind, &autoscaled(kind), None, Gates::default()), "", "{kind:?}");
-        let told = refused(kind, &autoscaled(kind), None, off);
-        assert!(told.contains("enableInTreeAutoscaling: Invalid value: true"), "{kind:?}: {told}");
+        let reported = refused(kind, &autoscaled(kind), None, off);
+        assert!(reported.contains("enableInTreeAutoscaling: Invalid value: true"), "{kind:?}: {reported}");
         for value in ["false", ""] {
             let mut rigid = autoscaled(kind);
             rigid["metadata"]["annotations"][ELASTIC] = json!(value);
@@ -91,16 +91,19 @@ fn only_an_elastic_cluster_scales_itself() {
 fn the_annotation_and_topologies_are_kept_apart_and_as_they_are() {
     let gates = Gates::default().with(Gate::TopologyAwareScheduling, true);
     for (kind, place) in KINDS {
-        let told = refused(kind, &elastic(kind), Some(&ray(kind)), gates);
-        assert!(told.contains("field is immutable"), "{kind:?}: {told}");
+        let reported = refused(kind, &elastic(kind), Some(&ray(kind)), gates);
+        assert!(reported.contains("field is immutable"), "{kind:?}: {reported}");
         for key in ["podset-required-topology", "podset-preferred-topology"] {
             let mut object = elastic(kind);
             let key = format!("kueue.x-k8s.io/{key}");
             let template = object.pointer_mut(&format!("{place}/workerGroupSpecs/1/template")).unwrap();
             template["metadata"]["annotations"] = json!({&key: "kubernetes.io/hostname"});
-            let told = refused(kind, &object, None, gates);
-            assert!(told.contains("workerGroupSpecs[1].template.metadata.annotations"), "{kind:?}: {told}");
-            assert!(told.contains("cannot be used together with the annotation"), "{kind:?}: {told}");
+            let reported = refused(kind, &object, None, gates);
+            assert!(
+                reported.contains("workerGroupSpecs[1].template.metadata.annotations"),
+                "{kind:?}: {reported}"
+            );
+            assert!(reported.contains("cannot be used together with the annotation"), "{kind:?}: {reported}");
         }
     }
 }

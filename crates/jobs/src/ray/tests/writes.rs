@@ -108,22 +108,22 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
             let spec = bad.pointer_mut(place).unwrap();
             spec["enableInTreeAutoscaling"] = json!(true);
             spec["workerGroupSpecs"][1]["groupName"] = json!("head");
-            let told = format!(
+            let reported = format!(
                 "[{path}.enableInTreeAutoscaling: Invalid value: true: a kueue managed job should only use autoscaling when workload \
                  slicing is enabled, {path}.workerGroupSpecs[1].groupName: Forbidden: \"head\" is reserved for the head group]"
             );
-            assert_eq!(refused(kind, &bad, None), told);
-            assert_eq!(refused(kind, &bad, Some(&good)), told);
+            assert_eq!(refused(kind, &bad, None), reported);
+            assert_eq!(refused(kind, &bad, Some(&good)), reported);
             assert_eq!(refused(kind, &bad, Some(&bad)), "", "it broke them before");
             let mut free = bad.clone();
             free["metadata"]["labels"] = json!({});
             assert_eq!(refused(kind, &free, None), "", "it is not managed");
-            assert_eq!(refused(kind, &bad, Some(&free)), told, "it is managed from now on");
+            assert_eq!(refused(kind, &bad, Some(&free)), reported, "it is managed from now on");
             let mut many = good.clone();
             let groups = (0..18).map(|n| json!({"groupName": format!("g{n}"), "template": template("x")}));
             many.pointer_mut(place).unwrap()["workerGroupSpecs"] = groups.collect();
-            let told = format!("{path}.workerGroupSpecs: Too many: 19: must have at most 18 items");
-            assert_eq!(refused(kind, &many, None), told);
+            let reported = format!("{path}.workerGroupSpecs: Too many: 19: must have at most 18 items");
+            assert_eq!(refused(kind, &many, None), reported);
         }
         let job = |change: fn(&mut Value)| {
             let mut object = ray(JobKind::RAY_JOB);

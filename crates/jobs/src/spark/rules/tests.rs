@@ -22,11 +22,11 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
         spec["mode"] = json!("client");
         spec["dynamicAllocation"] = json!({"enabled": true});
     });
-    let told = "[spec.mode: Invalid value: \"client\": only Cluster mode is supported for a kueue managed job, \
+    let reported = "[spec.mode: Invalid value: \"client\": only Cluster mode is supported for a kueue managed job, \
                 spec.dynamicAllocation.enabled: Invalid value: true: a kueue managed job can use dynamicAllocation only when the \
                 ElasticJobsViaWorkloadSlices feature gate is on and the job is an elastic job]";
-    assert_eq!(refused(&bad, None), told);
-    assert_eq!(refused(&bad, Some(&good)), told);
+    assert_eq!(refused(&bad, None), reported);
+    assert_eq!(refused(&bad, Some(&good)), reported);
     assert_eq!(refused(&bad, Some(&bad)), "", "it broke them before");
     let odd = changed(|spec| spec["executor"]["memory"] = json!("much"));
     let amount = "spec.executor.memory: Invalid value: \"much\" is not a quantity";
@@ -35,7 +35,7 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
     let mut free = bad.clone();
     free["metadata"]["labels"] = json!({});
     assert_eq!(refused(&free, None), "", "it is not managed");
-    assert_eq!(refused(&bad, Some(&free)), told, "it is managed from now on");
+    assert_eq!(refused(&bad, Some(&free)), reported, "it is managed from now on");
 }
 
 /// The webhook of the operator adds node selectors to the pods that have its labels only.
@@ -54,11 +54,11 @@ fn labels_of_the_operator_are_its_own() {
                 object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("user-queue");
                 object
             };
-            let told = "the label is the operator's: without it the operator would not apply the admitted node selectors and tolerations";
+            let reported = "the label is the operator's: without it the operator would not apply the admitted node selectors and tolerations";
             let invalid = observe(KIND, &with(wrong)).invalid;
-            assert_eq!(invalid, Some(format!("{field}.labels[{key}]: {told}")));
+            assert_eq!(invalid, Some(format!("{field}.labels[{key}]: {reported}")));
             let refused = refused(&with(wrong), Some(&good));
-            assert_eq!(refused, format!("{field}.labels[{key}]: Forbidden: {told}"));
+            assert_eq!(refused, format!("{field}.labels[{key}]: Forbidden: {reported}"));
             assert_eq!(observe(KIND, &with(right)).invalid, None);
         }
     }
@@ -72,8 +72,8 @@ fn one_that_ended_keeps_its_spec() {
         ended["status"] = json!({"applicationState": {"state": state}});
         let mut more = ended.clone();
         more["spec"]["executor"]["instances"] = json!(50);
-        let told = "spec: Forbidden: the application has ended, and the operator would run it again";
-        assert_eq!(refused(&more, Some(&ended)), told, "{state}");
+        let reported = "spec: Forbidden: the application has ended, and the operator would run it again";
+        assert_eq!(refused(&more, Some(&ended)), reported, "{state}");
         let mut resumed = ended.clone();
         resumed["spec"]["suspend"] = json!(false);
         resumed["metadata"]["labels"]["other"] = json!("x");

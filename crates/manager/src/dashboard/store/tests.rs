@@ -191,7 +191,7 @@ fn what_is_gone_is_not_shown_and_what_is_the_same_is_no_change() {
 fn what_happened_is_told_once_newest_first_and_bounded() {
     let store = Store::default();
     store.synced();
-    let told = |store: &Store| {
+    let reported = |store: &Store| {
         store.rows().made = None;
         store.snapshot().unwrap().recent.iter().map(|one| one.what).collect::<Vec<_>>()
     };
@@ -201,7 +201,7 @@ fn what_happened_is_told_once_newest_first_and_bounded() {
     store.note(&Input::Applied(workload("a", "w", std::slice::from_ref(&reserved))));
     store.note(&Input::Applied(workload("a", "w", &[reserved.clone(), evicted.clone()])));
     store.note(&Input::Applied(workload("a", "w", &[reserved, evicted])));
-    assert_eq!(told(&store), ["preempted", "reserved", "pending"]);
+    assert_eq!(reported(&store), ["preempted", "reserved", "pending"]);
     for number in 0..500 {
         store.note(&Input::Applied(workload(
             "a",
@@ -209,8 +209,8 @@ fn what_happened_is_told_once_newest_first_and_bounded() {
             &[condition("Evicted", "True", "NodeFailures", 4)],
         )));
     }
-    let told = told(&store);
-    assert_eq!((told.len(), told[0]), (crate::dashboard::happening::MOST, "hotswap"));
+    let reported = reported(&store);
+    assert_eq!((reported.len(), reported[0]), (crate::dashboard::happening::MOST, "hotswap"));
 }
 
 #[test]
@@ -282,15 +282,15 @@ fn namespaces_are_those_of_workloads_and_queues() {
 #[test]
 fn it_is_told_when_the_cluster_cannot_be_read_and_when_it_can_again() {
     let store = Store::default();
-    let mut told = store.revisions();
+    let mut reported = store.revisions();
     let read = Timestamp::UNIX_EPOCH;
     store.alive(read);
     store.cut_off();
-    assert!(told.has_changed().unwrap());
-    assert_eq!((told.borrow_and_update().old, store.old()), (Some(read), Some(read)));
+    assert!(reported.has_changed().unwrap());
+    assert_eq!((reported.borrow_and_update().old, store.old()), (Some(read), Some(read)));
     store.cut_off();
-    assert!(!told.has_changed().unwrap(), "nothing new");
+    assert!(!reported.has_changed().unwrap(), "nothing new");
     store.alive(Timestamp::now());
-    assert!(told.has_changed().unwrap());
-    assert_eq!(told.borrow_and_update().old, None);
+    assert!(reported.has_changed().unwrap());
+    assert_eq!(reported.borrow_and_update().old, None);
 }

@@ -45,7 +45,7 @@ pub fn leave_out(world: &mut Packed, refused: &BTreeSet<WorkloadKey>) {
 }
 
 /// How many are left out, and those that the viewer may know.
-pub fn told(refused: &BTreeSet<WorkloadKey>, viewer: &Viewer) -> Value {
+pub fn reported(refused: &BTreeSet<WorkloadKey>, viewer: &Viewer) -> Value {
     let own = refused.iter().filter(|key| viewer.sees(&key.namespace)).take(MOST_NAMED);
     let names: Vec<String> = own.map(|key| format!("{}/{}", key.namespace, key.name)).collect();
     json!({"count": refused.len(), "names": names})
@@ -76,7 +76,7 @@ mod tests {
         let left: Vec<_> = world.iter().map(|manifest| manifest.object["metadata"]["uid"].clone()).collect();
         assert_eq!(left, ["3", "4"]);
         let viewer = |namespace: &str| Viewer { namespaces: [namespace.into()].into(), ..Viewer::default() };
-        assert_eq!(told(&refused, &viewer("a")), json!({"count": 1, "names": ["a/w"]}));
-        assert_eq!(told(&refused, &viewer("b")), json!({"count": 1, "names": []}));
+        assert_eq!(reported(&refused, &viewer("a")), json!({"count": 1, "names": ["a/w"]}));
+        assert_eq!(reported(&refused, &viewer("b")), json!({"count": 1, "names": []}));
     }
 }

@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 /// Room for so many bytes, as a process without files has it.
-fn room(folder: &Path, most: u64) -> Room<'_> {
+fn room(folder: &Path, most: u64) -> Quota<'_> {
     let remove: Remove = |path| fs::remove_file(path);
-    Room { folder, most, kept: "", process: "none", patience: Duration::ZERO, remove }
+    Quota { folder, most, kept: "", process: "none", patience: Duration::ZERO, remove }
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn the_oldest_files_go_first_and_the_open_one_stays() {
     at("a.00000001.jsonl", 20);
     at("b.00000000.jsonl", 10);
     at("other.txt", 40);
-    Room { kept: "a.00000000.jsonl", ..room(folder.path(), 150) }.shrink().unwrap();
+    Quota { kept: "a.00000000.jsonl", ..room(folder.path(), 150) }.shrink().unwrap();
     let left: Vec<_> = list(folder.path()).unwrap().into_iter().map(|found| found.name).collect();
     assert_eq!(left, ["a.00000000.jsonl"]);
     assert!(folder.path().join("other.txt").exists());
@@ -160,13 +160,13 @@ fn a_file_that_cannot_be_deleted_is_not_in_the_way_of_others() {
             sent(path, name);
         }
         let mut lost = 0;
-        let room = Room { remove: keeps_the_first, ..room(path, 60) };
+        let room = Quota { remove: keeps_the_first, ..room(path, 60) };
         assert_eq!(room.shrink_sent(&mut lost).unwrap_err().kind(), ErrorKind::PermissionDenied);
         let left = ["a.00000000.jsonl".to_owned(), "b.00000000.jsonl".to_owned()];
         assert_eq!((names(list(path).unwrap()), lost), (left.to_vec(), 10));
         let noted = path.join("a.00000000.jsonl.sent").exists();
         assert_eq!(noted, sent_first.is_some(), "what stays in the store's books");
-        assert!(Room { most: 30, ..room }.shrink().is_err());
+        assert!(Quota { most: 30, ..room }.shrink().is_err());
         assert_eq!(names(list(path).unwrap()), left[..1]);
     }
 }
@@ -204,10 +204,10 @@ fn where_there_are_no_locks_the_age_of_another_processs_file_says_whether_it_is_
     // A handle of the path alone (O_PATH) cannot be locked.
     let file = File::options().read(true).custom_flags(0o10_000_000).open(folder.path().join(name)).unwrap();
     assert!(matches!(file.try_lock(), Err(TryLockError::Error(_))));
-    let mut room = Room { patience: Duration::from_mins(1), ..room(folder.path(), 0) };
+    let mut room = Quota { patience: Duration::from_mins(1), ..room(folder.path(), 0) };
     assert!(!is_free(&file, room.patience_with(name)));
     room.process = "a";
     assert!(is_free(&file, room.patience_with(name)));
-    room = Room { process: "b", patience: Duration::from_secs(20), ..room };
+    room = Quota { process: "b", patience: Duration::from_secs(20), ..room };
     assert!(is_free(&file, room.patience_with(name)));
 }

@@ -75,15 +75,15 @@ impl Follower {
 
     /// Takes over what changed, two at a time; how many Workloads were told.
     pub(crate) fn follow(&mut self) -> usize {
-        let mut told = 0;
+        let mut reported = 0;
         while self.engine.has_moves() {
             let moves = self.engine.take_moves(2);
             assert!(moves.usages.len() <= 2 && moves.cluster_queues.len() + moves.local_queues.len() <= 2);
-            told += moves.workloads.len();
+            reported += moves.workloads.len();
             self.board.apply(moves);
         }
         self.now += STALE;
-        told
+        reported
     }
 
     fn cluster_queue(&mut self, name: &str, page: Page) -> Option<Vec<String>> {
@@ -255,17 +255,17 @@ fn usages_that_are_told_before_their_queues_order_them_all_the_same() {
     assert_eq!(names(follower.cluster_queue("cq", ALL).unwrap()), least_used_first);
     // An order that was made before a queue is known is made anew when that comes.
     let mut follower = by_usage(9);
-    let (mut told, mut usages) = (0, Vec::new());
+    let (mut reported, mut usages) = (0, Vec::new());
     while follower.engine.has_moves() {
         let moves = follower.engine.take_moves(2);
-        told += moves.workloads.len();
+        reported += moves.workloads.len();
         usages.push(moves.usages.len());
         follower.board.apply(moves);
         follower.now += STALE;
         follower.cluster_queue("cq", ALL);
     }
-    assert_eq!((told, names(follower.cluster_queue("cq", ALL).unwrap())), (9, least_used_first));
-    assert!(usages.iter().all(|told| *told <= 2) && usages.iter().sum::<usize>() >= 9, "{usages:?}");
+    assert_eq!((reported, names(follower.cluster_queue("cq", ALL).unwrap())), (9, least_used_first));
+    assert!(usages.iter().all(|reported| *reported <= 2) && usages.iter().sum::<usize>() >= 9, "{usages:?}");
     assert_eq!(follower.board.usages.len(), 9);
     for number in 0..9 {
         follower.gone(&local_queue("a", &format!("lq{number}"), "cq", 1));
@@ -301,9 +301,9 @@ fn what_is_told_costs_as_much_as_what_changed_in_a_world_of_a_thousand_queues() 
     follower.follow();
     follower.see(workload("ns", "w17", "lq17", 3, 20_000));
     let moves = follower.engine.take_moves(1000);
-    let told =
+    let reported =
         (moves.workloads.len(), moves.cluster_queues.len(), moves.local_queues.len(), moves.usages.len());
-    assert_eq!(told, (1, 0, 0, 0));
+    assert_eq!(reported, (1, 0, 0, 0));
     let orders = |follower: &mut Follower| -> Vec<_> {
         let now = follower.now;
         (0..1000).map(|at| follower.board.order(&format!("cq{at}"), now).unwrap()).collect()

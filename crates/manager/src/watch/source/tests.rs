@@ -54,7 +54,7 @@ async fn play(answers: Vec<Response>) -> (Vec<String>, Vec<String>) {
     });
     let selector = Selector { fields: Some("spec.nodeName!="), ..Selector::default() };
     let mut source = Source::new(client, "/api/v1/pods", selector);
-    let (mut told, mut quiet) = (Vec::new(), 0);
+    let (mut reported, mut quiet) = (Vec::new(), 0);
     // The client answers from a task of its own: it gets a few turns before it is quiet.
     while quiet < 50 {
         let next = source.next();
@@ -66,13 +66,13 @@ async fn play(answers: Vec<Response>) -> (Vec<String>, Vec<String>) {
             tokio::task::yield_now().await;
         }
         match event {
-            Some(Ok(event)) => told.push(said(event)),
-            Some(Err(error)) => told.push(format!("error: {error}")),
+            Some(Ok(event)) => reported.push(said(event)),
+            Some(Err(error)) => reported.push(format!("error: {error}")),
             None => {}
         }
     }
     let asked = asked.lock().unwrap().clone();
-    (asked, told)
+    (asked, reported)
 }
 
 fn page(version: &str, next: &str, items: &[Value]) -> Response {
@@ -88,7 +88,7 @@ fn stream(lines: &[String]) -> Response {
 #[tokio::test]
 async fn pages_follow_each_other_and_the_watch_goes_on_where_they_end() {
     let bookmark = line("BOOKMARK", &object("", 12));
-    let (asked, told) = play(vec![
+    let (asked, reported) = play(vec![
         page("9", "more", &[object("a", 1), object("b", 2)]),
         page("9", "", &[object("c", 3)]),
         stream(&[line("MODIFIED", &object("a", 10)), line("DELETED", &object("b", 11)), bookmark]),
@@ -106,7 +106,7 @@ async fn pages_follow_each_other_and_the_watch_goes_on_where_they_end() {
         ]
     );
     assert_eq!(
-        told,
+        reported,
         ["init", "listed a", "listed b", "listed c", "done", "applied a@10", "deleted b"],
         "nothing is told twice"
     );
@@ -116,30 +116,35 @@ async fn pages_follow_each_other_and_the_watch_goes_on_where_they_end() {
 async fn everything_is_listed_again_when_changes_were_missed() {
     let gone = json!({"kind": "Status", "code": 410, "message": "too old"});
     for answer in [stream(&[line("ERROR", &gone)]), failed(410, "Expired")] {
-        let (asked, told) = play(vec![page("9", "", &[]), answer, page("20", "", &[object("a", 20)])]).await;
+        let (asked, reported) =
+            play(vec![page("9", "", &[]), answer, page("20", "", &[object("a", 20)])]).await;
         assert!(asked[3].ends_with("&resourceVersion=20"), "{asked:?}");
-        assert_eq!((told.len(), told[3].as_str(), told[5].as_str()), (6, "init", "done"), "{told:?}");
+        assert_eq!(
+            (reported.len(), reported[3].as_str(), reported[5].as_str()),
+            (6, "init", "done"),
+            "{reported:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_page_that_breaks_off_or_has_expired_begins_the_list_again() {
     let half = |text: &str| Response::new(AxumBody::from(text.to_owned()));
-    let (_, told) = play(vec![
+    let (_, reported) = play(vec![
         half(r#"{"items":[{"metadata":{"name":"a"}},{"meta"#),
         page("9", "more", &[object("a", 1)]),
         failed(410, "Expired"),
         page("9", "", &[]),
     ])
     .await;
-    let told: Vec<_> = told.iter().map(|text| text.split(':').next().unwrap()).collect();
-    assert_eq!(told, ["init", "listed a", "error", "init", "listed a", "error", "init", "done"]);
+    let reported: Vec<_> = reported.iter().map(|text| text.split(':').next().unwrap()).collect();
+    assert_eq!(reported, ["init", "listed a", "error", "init", "listed a", "error", "init", "done"]);
 }
 
 #[tokio::test]
 async fn a_watch_that_is_refused_is_asked_for_again_from_the_same_version() {
-    let (asked, told) =
+    let (asked, reported) =
         play(vec![page("9", "", &[]), failed(500, "InternalError"), failed(404, "NotFound")]).await;
     assert!(asked[1..].iter().all(|uri| uri.ends_with("&resourceVersion=9")), "{asked:?}");
-    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(reported.len(), 4, "{reported:?}");
 }

@@ -31,7 +31,7 @@ fn recorded(lines: Vec<Line>) -> Recorded {
 }
 
 /// The timeline: seconds, job, word and details.
-fn told(recorded: &Recorded) -> Vec<String> {
+fn reported(recorded: &Recorded) -> Vec<String> {
     let jobs = &recorded.record.jobs;
     let of = |entry: &crate::TimelineEntry| {
         let job = entry.job.map_or("-", |at| &*jobs[at].name);
@@ -91,7 +91,7 @@ fn a_day_is_told_from_queued_to_the_end_with_reasons() {
         "500 low admitted by cq: cpu=spot (2)",
         "700 low evicted NodeFailures: node n1",
     ];
-    assert_eq!(told(&day), expected);
+    assert_eq!(reported(&day), expected);
     let [low, high] = &day.record.jobs[..] else { panic!("{:?}", day.record.jobs) };
     let holds = |job: &JobRecord| {
         let of = |hold: &Hold| {
@@ -128,7 +128,7 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
     let one = recorded(life());
     let mut twice = life();
     twice.extend(life());
-    assert_eq!(told(&recorded(twice)), told(&one));
+    assert_eq!(reported(&recorded(twice)), reported(&one));
     // What has no time of its own is seen by one a moment later than by the other.
     let gone = |at: i64| line(at, "low", &json!({"what": "Deleted"}));
     let ended = |at: i64| {
@@ -141,20 +141,20 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
     let with = |more: Vec<Line>| recorded(life().into_iter().chain(more).collect());
     let late = line(701, "low", &json!({"what": "Evicted", "reason": "NodeFailures", "message": "node n1"}));
     let both = with(vec![late, ended(710), gone(711), ended(712), gone(713)]);
-    assert_eq!(told(&both), told(&with(vec![ended(710), gone(711)])));
+    assert_eq!(reported(&both), reported(&with(vec![ended(710), gone(711)])));
     assert_eq!(both.record.jobs[0].holds.len(), 2);
     // The first line of a job that never waited comes after that of what it preempted.
     let at_once = recorded(life().into_iter().filter(|line| line.at() != time(30)).collect());
     assert!(
-        told(&at_once).contains(&"125 low preempted by team/high: InClusterQueue;".to_owned()),
+        reported(&at_once).contains(&"125 low preempted by team/high: InClusterQueue;".to_owned()),
         "{:?}",
-        told(&at_once)
+        reported(&at_once)
     );
     assert_eq!(at_once.record.jobs[1].preempts, 1);
     // Files are read one after the other.
     let mut turned = life();
     turned.rotate_left(6);
-    assert_eq!(told(&recorded(turned)), told(&one));
+    assert_eq!(reported(&recorded(turned)), reported(&one));
 }
 
 /// The process that saw the admission was killed before it wrote that down, and the one after saw what held already.
@@ -169,16 +169,16 @@ fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
         let mut lines: Vec<Line> = life().into_iter().filter(|line| !is_lost(line)).collect();
         lines.push(holding(at));
         let day = recorded(lines);
-        assert_eq!(told(&day), told(&recorded(life())), "{at}");
+        assert_eq!(reported(&day), reported(&recorded(life())), "{at}");
         assert_eq!(day.record.jobs[0].lost, 300_000, "{at}");
         // Where nothing was lost it tells nothing new.
         let all = recorded(life().into_iter().chain([holding(at)]).collect());
-        assert_eq!((told(&all), all.record.jobs[0].lost), (told(&day), 300_000), "{at}");
+        assert_eq!((reported(&all), all.record.jobs[0].lost), (reported(&day), 300_000), "{at}");
     }
     let reserved = recorded(vec![holding(500)]);
     let told_of =
         ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "25 low admitted by cq: cpu=spot (2)"];
-    assert_eq!(told(&reserved), told_of);
+    assert_eq!(reported(&reserved), told_of);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
         "150 unseen admitted by cq: cpu=spot (3)",
         "210 unseen deleted",
     ];
-    assert_eq!(told(&day), expected);
+    assert_eq!(reported(&day), expected);
     assert_eq!(day.lost, 3);
     let of = |name: &str| {
         let job = day.record.jobs.iter().find(|job| *job.name == *name).unwrap();
@@ -367,7 +367,7 @@ fn what_waits_for_its_checks_did_not_run_although_it_held_quota() {
     ]);
     let lines =
         ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "600 low evicted AdmissionCheck: no"];
-    assert_eq!(told(&day), lines);
+    assert_eq!(reported(&day), lines);
     assert_eq!((holds(&day, "low"), day.record.jobs[0].lost), (vec![(20, None, Some(600))], 0));
 }
 

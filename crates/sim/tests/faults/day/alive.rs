@@ -26,7 +26,7 @@ pub fn check(simulation: &Simulation, fair: Option<Vec<FairStrategy>>) -> Result
     statuses(simulation, &seen)?;
     for (key, waiting) in seen.iter().filter(|(_, seen)| seen.held.is_none() && !seen.finished) {
         if !is_behind_another(waiting, &seen) {
-            told(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
+            reported(&world, waiting).map_err(|why| format!("{key}: {why}"))?;
         }
     }
     let mut stuck = stuck(&world, &seen);
@@ -156,7 +156,7 @@ fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
 }
 
 /// Whether the reason in a Workload's status for waiting holds.
-fn told(world: &World, seen: &Seen) -> Result<(), String> {
+fn reported(world: &World, seen: &Seen) -> Result<(), String> {
     // No cycle looks at those behind the head of a StrictFIFO queue, or does again.
     if world.queues.get(&seen.plain.queue).is_some_and(|queue| queue.strategy == Strategy::StrictFifo) {
         return Ok(());
@@ -200,14 +200,14 @@ fn statuses(simulation: &Simulation, seen: &BTreeMap<Name, Seen>) -> Result<(), 
         }
     }
     for (reference, queue) in simulation.objects(Kind::ClusterQueue) {
-        for (fr, told) in objects::reservation(queue) {
+        for (fr, reported) in objects::reservation(queue) {
             let sum = held.get(&(reference.name.clone(), fr.clone())).copied().unwrap_or_default();
-            if told != sum {
+            if reported != sum {
                 let own =
                     |seen: &&Seen| seen.held.as_ref().is_some_and(|h| h.workload.queue == reference.name);
                 let holders = objects::names(seen.values().filter(own).map(|seen| &seen.plain.key));
                 return Err(format!(
-                    "the status of {reference} says {told} of {fr:?} are reserved, it is {sum} ({holders})"
+                    "the status of {reference} says {reported} of {fr:?} are reserved, it is {sum} ({holders})"
                 ));
             }
         }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     /// What the auditor says of a step in which `a`'s Workload takes the only processor that `b` uses, its own, beside these.
-    fn told(others: impl IntoIterator<Item = Seen>) -> Vec<String> {
+    fn reported(others: impl IntoIterator<Item = Seen>) -> Vec<String> {
         let mut safety = Safety::new(None, PerFault::BAD);
         safety.world = world();
         let taken = victim("taken", "b", "InCohortReclamation", "reclaimer");
@@ -366,18 +366,18 @@ mod tests {
     fn a_workload_that_waits_for_its_own_victims_counts_as_if_it_had_come() {
         let wrong =
             "reclaimer preempted taken for InCohortReclamation, but its queue used no more than its own";
-        assert_eq!(told([]), [wrong]);
-        assert_eq!(told([waiting("next", "b")]), [wrong], "one that merely waits does not count");
+        assert_eq!(reported([]), [wrong]);
+        assert_eq!(reported([waiting("next", "b")]), [wrong], "one that merely waits does not count");
         let mut says_so = waiting("next", "b");
         let message = "couldn't assign flavors. Pending the preemption of 1 workload(s)";
         says_so.waits_for = Some(("Preempting".to_owned(), message.to_owned()));
-        assert_eq!(told([says_so]), [""; 0]);
+        assert_eq!(reported([says_so]), [""; 0]);
         // Its own message may not have been written yet; its victim names it.
         let its_victim = victim("older", "a", "InCohortReclamation", "next");
-        let named = told([waiting("next", "b"), its_victim]);
+        let named = reported([waiting("next", "b"), its_victim]);
         assert!(!named.iter().any(|line| line.contains("taken")), "{named:?}");
         let mut decided = waiting("next", "b");
         decided.decided = Some(Timestamp::UNIX_EPOCH);
-        assert_eq!(told([decided]), [""; 0], "nor may what it was given");
+        assert_eq!(reported([decided]), [""; 0], "nor may what it was given");
     }
 }

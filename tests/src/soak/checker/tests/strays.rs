@@ -57,7 +57,7 @@ fn pods_of_a_former_run_beside_the_next_one_are_noticed() {
 #[test]
 fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     let seconds = Duration::from_secs;
-    let told = |history: History, times: &[Duration]| {
+    let reported = |history: History, times: &[Duration]| {
         let mut checker = history.checked();
         let before = checker.violations().len();
         for now in times {
@@ -70,18 +70,18 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     let late = [seconds(1), long, long + seconds(1)];
     let freed = || stopped_and_seen(true).workload(WORKLOAD, &["Evicted"], 1);
     let text = "it goes on for 180 s, and /registry/jobs/ns/j is not admitted".to_owned();
-    assert_eq!(told(freed(), &late), [(Rule::GoesOn, text)], "once");
-    assert_eq!(told(freed(), &[seconds(1), long.saturating_sub(seconds(2))]), [], "its time is not over");
-    assert_eq!(told(freed().pod("Failed"), &late), []);
-    assert_eq!(told(freed().workload(WORKLOAD, ADMITTED, 1), &late), [], "it may run");
+    assert_eq!(reported(freed(), &late), [(Rule::GoesOn, text)], "once");
+    assert_eq!(reported(freed(), &[seconds(1), long.saturating_sub(seconds(2))]), [], "its time is not over");
+    assert_eq!(reported(freed().pod("Failed"), &late), []);
+    assert_eq!(reported(freed().workload(WORKLOAD, ADMITTED, 1), &late), [], "it may run");
     let gone = "it goes on for 180 s, and its job is gone".to_owned();
-    assert_eq!(told(freed().delete(JOB), &late), [(Rule::GoesOn, gone)]);
+    assert_eq!(reported(freed().delete(JOB), &late), [(Rule::GoesOn, gone)]);
     let begun = || History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, 1).job(false, &[]);
     let lost = || begun().pod_on("q", "n-2").delete("/registry/minions/n-2").placed(WORKLOAD, ADMITTED, 2);
     let place = "it goes on for 180 s, and /registry/jobs/ns/j has no place on n-2".to_owned();
-    assert_eq!(told(lost(), &late), [(Rule::GoesOn, place)]);
-    assert_eq!(told(lost().delete("/registry/pods/ns/q"), &late), []);
-    assert_eq!(told(begun().pod_on("q", "n-2"), &late), []);
+    assert_eq!(reported(lost(), &late), [(Rule::GoesOn, place)]);
+    assert_eq!(reported(lost().delete("/registry/pods/ns/q"), &late), []);
+    assert_eq!(reported(begun().pod_on("q", "n-2"), &late), []);
     // One that may go on in between begins anew.
     let mut checker = freed().checked();
     let before = checker.violations().len();

@@ -6,7 +6,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::contract::{JOBS, submit};
 use crate::model::build::{job, pod_set};
-use crate::model::{Api, Cluster, condition, told};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::readiness::wait;
 
 fn cluster() -> Cluster {
@@ -183,7 +183,7 @@ fn a_workload_that_is_deleted_after_its_owner_is_finished_first() {
     c.api.delete(&orphan);
     c.settle();
     let left = &c.api.workloads()[0];
-    assert_eq!(told(left, "Finished"), "True/OwnerNotFound: The workload's owner no longer exists");
+    assert_eq!(reported(left, "Finished"), "True/OwnerNotFound: The workload's owner no longer exists");
     assert_eq!(left.metadata.finalizers.as_deref(), Some(&["example.com/watcher".to_owned()][..]));
     let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
     assert_eq!(queue["status"]["reservingWorkloads"], 0);
