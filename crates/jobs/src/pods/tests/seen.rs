@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobRef};
 use sluice_jobs::pods::{Group, of_group, of_pod};
 
-use super::{deleted, member, phase, pod, role, with};
+use super::{at, deleted, member, phase, pod, role, with};
 
 const SUSPENDED: &str = "/spec/schedulingGates";
 
