@@ -117,7 +117,9 @@ impl Engine {
         let before = std::mem::replace(&mut self.hotswap.departing, departing);
         let changed: Vec<Name> = before.symmetric_difference(&self.hotswap.departing).cloned().collect();
         if self.topology.used && !changed.is_empty() {
-            changed.iter().for_each(|node| self.report_node(node));
+            for node in &changed {
+                self.report_node(node);
+            }
             self.request_cycle();
         }
     }

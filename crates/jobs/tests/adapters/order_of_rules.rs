@@ -11,10 +11,9 @@ use crate::testing::World;
 fn in_order(said: &str, texts: &[String], what: &str) {
     let mut rest = said;
     for text in texts {
-        let Some((_, after)) = rest.split_once(text.as_str()) else {
-            panic!("{what}: not {text:?} in its place of {said:?}");
-        };
-        rest = after;
+        let found = rest.split_once(text.as_str());
+        assert!(found.is_some(), "{what}: not {text:?} in its place of {said:?}");
+        rest = found.map_or("", |(_, after)| after);
     }
 }
 
