@@ -2,6 +2,7 @@
 //! have.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Names of types that say nothing, or that are retired, and what to write instead.
 const TYPES: &[(&str, &str)] = &[
@@ -27,7 +28,9 @@ const ONCE: &[&str] = &["Decision", "Entry", "Outcome", "State", "Place", "Displ
 /// Findings for each definition with such a name. A crate is what is below `crates/NAME/src/`; programs of tests have names of their own.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let (mut findings, mut seen) = (Vec::new(), BTreeMap::new());
-    for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".rs")) {
+    for (path, text) in
+        files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "rs"))
+    {
         for (number, line) in text.lines().enumerate() {
             let Some((sort, name)) = definition(line) else { continue };
             let at = format!("{path}:{}", number + 1);
