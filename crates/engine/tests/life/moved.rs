@@ -82,8 +82,8 @@ fn what_one_queue_approved_is_not_approved_for_another() {
     c.settle();
     let status = c.workload("a").status.unwrap();
     assert_eq!(status.admission.unwrap().cluster_queue, "other");
-    let states: Vec<_> = status.admission_checks.iter().map(|check| (&*check.name, check.state)).collect();
-    assert_eq!(states, [("approval", CheckState::Pending)]);
+    let found: Vec<_> = status.admission_checks.iter().map(|check| (&*check.name, check.state)).collect();
+    assert_eq!(found, [("approval", CheckState::Pending)]);
     assert!(c.api.job("a").view.suspended);
     approve(&mut c);
     assert!(!c.api.job("a").view.suspended);
