@@ -5,6 +5,8 @@
 //! counts of Kubernetes' own kinds and of JobSets, two replicated Jobs of one name, containers that are no list. It is here all the same: a CRD
 //! may be of another release, or without a schema.
 
+#![expect(clippy::panic, reason = "helpers of tests fail the test")]
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

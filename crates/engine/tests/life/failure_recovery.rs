@@ -59,10 +59,10 @@ fn a_pod_of_a_lost_node_is_failed_and_removed_a_minute_after_its_time() {
             "message": NOTE, "lastTransitionTime": "2027-01-15T08:01:30Z"}])
     );
     let reported = c.events.iter().map(|e| (e.type_.as_str(), &*e.reason, &*e.action, &*e.note, e.reporter));
-    let reporter = "kueue-pod-termination-controller";
+    let recovery = "kueue-pod-termination-controller";
     assert_eq!(
         reported.collect::<Vec<_>>(),
-        [("Warning", "KueueForcefullyDeleted", "ForcefulTermination", NOTE, reporter)]
+        [("Warning", "KueueForcefullyDeleted", "ForcefulTermination", NOTE, recovery)]
     );
     assert_eq!(forced(&c), [1, 1]);
     c.advance(600);

@@ -413,7 +413,7 @@ fn a_template_that_was_made_for_one_flavor_is_not_used_for_another() {
     c.refuse = None;
     stop(&mut c, "None");
     c.advance(400);
-    assert_eq!(c.api.names(Kind::PodTemplate), [template.clone()]);
+    assert_eq!(c.api.names(Kind::PodTemplate), std::slice::from_ref(&template));
     assert_eq!(
         c.api.json(&request(&c)).unwrap()["spec"]["podSets"][0]["podTemplateRef"]["name"],
         *template.name
