@@ -160,10 +160,9 @@ fn with(kind: JobKind, pointer: &str, value: Value) -> Value {
 }
 
 /// What an object has that says what its pods are, and is no map of a pod template.
-const OTHERS: [(JobKind, &str, Outcome); 3] = [
+const OTHERS: [(JobKind, &str, Outcome); 2] = [
     (JobKind::SPARK_APPLICATION, "/spec/driver/template", Outcome::Refused("spec.driver.template")),
     (JobKind::SPARK_APPLICATION, "/spec/executor/template", Outcome::Refused("spec.executor.template")),
-    (JobKind::TRAIN_JOB, "/spec/trainer/resourcesPerNode", Outcome::Told("spec.trainer")),
 ];
 
 #[test]
