@@ -130,6 +130,11 @@ pub(crate) trait Adapter: Sync {
         Vec::new()
     }
 
+    /// The write that has its controller confirm a stop: see [`crate::ask_controller`].
+    fn ask_controller(&self, view: &JobView, at: Timestamp) -> Step {
+        object::ask_controller(view, at)
+    }
+
     /// Its pods, in the order of its pod sets.
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>>;
 

@@ -141,7 +141,7 @@ pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
 ///
 /// It sets the condition `Suspended` to `False`, since `at`. The controller sets it back to `True`, with the time at which it did.
 pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
-    job::ask_controller(view, at)
+    registry::of(view.job.kind).ask_controller(view, at)
 }
 
 /// The write that suspends a job of which nothing has to be restored.

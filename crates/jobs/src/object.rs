@@ -12,6 +12,8 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobPodSet, JobRef, JobView, PodScheduling};
 use sluice_api::{labels, names};
 
+use crate::patch::{Patch, Step};
+
 /// Most pod sets of one Workload (docs/reference/01-api.md 1.4).
 pub(crate) const MAX_POD_SETS: usize = 18;
 
@@ -199,6 +201,34 @@ pub(crate) fn ended(type_: &str, reason: &str, message: &str, at: Timestamp) -> 
         "type": type_, "status": "True", "reason": reason, "message": message,
         "lastTransitionTime": whole_seconds(at), "lastProbeTime": whole_seconds(at),
     }])
+}
+
+/// By which a condition of a job is applied that its controller owns.
+const ASKED_BY: &str = "kueue-job-controller-Suspended";
+
+/// The condition `Suspended` of a stopped job that its controller is to set to `True`.
+pub(crate) fn not_confirmed(at: Timestamp) -> Value {
+    json!({
+        "type": "Suspended",
+        "status": "False",
+        "reason": "StopNotConfirmed",
+        "message": "The job was stopped; its controller has not confirmed yet that its pods are deleted",
+        "lastTransitionTime": whole_seconds(at),
+    })
+}
+
+/// See [`crate::ask_controller`]: for a kind of a CRD that merges conditions by type.
+pub(crate) fn ask_controller(view: &JobView, at: Timestamp) -> Step {
+    let patch = Patch::Apply(
+        ASKED_BY,
+        json!({
+            "apiVersion": view.job.kind.api_version(),
+            "kind": view.job.kind.kind(),
+            "metadata": {"name": &*view.job.name, "namespace": &*view.job.namespace, "uid": &*view.job.uid},
+            "status": {"conditions": [not_confirmed(at)]},
+        }),
+    );
+    Step { subresource: Some("status"), patch: patch.pinned(&view.resource_version) }
 }
 
 /// The condition `Suspended`: what it says, and since when.

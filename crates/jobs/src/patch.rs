@@ -11,6 +11,8 @@ pub enum Patch {
     Json(Vec<Value>),
     /// `application/strategic-merge-patch+json`: for kinds of Kubernetes itself, whose lists of conditions it merges by type.
     Strategic(Value),
+    /// Server-side apply by this field manager, which takes over what others own: for lists that a CRD merges by key.
+    Apply(&'static str, Value),
 }
 
 impl Patch {
@@ -20,13 +22,15 @@ impl Patch {
             Self::Merge(_) => "application/merge-patch+json",
             Self::Json(_) => "application/json-patch+json",
             Self::Strategic(_) => "application/strategic-merge-patch+json",
+            // Every JSON document is YAML.
+            Self::Apply(..) => "application/apply-patch+yaml",
         }
     }
 
     /// The request's body.
     pub fn body(&self) -> Value {
         match self {
-            Self::Merge(body) | Self::Strategic(body) => body.clone(),
+            Self::Merge(body) | Self::Strategic(body) | Self::Apply(_, body) => body.clone(),
             Self::Json(operations) => Value::Array(operations.clone()),
         }
     }
@@ -34,7 +38,9 @@ impl Patch {
     /// The resource version that the patch is valid for, if it names one.
     pub fn version(&self) -> Option<String> {
         let version = match self {
-            Self::Merge(body) | Self::Strategic(body) => body.pointer("/metadata/resourceVersion"),
+            Self::Merge(body) | Self::Strategic(body) | Self::Apply(_, body) => {
+                body.pointer("/metadata/resourceVersion")
+            }
             Self::Json(operations) => {
                 let named = operations.iter().find(|o| o["path"] == "/metadata/resourceVersion");
                 named.map(|operation| &operation["value"])
@@ -57,6 +63,10 @@ impl Patch {
             Self::Strategic(mut body) => {
                 set(&mut body, &["metadata", "resourceVersion"], Value::from(resource_version));
                 Self::Strategic(body)
+            }
+            Self::Apply(manager, mut body) => {
+                set(&mut body, &["metadata", "resourceVersion"], Value::from(resource_version));
+                Self::Apply(manager, body)
             }
             Self::Json(mut operations) => {
                 let path = "/metadata/resourceVersion";

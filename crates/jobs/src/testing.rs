@@ -14,7 +14,9 @@ use sluice_jobs::webhook::{Context, Operation, mutate, validate};
 pub fn apply(object: &Value, patch: &Patch) -> Result<Value, String> {
     let mut result = object.clone();
     match patch {
-        Patch::Strategic(_) => return Err("these tests have no schema to merge by".to_owned()),
+        Patch::Strategic(_) | Patch::Apply(..) => {
+            return Err("these tests have no schema to merge by".to_owned());
+        }
         Patch::Merge(body) => json_patch::merge(&mut result, body),
         Patch::Json(operations) => {
             let operations: json_patch::Patch =

@@ -87,8 +87,8 @@ fn of_jobs(kind: JobKind) -> Need {
             add(named(part), "status", &["patch"]);
         }
     }
-    let Integration { of_pods, suspends_pods, confirms_stops, .. } = *kind.integration();
-    if !(of_pods || suspends_pods || confirms_stops) {
+    let Integration { of_pods, suspends_pods, enforces_stops, .. } = *kind.integration();
+    if !(of_pods || suspends_pods || enforces_stops) {
         // Those of a stopped job that its controller lets run on.
         add(("", "pods"), "", &["delete", "list"]);
     }

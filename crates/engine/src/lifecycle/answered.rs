@@ -11,7 +11,8 @@
 //! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
 //! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
 //! for a second, its condition is therefore set to `False`. The controller sets it to `True` again the next time it has looked at the Job
-//! and deleted all pods that it knows of, those included that it made before.
+//! and deleted all pods that it knows of, those included that it made before. The JobSet controller does the same, once it has suspended the Jobs
+//! of a JobSet: one that is far behind resumes them first, as it saw the JobSet then.
 
 use std::sync::Arc;
 
@@ -35,11 +36,20 @@ const ASKED: SignedDuration = SignedDuration::from_secs(120);
 const SILENCE: SignedDuration = SignedDuration::from_secs(1);
 
 impl JobEntry {
-    /// Whether it belongs to its kind's own controller, not to another that `spec.managedBy` names, and that controller is known to answer.
-    pub(super) fn can_be_asked(&self) -> bool {
-        let integration = self.view.job.kind.integration();
+    /// Whether it belongs to its kind's own controller, not to another that `spec.managedBy` names.
+    fn has_own_controller(&self) -> bool {
         let managed_by = self.view.managed_by.as_deref();
-        integration.confirms_stops && (managed_by.is_none() || managed_by == integration.managed_by)
+        managed_by.is_none() || managed_by == self.view.job.kind.integration().managed_by
+    }
+
+    /// Whether its controller is known to answer whether it has seen a stop.
+    fn can_be_asked(&self) -> bool {
+        self.view.job.kind.integration().confirms_stops && self.has_own_controller()
+    }
+
+    /// Whether its controller is known to come back to it until its pods are gone.
+    pub(super) fn is_enforced(&self) -> bool {
+        self.view.job.kind.integration().enforces_stops && self.has_own_controller()
     }
 
     /// How long quota is kept while its controller says nothing: as long as one may make pods without looking again. A job without a

@@ -55,7 +55,7 @@ impl JobEntry {
     /// Whether it may have pods that its controller does not remove, for all that it says.
     fn may_go_on(&self) -> bool {
         let over = self.view.finished.is_some() || self.view.deleting || self.seen.heeded;
-        let left_to_it = self.can_be_asked() && self.view.suspended;
+        let left_to_it = self.is_enforced() && self.view.suspended;
         self.view.active && !over && !left_to_it
     }
 
@@ -136,7 +136,7 @@ impl Engine {
         if self.world.pod_jobs.contains_key(key) || view.ending || view.generation <= 1 {
             return false;
         }
-        let Some(entry) = self.world.jobs.get(key).filter(|entry| !entry.can_be_asked()) else {
+        let Some(entry) = self.world.jobs.get(key).filter(|entry| !entry.is_enforced()) else {
             return false;
         };
         let mut parts = self.children(key, &view.job.uid);
@@ -157,7 +157,7 @@ impl Engine {
 
     /// The UIDs of a job and of those that it controls; without those that are left to their own controller.
     fn owners_of_pods(&self, key: &JobKey, view: &JobView) -> Vec<Arc<str>> {
-        let parts = self.children(key, &view.job.uid).filter(|part| !part.can_be_asked());
+        let parts = self.children(key, &view.job.uid).filter(|part| !part.is_enforced());
         let parts = parts.map(|part| Arc::clone(&part.view.job.uid));
         std::iter::once(Arc::clone(&view.job.uid)).chain(parts).collect()
     }
@@ -246,7 +246,7 @@ impl Engine {
 
     /// No pods of a stopped job were found.
     fn has_no_pods(&mut self, key: &JobKey, view: &JobView) {
-        let parts = self.children(key, &view.job.uid).filter(|part| !part.can_be_asked());
+        let parts = self.children(key, &view.job.uid).filter(|part| !part.is_enforced());
         let parts: Vec<_> = parts.map(|part| JobKey::of(&part.view.job)).collect();
         for job in parts.iter().chain([key]) {
             if let Some(entry) = self.world.jobs.get_mut(job) {

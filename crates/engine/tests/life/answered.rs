@@ -87,21 +87,23 @@ fn an_answer_in_the_second_of_the_start_counts_if_the_job_was_seen_to_run() {
 
 #[test]
 fn the_controller_of_a_job_that_says_nothing_is_asked() {
-    let mut c = started(JobKind::JOB);
-    evict(&mut c);
-    assert_eq!(asked(&c), 0);
-    c.advance(1);
-    assert_eq!(asked(&c), 1);
-    assert!(c.api.job("old").view.suspended_condition.is_some_and(|(suspended, _)| !suspended));
-    // Far behind, it makes the pods of the start, and deletes them when it sees the stop: only then it writes.
-    c.advance(60);
-    assert!(!runs(&c, "new"));
-    c.restart();
-    c.advance(30);
-    assert!(!runs(&c, "new"));
-    says(&mut c, "old", true);
-    assert!(runs(&c, "new"));
-    assert_eq!(asked(&c), 1);
+    for kind in [JobKind::JOB, JobKind::JOB_SET] {
+        let mut c = started(kind);
+        evict(&mut c);
+        assert_eq!(asked(&c), 0);
+        c.advance(1);
+        assert_eq!(asked(&c), 1, "{kind:?}");
+        assert!(c.api.job("old").view.suspended_condition.is_some_and(|(suspended, _)| !suspended));
+        // Far behind, it makes the pods of the start, and deletes them when it sees the stop: only then it writes.
+        c.advance(60);
+        assert!(!runs(&c, "new"), "{kind:?}");
+        c.restart();
+        c.advance(30);
+        assert!(!runs(&c, "new"), "{kind:?}");
+        says(&mut c, "old", true);
+        assert!(runs(&c, "new"), "{kind:?}");
+        assert_eq!(asked(&c), 1);
+    }
 }
 
 #[test]

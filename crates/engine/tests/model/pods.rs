@@ -241,6 +241,9 @@ impl Api {
                 apply_status(&mut pod["status"], &body["status"], field_manager);
                 self.put_pod(reference, pod);
             }
+            PodStep::Patch(Patch::Apply(..)) => {
+                unreachable!("a pod's status is applied by a step of its own")
+            }
             PodStep::Delete { uid } => {
                 if pod["metadata"]["uid"] != **uid {
                     return Err(WriteError::Conflict(reference.to_string()));

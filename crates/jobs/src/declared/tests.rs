@@ -118,7 +118,7 @@ fn apply(object: &Value, patch: &Patch) -> Value {
             let operations: json_patch::Patch = serde_json::from_value(json!(operations)).unwrap();
             json_patch::patch(&mut object, &operations).unwrap();
         }
-        Patch::Strategic(_) => panic!("no declared kind is of Kubernetes itself"),
+        Patch::Strategic(_) | Patch::Apply(..) => panic!("of no declared kind is known how its lists merge"),
     }
     object
 }

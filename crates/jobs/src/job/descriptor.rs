@@ -21,5 +21,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     failed: "Failed",
     counts_terminating: true,
     confirms_stops: true,
+    enforces_stops: true,
     ..PLAIN
 };

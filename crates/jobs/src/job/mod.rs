@@ -49,6 +49,10 @@ impl Adapter for Job {
         stop(view, infos)
     }
 
+    fn ask_controller(&self, view: &JobView, at: Timestamp) -> Step {
+        ask_controller(view, at)
+    }
+
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
         vec![pod_group(&object["spec"], "/spec")]
     }
@@ -340,15 +344,9 @@ fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
 }
 
 /// The patch of the condition that only the Job controller sets to `True`.
-pub(crate) fn ask_controller(view: &JobView, at: Timestamp) -> Step {
-    let condition = json!({
-        "type": "Suspended",
-        "status": "False",
-        "reason": "StopNotConfirmed",
-        "message": "The job was stopped; its controller has not confirmed yet that its pods are deleted",
-        "lastProbeTime": whole_seconds(at),
-        "lastTransitionTime": whole_seconds(at),
-    });
+fn ask_controller(view: &JobView, at: Timestamp) -> Step {
+    let mut condition = object::not_confirmed(at);
+    condition["lastProbeTime"] = json!(whole_seconds(at));
     let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
     Step { subresource: Some("status"), patch: patch.pinned(&view.resource_version) }
 }

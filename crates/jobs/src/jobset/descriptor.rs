@@ -22,5 +22,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     failed: "Failed",
     exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
     restarts_whole: true,
+    confirms_stops: true,
     ..PLAIN
 };

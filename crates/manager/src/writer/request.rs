@@ -63,8 +63,7 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             one(Method::PATCH, *subresource, String::new(), Content::MergePatch, body)
         }
         Write::Apply { subresource, field_manager, body } => {
-            let query = format!("?fieldManager={field_manager}&force=true");
-            one(Method::PATCH, *subresource, query, Content::ApplyPatch, body)
+            one(Method::PATCH, *subresource, applied_by(field_manager), Content::ApplyPatch, body)
         }
         Write::Delete { uid, grace_period_seconds, foreground } => {
             let policy = if *foreground { "Foreground" } else { "Background" };
@@ -103,17 +102,19 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
 
 /// The request of one step on a job.
 pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
-    let content = match step.patch {
-        Patch::Merge(_) => Content::MergePatch,
-        Patch::Json(_) => Content::JsonPatch,
-        Patch::Strategic(_) => Content::StrategicPatch,
+    let (content, query) = match step.patch {
+        Patch::Merge(_) => (Content::MergePatch, String::new()),
+        Patch::Json(_) => (Content::JsonPatch, String::new()),
+        Patch::Strategic(_) => (Content::StrategicPatch, String::new()),
+        Patch::Apply(manager, _) => (Content::ApplyPatch, applied_by(manager)),
     };
-    Call::with_body(
-        Method::PATCH,
-        uri(object, object.kind.version(), step.subresource),
-        content,
-        &step.patch.body(),
-    )
+    let uri = uri(object, object.kind.version(), step.subresource);
+    Call::with_body(Method::PATCH, format!("{uri}{query}"), content, &step.patch.body())
+}
+
+/// The query of a server-side apply that takes over what others own.
+fn applied_by(field_manager: &str) -> String {
+    format!("?fieldManager={field_manager}&force=true")
 }
 
 /// The request of one step on a pod.
@@ -122,8 +123,7 @@ fn pod_call(object: &ObjectRef, step: &PodStep) -> Call {
     match step {
         PodStep::Patch(patch) => step_call(object, &Step { subresource: None, patch: patch.clone() }),
         PodStep::ApplyStatus { field_manager, body } => {
-            let uri =
-                format!("{}?fieldManager={field_manager}&force=true", uri(object, version, Some("status")));
+            let uri = format!("{}{}", uri(object, version, Some("status")), applied_by(field_manager));
             Call::with_body(Method::PATCH, uri, Content::ApplyPatch, body)
         }
         PodStep::Delete { uid } => {

@@ -141,7 +141,7 @@ impl World {
         for step in steps {
             match &step.patch {
                 Patch::Merge(body) => json_patch::merge(&mut value, body),
-                Patch::Strategic(body) => json::merge_strategically(&mut value, body),
+                Patch::Strategic(body) | Patch::Apply(_, body) => json::merge_strategically(&mut value, body),
                 Patch::Json(operations) => {
                     json::apply(&mut value, operations).map_err(WriteError::Refused)?;
                 }

@@ -115,6 +115,8 @@ pub struct Integration {
     pub counts_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
     pub confirms_stops: bool,
+    /// Whether its controller comes back to a stopped job until its pods are gone.
+    pub enforces_stops: bool,
     /// Whether its controller says in `status.observedGeneration` what it has acted on, if it writes that at all.
     pub observes_generation: bool,
     /// Whether the configuration describes it, and nothing is built in for it.
@@ -163,6 +165,7 @@ pub(super) const PLAIN: Integration = Integration {
     restarts_whole: false,
     counts_terminating: false,
     confirms_stops: false,
+    enforces_stops: false,
     observes_generation: false,
     declared: false,
     external: false,
