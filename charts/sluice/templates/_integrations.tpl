@@ -4,7 +4,7 @@ no right; the manager refuses it. */}}
 {{- define "sluice.jobKinds" -}}
 batch/job: {name: job, group: batch, version: v1, resource: jobs, parts: [], changesParts: false, confirmsStops: true, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}
 deployment: {name: deployment, group: apps, version: v1, resource: deployments, parts: [], changesParts: false, confirmsStops: false, ofPods: false, suspendsPods: true, podsAreJobs: true, templates: []}
-jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: ["batch/job"], changesParts: false, confirmsStops: false, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}
+jobset.x-k8s.io/jobset: {name: jobset, group: jobset.x-k8s.io, version: v1alpha2, resource: jobsets, parts: ["batch/job"], changesParts: false, confirmsStops: true, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}
 kubeflow.org/jaxjob: {name: jaxjob, group: kubeflow.org, version: v1, resource: jaxjobs, parts: [], changesParts: false, confirmsStops: false, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}
 kubeflow.org/mpijob: {name: mpijob, group: kubeflow.org, version: v2beta1, resource: mpijobs, parts: ["batch/job"], changesParts: true, confirmsStops: false, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}
 kubeflow.org/paddlejob: {name: paddlejob, group: kubeflow.org, version: v1, resource: paddlejobs, parts: [], changesParts: false, confirmsStops: false, ofPods: false, suspendsPods: false, podsAreJobs: false, templates: []}

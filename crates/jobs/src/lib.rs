@@ -58,7 +58,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, Templ
 
 pub use adapter::{PodGroup, Schema, State, path_of};
 pub use declared::{declare, declare_kinds};
-pub use patch::{Patch, Step};
+pub use patch::{Patch, Step, applied_by};
 pub use scheduling::StartError;
 
 /// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.

@@ -15,6 +15,11 @@ pub enum Patch {
     Apply(&'static str, Value),
 }
 
+/// The query of a server-side apply that takes over what others own.
+pub fn applied_by(field_manager: &str) -> String {
+    format!("?fieldManager={field_manager}&force=true")
+}
+
 impl Patch {
     /// The value of the `Content-Type` header.
     pub const fn content_type(&self) -> &'static str {
@@ -32,6 +37,14 @@ impl Patch {
         match self {
             Self::Merge(body) | Self::Strategic(body) | Self::Apply(_, body) => body.clone(),
             Self::Json(operations) => Value::Array(operations.clone()),
+        }
+    }
+
+    /// What its request has behind the path: the field manager of a server-side apply.
+    pub fn query(&self) -> String {
+        match self {
+            Self::Apply(field_manager, _) => applied_by(field_manager),
+            Self::Merge(_) | Self::Json(_) | Self::Strategic(_) => String::new(),
         }
     }
 

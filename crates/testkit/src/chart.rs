@@ -38,9 +38,12 @@ pub async fn helm(plane: &ControlPlane, args: &[&str]) -> Result<String> {
         .stdin(Stdio::null())
         .kill_on_drop(true);
     // Nothing of the user's own helm may play a part, and nothing is left behind.
-    for (variable, folder) in
-        [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
-    {
+    for (variable, folder) in [
+        ("HELM_CACHE_HOME", "cache"),
+        ("HELM_CONFIG_HOME", "config"),
+        ("HELM_DATA_HOME", "data"),
+        ("KUBECACHEDIR", "discovery"),
+    ] {
         command.env(variable, home.join(folder));
     }
     command.env_remove("KUBECONFIG").env_remove("HELM_NAMESPACE");

@@ -55,7 +55,7 @@ impl TestJobs {
 
     async fn patch(&self, name: &str, step: &Step) -> Result<Value, u16> {
         let subresource = step.subresource.map(|name| format!("/{name}")).unwrap_or_default();
-        let path = self.path(&format!("/{name}{subresource}"));
+        let path = self.path(&format!("/{name}{subresource}{}", step.patch.query()));
         self.send("PATCH", &path, step.patch.content_type(), &step.patch.body()).await
     }
 
@@ -256,6 +256,20 @@ async fn the_job_controller_answers_whether_it_has_seen_a_stop() {
         test_jobs.wait(name, "answered", reported).await;
         assert!(types(&test_jobs.get(name).await).contains(&"example.com/Other".to_owned()), "{name}");
     }
+}
+
+#[tokio::test]
+async fn the_jobset_controller_answers_whether_it_has_seen_a_stop() {
+    let test_jobs = test_jobs("adapters-ask-jobset", JobKind::JOB_SET).await;
+    test_jobs.create(jobset("asked")).await;
+    let says = |view: &JobView| view.suspended_condition.is_some_and(|(suspended, _)| suspended);
+    test_jobs.wait("asked", "suspended", says).await;
+    let at = "2026-01-01T00:00:00Z".parse().unwrap();
+    let object = test_jobs.act("asked", |view| ask_controller(view, at)).await;
+    assert_eq!(observe(JobKind::JOB_SET, &object).suspended_condition, Some((false, at)));
+    assert!(object["status"]["replicatedJobsStatus"].is_array(), "the rest of the status stays: {object}");
+    let view = test_jobs.wait("asked", "answered", says).await;
+    assert!(view.suspended_condition.unwrap().1 > at);
 }
 
 #[tokio::test]

@@ -13,19 +13,14 @@ use crate::pods::{controlled, evict, runs};
 
 /// `old` waited for some seconds, in which its controller saw that it is suspended, and was just admitted; `new` waits for its quota.
 fn started(kind: JobKind) -> Cluster {
-    started_with(kind, 2)
-}
-
-/// The same with so many pods.
-fn started_with(kind: JobKind, pods: i32) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     c.api.namespace("team-a", &[]);
-    let mut old = job("team-a", "old", "lq", pods, "1");
+    let mut old = job("team-a", "old", "lq", 2, "1");
     old.job.kind = kind;
     c.api.add_job(old);
     says(&mut c, "old", true);
     c.advance(5);
-    c.api.simple(&pods.to_string(), &json!({}));
+    c.api.simple("2", &json!({}));
     c.settle();
     assert!(!c.api.job("old").view.suspended);
     c.api.add_job(job("team-a", "new", "lq", 2, "1"));
@@ -144,14 +139,24 @@ fn evicted_unseen(managed_by: Option<&str>, condition: Option<bool>) -> Cluster 
 
 /// The same with `old` of this kind.
 fn evicted_unseen_of(kind: JobKind, managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
+    evicted_unseen_with(kind, 2, managed_by, condition)
+}
+
+/// The same with so many pods.
+fn evicted_unseen_with(
+    kind: JobKind,
+    pods: i32,
+    managed_by: Option<&str>,
+    condition: Option<bool>,
+) -> Cluster {
     let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
     config.frameworks.insert(kind);
     let mut c = Cluster::new(config);
     let revision = c.api.revision();
     c.list(Kind::Job(kind), Vec::new(), revision);
     c.api.namespace("team-a", &[]);
-    c.api.simple("2", &json!({}));
-    let mut old = job("team-a", "old", "lq", 2, "1");
+    c.api.simple(&pods.to_string(), &json!({}));
+    let mut old = job("team-a", "old", "lq", pods, "1");
     old.job.kind = kind;
     old.managed_by = managed_by.map(str::to_owned);
     old.suspended_condition =
@@ -251,11 +256,10 @@ fn the_controller_of_a_declared_kind_answers_by_the_generation_that_it_observed(
 
 #[test]
 fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
-    // JobSets have 5 s, and 50 ms for each of their two pods.
-    for (kind, seconds) in [(JobKind::JOB, 119), (JobKind::JOB_SET, 5)] {
+    for kind in [JobKind::JOB, JobKind::JOB_SET] {
         let mut c = started(kind);
         evict(&mut c);
-        c.advance(seconds);
+        c.advance(119);
         assert!(!runs(&c, "new"));
         c.advance(1);
         assert!(runs(&c, "new"), "{kind:?}");
@@ -263,9 +267,8 @@ fn a_controller_that_never_answers_does_not_keep_quota_for_good() {
 }
 
 #[test]
-fn a_large_jobset_has_more_time_to_answer_and_not_without_end() {
-    let mut c = started_with(JobKind::JOB_SET, 1_000);
-    evict(&mut c);
+fn a_large_job_that_cannot_be_asked_has_more_time_to_answer_and_not_without_end() {
+    let mut c = evicted_unseen_with(JobKind::RAY_JOB, 1_000, None, None);
     c.advance(29);
     assert!(!runs(&c, "new"));
     c.advance(1);

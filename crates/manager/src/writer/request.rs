@@ -10,7 +10,7 @@ use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::{EndPods, PodStep, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
-use sluice_jobs::{Patch, StartError, Step};
+use sluice_jobs::{Patch, StartError, Step, applied_by};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::watch::kinds::job;
@@ -102,19 +102,14 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
 
 /// The request of one step on a job.
 pub fn step_call(object: &ObjectRef, step: &Step) -> Call {
-    let (content, query) = match step.patch {
-        Patch::Merge(_) => (Content::MergePatch, String::new()),
-        Patch::Json(_) => (Content::JsonPatch, String::new()),
-        Patch::Strategic(_) => (Content::StrategicPatch, String::new()),
-        Patch::Apply(manager, _) => (Content::ApplyPatch, applied_by(manager)),
+    let content = match step.patch {
+        Patch::Merge(_) => Content::MergePatch,
+        Patch::Json(_) => Content::JsonPatch,
+        Patch::Strategic(_) => Content::StrategicPatch,
+        Patch::Apply(..) => Content::ApplyPatch,
     };
-    let uri = uri(object, object.kind.version(), step.subresource);
-    Call::with_body(Method::PATCH, format!("{uri}{query}"), content, &step.patch.body())
-}
-
-/// The query of a server-side apply that takes over what others own.
-fn applied_by(field_manager: &str) -> String {
-    format!("?fieldManager={field_manager}&force=true")
+    let uri = uri(object, object.kind.version(), step.subresource) + &step.patch.query();
+    Call::with_body(Method::PATCH, uri, content, &step.patch.body())
 }
 
 /// The request of one step on a pod.
