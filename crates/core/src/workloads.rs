@@ -89,6 +89,8 @@ pub(crate) struct QuotaReservation {
 pub(crate) struct TopologyReservation {
     pub(crate) pod_sets: Vec<PodSetNodes>,
     pub(crate) state: TopologyState,
+    /// What its pods take of places that a second pass has them leave: theirs until the workload is given with its new places.
+    pub(crate) leaving: Vec<PlacedPods>,
 }
 
 /// Where the pods of one pod set are.
@@ -108,7 +110,12 @@ pub(crate) struct PodSetNodes {
 impl TopologyReservation {
     /// Nothing where no pod set has nodes, or waits for some.
     pub(crate) fn of(pod_sets: Vec<PodSetNodes>, state: TopologyState) -> Option<Box<Self>> {
-        (!pod_sets.is_empty()).then(|| Box::new(Self { pod_sets, state }))
+        (!pod_sets.is_empty()).then(|| Box::new(Self { pod_sets, state, leaving: Vec::new() }))
+    }
+
+    /// What its pods take of all places that it holds.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PlacedPods> {
+        self.pod_sets.iter().map(|nodes| &nodes.pods).chain(&self.leaving)
     }
 
     /// The unhealthy nodes that its pods are assigned to.
@@ -220,7 +227,7 @@ impl Workloads {
     /// What the pods of a workload take of their nodes.
     pub(crate) fn pods_of(&self, id: WorkloadId) -> impl Iterator<Item = &PlacedPods> {
         let topology = self.get(id).reservation().and_then(|reservation| reservation.topology.as_deref());
-        topology.into_iter().flat_map(|topology| &topology.pod_sets).map(|nodes| &nodes.pods)
+        topology.into_iter().flat_map(TopologyReservation::pods)
     }
 
     /// The place of a workload among those of equal priority.

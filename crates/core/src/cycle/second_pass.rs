@@ -114,7 +114,8 @@ impl Scheduler {
         })
     }
 
-    /// Lets a workload hold other nodes than before; returns what is new.
+    /// Lets a workload hold other nodes than before; returns what is new. Places that its pods leave stay theirs until that is written: nothing
+    /// else may be placed there while the API has both.
     fn hold_nodes(
         &mut self,
         id: WorkloadId,
@@ -122,18 +123,23 @@ impl Scheduler {
         nodes: Vec<PodSetNodes>,
     ) -> Vec<(Name, SharedAssignment)> {
         let mut after = before;
-        let mut placed = Vec::new();
+        let (mut placed, mut left) = (Vec::new(), Vec::new());
         for new in nodes {
             let Some(held) = after.pod_sets.iter_mut().find(|held| held.pod_set == new.pod_set) else {
                 continue;
             };
+            let leaving = held.pods.without(&new.pods);
             self.books.nodes.remove(&held.pods);
-            self.books.nodes.add(&new.pods);
+            for pods in [&new.pods, &leaving] {
+                self.books.nodes.add(pods);
+            }
+            left.extend(Some(leaving).filter(|leaving| !leaving.places.is_empty()));
             let name =
                 self.world.shapes.pod_sets(self.world.workloads.get(id).shape)[new.pod_set].name.clone();
             placed.extend(new.assignment.clone().map(|assignment| (name, assignment)));
             *held = new;
         }
+        after.leaving.extend(left);
         after.state.unhealthy_nodes.clear();
         if let Place::QuotaReserved(reservation) = &mut self.world.workloads.get_mut(id).place {
             reservation.topology = Some(Box::new(after));

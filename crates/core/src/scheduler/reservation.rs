@@ -30,8 +30,8 @@ impl Scheduler {
                 *queue.admitted_usage.entry(pair).or_insert(0) += amount;
             }
         }
-        for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
-            self.books.nodes.add(&nodes.pods);
+        for pods in reservation.topology.iter().flat_map(|topology| topology.pods()) {
+            self.books.nodes.add(pods);
         }
         self.agenda.unready += usize::from(!reservation.pods_ready);
         if reservation.admitted {
@@ -86,8 +86,8 @@ impl Scheduler {
                 }
             }
         }
-        for nodes in reservation.topology.iter().flat_map(|topology| &topology.pod_sets) {
-            self.books.nodes.remove(&nodes.pods);
+        for pods in reservation.topology.iter().flat_map(|topology| topology.pods()) {
+            self.books.nodes.remove(pods);
         }
         self.agenda.unready -= usize::from(!reservation.pods_ready);
         self.mark_usage(reservation.queue, local);

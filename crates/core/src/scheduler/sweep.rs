@@ -141,8 +141,9 @@ impl Scheduler {
             used.pairs.extend(usage.map(|&(pair, _, _)| pair));
             let topology = workload.reservation().and_then(|reservation| reservation.topology.as_deref());
             let nodes = topology.into_iter().flat_map(|topology| &topology.pod_sets);
-            used.flavors.extend(nodes.clone().map(|nodes| nodes.flavor));
-            used.resources.extend(nodes.flat_map(|nodes| &nodes.pods.per_pod).map(|&(resource, _)| resource));
+            used.flavors.extend(nodes.map(|nodes| nodes.flavor));
+            let pods = topology.into_iter().flat_map(|topology| topology.pods());
+            used.resources.extend(pods.flat_map(|pods| &pods.per_pod).map(|&(resource, _)| resource));
             used.resources.extend(workload.last_assignment.iter().flat_map(|last| last.resources()));
         }
         self.world.names.retain(used);

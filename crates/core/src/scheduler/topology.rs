@@ -127,6 +127,9 @@ impl Scheduler {
         state: &TopologyState,
     ) -> bool {
         let held = reservation.topology.as_deref();
+        if held.is_some_and(|held| !held.leaving.is_empty()) {
+            return false;
+        }
         let mut wanted = admission.pod_sets.iter().enumerate();
         held.map_or(*state == TopologyState::default() || !admission.has_nodes(), |held| held.state == *state)
             && wanted.all(|(at, assigned)| {

@@ -47,6 +47,16 @@ pub(crate) struct PlacedPods {
     pub(crate) per_pod: SmallVec<[(ResourceId, i64); 2]>,
 }
 
+impl PlacedPods {
+    /// Those that are elsewhere in the other assignment of the same pods: of each place as many as are missing there.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let has =
+            |place| other.places.iter().filter(|(at, _)| *at == place).map(|(_, count)| count).sum::<i64>();
+        let places = self.places.iter().map(|&(place, count)| (place, count.saturating_sub(has(place))));
+        Self { places: places.filter(|(_, count)| *count > 0).collect(), per_pod: self.per_pod.clone() }
+    }
+}
+
 /// What one pod set got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodSetPlacement {

@@ -6,6 +6,7 @@
 //! * `loops`: the preemption-loop guard on the smallest loop.
 //! * `extremes`: unusual sizes.
 //! * `hostile`: whatever happens, no panic and no wrong accounting.
+//! * `placed_worlds`: nodes never get more pods than they have room for.
 //! * `rare`: worlds that random ones hardly ever are.
 //! * `snapshots`: of their moment, whatever comes later.
 //! * `random_worlds`: the core agrees with the oracle over random worlds and events, and keeps its promises.
@@ -25,6 +26,7 @@ mod fairness;
 mod hostile;
 mod loops;
 mod pair;
+mod placed_worlds;
 mod properties;
 mod random_worlds;
 mod rare;
