@@ -156,6 +156,8 @@ impl Scheduler {
             return Decision::Refuse(Detail::OverlappingTargets, Reason::WaitingForQuota, requeue);
         }
         if let Some(detail) = self.would_loop(entry) {
+            let root = self.world.forest.node(entry.head.node).root;
+            self.agenda.loops.refused(root, entry.head.queue);
             return Decision::Refuse(detail, Reason::WaitingForQuota, Requeue::Generic);
         }
         if let Some(detail) = self.lacks_nodes(entry) {
