@@ -251,7 +251,8 @@ fn the_room_of_what_lost_several_nodes_is_kept_until_it_runs_again() {
     fail(&mut bed, &["a-0", "a-1"]);
     bed.pass(60);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
-    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')));
+    let waits = ["high", "low"].map(|job| bed.reported(job, "QuotaReserved"));
+    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{waits:?}");
     let admitted = bed.c.notes("Admitted");
     assert!(admitted.iter().all(|note| !note.contains("jobset-low")), "{admitted:?}");
 }
