@@ -1,4 +1,4 @@
-//! Inadmissible workloads that others kept from quota which these only reserved are tried again when it is reserved no more.
+//! Inadmissible workloads that others kept from quota or nodes which these only reserved are tried again when they are reserved no more.
 //! Ours: the reference tries them again only when something becomes free, and the end of a reservation frees nothing.
 //!
 //! A head without victims reserves what it may not have yet, for the rest of the cycle. A workload that this keeps out goes on with its next

@@ -4,11 +4,11 @@
 //! arrival, an end, a deletion, a changed quota or configuration. Changes that preemption itself causes do not count. A
 //! workload that evicts the same victim for the second time goes before all others until it is admitted, so that the
 //! quota is not taken again. A third eviction, or one in return, is refused. The number of pairs is limited: preemption
-//! ends.
+//! ends. What was refused is tried again after the next outside change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::intern::{NodeId, WorkloadId};
+use crate::intern::{NodeId, QueueId, WorkloadId};
 use crate::reason::LoopKind;
 
 /// How often a workload may evict the same victim while nothing changes outside.
@@ -26,19 +26,22 @@ struct TreeEvictions {
     evictions: BTreeMap<(WorkloadId, WorkloadId), u32>,
     /// Workloads that evicted the same victim again, and were not admitted since.
     first: BTreeSet<WorkloadId>,
+    /// Queues with heads that were refused an eviction.
+    refused: BTreeSet<QueueId>,
 }
 
 impl LoopGuard {
-    /// Something outside changed in every tree.
-    pub(crate) fn outside_change_anywhere(&mut self) {
-        self.trees.clear();
+    /// Something outside changed in every tree. Gives the queues whose heads may be allowed now what they were refused.
+    pub(crate) fn outside_change_anywhere(&mut self) -> BTreeSet<QueueId> {
+        std::mem::take(&mut self.trees).into_values().flat_map(|memory| memory.refused).collect()
     }
 
-    /// Something outside changed in this tree.
-    pub(crate) fn outside_change(&mut self, root: NodeId) {
-        if !self.trees.is_empty() {
-            self.trees.remove(&root);
+    /// The same for one tree.
+    pub(crate) fn outside_change(&mut self, root: NodeId) -> BTreeSet<QueueId> {
+        if self.trees.is_empty() {
+            return BTreeSet::new();
         }
+        self.trees.remove(&root).unwrap_or_default().refused
     }
 
     /// The first of the victims that `by` must not evict now, and why.
@@ -56,6 +59,11 @@ impl LoopGuard {
             let before = memory.evictions.get(&(by, victim)).copied().unwrap_or(0);
             (before >= MAX_EVICTIONS).then_some((victim, LoopKind::Repeated))
         })
+    }
+
+    /// Notes that the head of a queue was refused an eviction.
+    pub(crate) fn refused(&mut self, root: NodeId, queue: QueueId) {
+        self.trees.entry(root).or_default().refused.insert(queue);
     }
 
     /// Notes an eviction.
@@ -133,11 +141,14 @@ mod tests {
             guard.evicted(TREE, A, B);
             guard.evicted(NodeId(1), C, B);
         }
-        guard.outside_change(TREE);
+        guard.refused(TREE, QueueId(7));
+        guard.refused(NodeId(1), QueueId(8));
+        assert_eq!(guard.outside_change(TREE), BTreeSet::from([QueueId(7)]));
         assert_eq!(objects(&guard, B, &[A]), None);
         assert!(!guard.goes_first(TREE, A));
         assert!(guard.goes_first(NodeId(1), C));
-        guard.outside_change_anywhere();
+        assert_eq!(guard.outside_change_anywhere(), BTreeSet::from([QueueId(8)]));
         assert!(!guard.goes_first(NodeId(1), C));
+        assert_eq!(guard.outside_change(TREE), BTreeSet::new(), "said once");
     }
 }

@@ -31,8 +31,9 @@ pub(crate) struct OrderKey {
 pub(crate) struct ClassKey {
     pub(crate) shape: ShapeId,
     pub(crate) priority: i32,
-    /// The slice of an elastic job that is alone in its class: it needs less than others of its shape.
-    pub(crate) slice: Option<WorkloadId>,
+    /// The workload that is alone in its class: a slice of an elastic job needs less than others of its shape, and room is kept for a
+    /// displaced one. Such a class never fails as a whole.
+    pub(crate) alone: Option<WorkloadId>,
     pub(crate) local: Option<LocalId>,
 }
 

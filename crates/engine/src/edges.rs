@@ -95,7 +95,8 @@ impl Engine {
         self.dirty.statuses.insert(reference);
     }
 
-    /// Marks all LocalQueues that point to a ClusterQueue, and their Workloads.
+    /// Marks all LocalQueues that point to a ClusterQueue, and their Workloads; and those that hold its quota although their LocalQueue is
+    /// gone, or is another one of that name.
     pub(crate) fn mark_workloads_of_cluster_queue(&mut self, name: &Name) {
         if !self.synced {
             return;
@@ -104,6 +105,7 @@ impl Engine {
         for queue in queues {
             self.mark_workloads_of_queue(&queue);
         }
+        self.dirty.workloads.extend(self.scheduler.holders(name).cloned());
     }
 
     /// Marks the jobs of a namespace.

@@ -86,6 +86,14 @@ impl Engine {
         }
     }
 
+    /// A Workload is going to be evicted for its nodes: the room of a JobSet is kept from then on.
+    pub(crate) fn hotswap_keeps_room(&mut self, key: &WorkloadKey) {
+        let jobset = || self.world.workloads.get(key).and_then(|entry| self.jobset_of(key, entry));
+        if !self.hotswap.flavors.is_empty() && jobset().is_some() {
+            self.hotswap_again();
+        }
+    }
+
     /// Whether a Workload takes whole groups of nodes that no Workload in its queue took at the last look: they count for capacity
     /// only while they are whole.
     fn takes_groups_anew(&self, key: &WorkloadKey) -> bool {

@@ -137,10 +137,9 @@ impl Scheduler {
             .admission_checks
             .iter()
             .filter(|rule| {
-                entry.assignment.flavors.iter().any(|assigned| {
-                    rule.on_flavors.is_empty()
-                        || rule.on_flavors.contains(self.world.names.flavor_name(assigned.flavor))
-                })
+                let mut assigned = entry.assignment.flavors.iter();
+                rule.on_flavors.is_empty()
+                    || assigned.any(|of| rule.on_flavors.contains(self.world.names.flavor_name(of.flavor)))
             })
             .map(|rule| rule.name.clone())
             .collect();

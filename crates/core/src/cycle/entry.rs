@@ -79,9 +79,18 @@ pub(super) struct CycleState {
     pub(super) overlaid: BTreeSet<NodeId>,
     /// Nodes that entries will use which are not admitted in this cycle.
     pub(super) transient_pods: Vec<PlacedPods>,
+    /// Nodes that heads reserved for which there are no victims.
+    pub(super) reserved_pods: Vec<(WorkloadId, PlacedPods)>,
 }
 
 impl Entry {
+    /// Notes heads that only reserved what it would have got.
+    pub(super) fn is_kept_out_by(&mut self, heads: impl IntoIterator<Item = WorkloadId>) {
+        self.kept_out_by.extend(heads);
+        self.kept_out_by.sort_unstable();
+        self.kept_out_by.dedup();
+    }
+
     /// An entry that holds quota already: what it was assigned is kept as it is, and takes nothing (docs/reference/06-algorithm.md 6.15).
     pub(super) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
         Self {

@@ -47,8 +47,9 @@ impl Scheduler {
         for (slot, amount) in std::mem::take(&mut state.transient).into_values().flatten() {
             self.books.usage.remove(&self.world.forest.quota, slot, amount);
         }
-        for pods in std::mem::take(&mut state.transient_pods) {
-            self.books.nodes.remove(&pods);
+        let reserved = state.reserved_pods.iter().map(|(_, pods)| pods);
+        for pods in state.transient_pods.iter().chain(reserved) {
+            self.books.nodes.remove(pods);
         }
         for (victim, by) in std::mem::take(&mut state.victims) {
             let Some(reservation) = self.world.workloads.get(victim).reservation() else { continue };

@@ -156,6 +156,8 @@ impl Scheduler {
             return Decision::Refuse(Detail::OverlappingTargets, Reason::WaitingForQuota, requeue);
         }
         if let Some(detail) = self.would_loop(entry) {
+            let root = self.world.forest.node(entry.head.node).root;
+            self.agenda.loops.refused(root, entry.head.queue);
             return Decision::Refuse(detail, Reason::WaitingForQuota, Requeue::Generic);
         }
         if let Some(detail) = self.lacks_nodes(entry) {
@@ -311,11 +313,14 @@ impl Scheduler {
     /// Notes the heads that kept the entry out, if it would fit but for what they only reserved.
     fn note_kept_out(&mut self, entry: &mut Entry, state: &CycleState) {
         let root = self.world.forest.node(entry.head.node).root;
-        let Some(reserved) = state.reserved.get(&root) else { return };
+        let reserved = state.reserved.get(&root).map_or(&[][..], Vec::as_slice);
+        if reserved.is_empty() && state.reserved_pods.is_empty() {
+            return;
+        }
         if self.try_to_fit(entry, state, reserved, false) {
-            entry.kept_out_by.extend(reserved.iter().map(|&(id, ..)| id));
-            entry.kept_out_by.sort_unstable();
-            entry.kept_out_by.dedup();
+            entry.is_kept_out_by(reserved.iter().map(|&(id, ..)| id));
+            let of_nodes = self.reserving_its_nodes(entry, state);
+            entry.is_kept_out_by(of_nodes);
         }
     }
 

@@ -52,6 +52,7 @@ impl Scheduler {
         let workload = self.world.workloads.get_mut(id);
         workload.decision = Some(why.clone());
         let queue = &mut self.world.queues[entry.head.queue.at()];
+        let alone = queue.pending.class(entry.class).key.alone.is_some();
         let groups = queue.spec.iter().flat_map(|spec| &spec.resource_groups);
         let max_scans = || groups.map(|group| group.flavors.len()).fold(MAX_SCANS, usize::max);
         let scanning = workload.last_assignment.is_some() && usize::from(workload.scans) < max_scans();
@@ -92,7 +93,7 @@ impl Scheduler {
         self.agenda.kept_out.replace(id, by);
         let shared = searched
             && self.world.config.gates.scheduling_equivalence_hashing
-            && self.world.workloads.get(id).replaces.is_none()
+            && !alone
             && !strict
             && placement == Placement::Inadmissible;
         if shared {

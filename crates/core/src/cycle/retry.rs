@@ -14,8 +14,10 @@ impl Scheduler {
         if self.agenda.kept_out.is_empty() {
             return;
         }
+        let of_quota = state.reserved.values().flatten().map(|&(id, ..)| id);
+        let of_nodes = state.reserved_pods.iter().map(|&(id, _)| id);
         let reserving: BTreeSet<WorkloadId> =
-            state.reserved.values().flatten().map(|&(id, ..)| id).filter(|&id| self.stays_head(id)).collect();
+            of_quota.chain(of_nodes).filter(|&id| self.stays_head(id)).collect();
         let concerned = self.agenda.kept_out.by_others_than(&reserving);
         let mut classes: BTreeMap<NodeId, BTreeSet<(QueueId, ClassId)>> = BTreeMap::new();
         for id in concerned {

@@ -25,7 +25,25 @@ impl Scheduler {
         {
             return;
         }
+        let reserving = self.reserving_its_nodes(entry, state);
         self.search_again(entry, Basis::Now, local_usage);
+        if entry.assignment.mode != Mode::Fit {
+            entry.is_kept_out_by(reserving);
+        }
+    }
+
+    /// The heads that only reserved the nodes of an entry, if these would be free but for that.
+    pub(super) fn reserving_its_nodes(&mut self, entry: &Entry, state: &CycleState) -> Vec<WorkloadId> {
+        if state.reserved_pods.is_empty() || self.nodes_are_free(entry, state) {
+            return Vec::new();
+        }
+        let mark = self.books.nodes.mark();
+        for (_, pods) in &state.reserved_pods {
+            self.books.nodes.remove(pods);
+        }
+        let free = self.nodes_are_free(entry, state);
+        self.books.nodes.rollback(&mark);
+        if free { state.reserved_pods.iter().map(|&(id, _)| id).collect() } else { Vec::new() }
     }
 
     /// Whether the nodes of an entry are free: with the victims of the cycle and its own gone, if it preempts; beside them, if it is to be

@@ -6,6 +6,7 @@ use crate::intern::SlotId;
 use crate::quota::exact;
 use crate::scheduler::Scheduler;
 use crate::spec::PreemptionPolicy;
+use crate::topology::PlacedPods;
 
 impl Scheduler {
     /// Adds usage for the rest of the cycle.
@@ -31,14 +32,9 @@ impl Scheduler {
             let amount = self.beyond_replaced(entry, quantity.pair, quantity.amount);
             self.add_transient(entry, quantity.slot, amount, state);
         }
-        self.occupy_nodes(entry, state);
-    }
-
-    /// Takes the nodes that the entry will use.
-    fn occupy_nodes(&mut self, entry: &Entry, state: &mut CycleState) {
-        for nodes in entry.assignment.nodes.iter().filter(|nodes| !nodes.pods.places.is_empty()) {
-            self.books.nodes.add(&nodes.pods);
-            state.transient_pods.push(nodes.pods.clone());
+        for pods in nodes_of(entry) {
+            self.books.nodes.add(pods);
+            state.transient_pods.push(pods.clone());
         }
     }
 
@@ -67,6 +63,14 @@ impl Scheduler {
                 state.reserved.entry(root).or_default().push(reserved);
             }
         }
-        self.occupy_nodes(entry, state);
+        for pods in nodes_of(entry) {
+            self.books.nodes.add(pods);
+            state.reserved_pods.push((entry.head.workload, pods.clone()));
+        }
     }
+}
+
+/// The nodes that the entry will use.
+fn nodes_of(entry: &Entry) -> impl Iterator<Item = &PlacedPods> {
+    entry.assignment.nodes.iter().map(|nodes| &nodes.pods).filter(|pods| !pods.places.is_empty())
 }

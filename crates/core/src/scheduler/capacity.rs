@@ -9,6 +9,7 @@ use crate::capacity::{Displaced, DisplacedNeeds};
 use crate::intern::{ClassId, FlavorId, FrId, QueueId, WorkloadId};
 use crate::queue::{OrderKey, Placement};
 use crate::quota::exact;
+use crate::workload::WorkloadKey;
 use crate::workloads::QuotaReservation;
 use crate::{Amount, Name};
 
@@ -78,6 +79,16 @@ impl Scheduler {
             .flat_map(|(_, claim)| claim)
             .map(|(pair, _)| self.world.names.flavor_and_resource(*pair).0)
             .collect();
+        let names = |list: &[(WorkloadKey, DisplacedNeeds)]| -> BTreeSet<WorkloadKey> {
+            list.iter().map(|(key, _)| key.clone()).collect()
+        };
+        let (before, after) = (names(&before), names(&self.world.capacity.displaced));
+        // Each of them is in a class of its own.
+        for key in before.symmetric_difference(&after) {
+            if let Some(id) = self.world.workloads.find(key) {
+                self.requeue_one(id);
+            }
+        }
         for flavor in concerned {
             self.try_again_with(flavor);
         }

@@ -63,6 +63,18 @@ impl Scheduler {
         }
     }
 
+    /// Something changed in a tree that no preemption caused: what the preemption-loop guard held back there is tried again.
+    pub(crate) fn outside_change_in(&mut self, root: NodeId) {
+        let held_back = self.agenda.loops.outside_change(root);
+        self.agenda.flush_later.extend(held_back);
+    }
+
+    /// The same in all trees.
+    pub(crate) fn outside_change_anywhere(&mut self) {
+        let held_back = self.agenda.loops.outside_change_anywhere();
+        self.agenda.flush_later.extend(held_back);
+    }
+
     /// Flushes the tree of a queue.
     pub(crate) fn flush_around(&mut self, queue: QueueId) {
         let root = self.world.forest.node(self.world.queues[queue.at()].node).root;

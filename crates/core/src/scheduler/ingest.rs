@@ -129,13 +129,12 @@ impl Scheduler {
         true
     }
 
-    /// Tells the preemption-loop guard that something happened to a workload that no preemption caused.
+    /// Tells the preemption-loop guard that something happened to a workload that no preemption caused: what it held back is tried again.
     fn outside_change(&mut self, id: WorkloadId) {
         let workload = self.world.workloads.get(id);
         let waiting = workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0);
         if let Some(queue) = workload.reservation().map(|reservation| reservation.queue).or(waiting) {
-            let root = self.world.forest.node(self.world.queues[queue.at()].node).root;
-            self.agenda.loops.outside_change(root);
+            self.outside_change_in(self.world.forest.node(self.world.queues[queue.at()].node).root);
         }
     }
 
@@ -161,7 +160,7 @@ impl Scheduler {
                 self.world.forest.capacity_changed(node);
                 self.capacity_freed(&before);
                 if self.world.workloads.get(id).reservation().is_some() {
-                    self.agenda.loops.outside_change(self.world.forest.node(node).root);
+                    self.outside_change_in(self.world.forest.node(node).root);
                 }
             }
             self.flush_around(before.queue);

@@ -1,6 +1,8 @@
 //! Nodes outside of a cycle: whether the pods of a workload would find some once others are gone. The placement is that of admissions
 //! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
 
+use std::collections::BTreeSet;
+
 use super::Scheduler;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
 use crate::placement::{DemandedPodSet, PlacementDemand, grouped, place_groups};
@@ -47,6 +49,8 @@ pub struct NodeTrial<'a> {
     nodes: Trial<'a>,
     /// What was tried, the last at the end.
     changes: Vec<Change>,
+    /// Nodes that take no pods, whatever leaves them.
+    closed: BTreeSet<HostId>,
 }
 
 impl Scheduler {
@@ -61,6 +65,7 @@ impl Scheduler {
             scheduler: self,
             nodes: self.world.topology.trial(&self.books.nodes),
             changes: Vec::new(),
+            closed: BTreeSet::new(),
         }
     }
 }
@@ -119,7 +124,7 @@ impl NodeTrial<'_> {
     /// A pod that no topology assignment placed is gone from its node, or is there again: what it takes, `pods` included; cpu in milli-CPU,
     /// everything else in whole units.
     pub fn pod_goes(&mut self, node: &str, requests: &[(Name, Amount)], goes: bool) {
-        let Some(host) = self.nodes.host(node) else { return };
+        let Some(host) = self.nodes.host(node).filter(|host| !self.closed.contains(host)) else { return };
         let known = requests.iter().filter_map(|(resource, amount)| {
             Some((self.scheduler.world.names.find_resource(resource)?, amount.get().max(0)))
         });
@@ -129,9 +134,9 @@ impl NodeTrial<'_> {
         self.changes.push(change(host, amounts));
     }
 
-    /// A node takes no pods any more, for as long as this trial lasts. It must not have been closed yet.
+    /// A node takes no pods any more, for as long as this trial lasts.
     pub fn close(&mut self, node: &str) {
-        if let Some(host) = self.nodes.host(node) {
+        if let Some(host) = self.nodes.host(node).filter(|host| self.closed.insert(*host)) {
             self.nodes.close(host);
         }
     }

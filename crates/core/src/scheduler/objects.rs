@@ -58,7 +58,7 @@ impl Scheduler {
 
     /// Brings the queues that something concerns up to date with it.
     pub(crate) fn touch_queues(&mut self, concerned: BTreeSet<QueueId>) {
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         for id in concerned {
             self.world.queues[id.at()].version += 1;
             self.update_activity(id);
@@ -82,7 +82,7 @@ impl Scheduler {
 
     /// Workloads that were held because of their namespace are tried again.
     fn namespace_changed(&mut self, name: &str) {
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         for id in self.world.namespace_locals.get(name).cloned().unwrap_or_default() {
             self.requeue_members(id);
         }

@@ -23,7 +23,7 @@ impl Scheduler {
             return;
         }
         self.sweeps.replaced(self.world.forest.node(id).exists);
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         self.world.forest.set(id, true, weight, limits);
         self.world.forest.set_parent(id, parent);
         self.changes.nodes.mark(id.at());
@@ -33,7 +33,7 @@ impl Scheduler {
     pub fn remove_cohort(&mut self, name: &str) {
         let Some(id) = self.world.forest.cohort(name) else { return };
         self.sweeps.removed();
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         self.world.forest.set(id, false, 1.0, BTreeMap::new());
         self.world.forest.set_parent(id, None);
         self.changes.nodes.mark(id.at());
@@ -59,7 +59,7 @@ impl Scheduler {
             return;
         }
         self.sweeps.replaced(self.world.queues[id.at()].spec.is_some());
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         let (groups, limits) = compile_groups(&mut self.world.names, &spec.resource_groups);
         let pods = Name::from(PODS);
         if groups
@@ -104,7 +104,7 @@ impl Scheduler {
             return;
         }
         self.sweeps.removed();
-        self.agenda.loops.outside_change_anywhere();
+        self.outside_change_anywhere();
         let node = self.world.queues[id.at()].node;
         self.world.forest.set(node, false, 1.0, BTreeMap::new());
         self.world.forest.set_parent(node, None);
@@ -164,7 +164,7 @@ impl Scheduler {
         self.changes.locals.mark(id.at());
         self.usage_moved(id);
         if !same_target {
-            self.agenda.loops.outside_change_anywhere();
+            self.outside_change_anywhere();
             self.requeue_members(id);
         }
     }
@@ -179,7 +179,7 @@ impl Scheduler {
                 self.world.queues[queue.at()].locals.remove(&id);
             }
             self.end_samples(id);
-            self.agenda.loops.outside_change_anywhere();
+            self.outside_change_anywhere();
             self.requeue_members(id);
         }
     }

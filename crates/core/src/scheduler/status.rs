@@ -106,6 +106,14 @@ impl Scheduler {
         queue.filter(|queue| queue.spec.is_some()).map_or(0, |queue| queue.admitted)
     }
 
+    /// The workloads that hold quota of a ClusterQueue, whether it exists or not.
+    pub fn holders(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadKey> {
+        let queue = self.world.queue_index.get(cluster_queue).map(|id| &self.world.queues[id.at()]);
+        let holders = queue.map(|queue| &queue.reservations).into_iter();
+        let holders = holders.flat_map(|all| all.evicted.iter().chain(&all.running));
+        holders.map(|candidate| &self.world.workloads.get(candidate.id).key)
+    }
+
     /// Whether a ClusterQueue is there and nothing makes it inactive.
     pub fn is_active(&self, cluster_queue: &str) -> bool {
         let queue = self.world.queue_index.get(cluster_queue).map(|id| &self.world.queues[id.at()]);

@@ -90,7 +90,7 @@ impl Scheduler {
             shape: workload.shape,
             priority: workload.priority,
             local: by_local.then_some(workload.local),
-            slice: workload.replaces.as_ref().map(|_| id),
+            alone: (workload.replaces.is_some() || self.is_displaced(id)).then_some(id),
         }
     }
 
@@ -125,7 +125,8 @@ impl Scheduler {
         }
     }
 
-    fn requeue_one(&mut self, id: WorkloadId) {
+    /// Queues a workload anew, if it waits.
+    pub(crate) fn requeue_one(&mut self, id: WorkloadId) {
         let was = self.queue_position(id);
         let Place::Pending(waiting) = &self.world.workloads.get(id).place else { return };
         let waiting = waiting.clone();

@@ -2,7 +2,7 @@
 
 use crate::world::{World, cq, job, n, q};
 use sluice_core::PreemptionPolicy::LowerPriority;
-use sluice_core::{Amount, Displaced, Name, WorkloadKey};
+use sluice_core::{AdmissionFairSharing, Amount, Displaced, Name, Time, WorkloadKey, WorkloadState};
 
 fn limit(w: &mut World, flavor: &str, gpu: i64) {
     w.core.set_capacity(&n(flavor), &[(n("gpu"), Amount(gpu))]);
@@ -123,6 +123,46 @@ fn of_several_displaced_the_first_has_its_room_before_the_second() {
     assert_eq!(w.inadmissible("a"), ["d2"]);
     w.finished("d1");
     assert_eq!(w.settle(), ["d2 admitted default"]);
+}
+
+#[test]
+fn a_displaced_workload_is_tried_after_its_backoff_although_its_equals_have_no_room() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(10)));
+    limit(&mut w, "default", 4);
+    displace(&mut w, &[("x", 4)]);
+    let until = Time::from_seconds(100_060);
+    w.submit(job("x", "a").gpu(4).with(|spec| {
+        spec.state = WorkloadState::Pending {
+            requeue_at: Some(until),
+            requeued_false: false,
+            failed_checks: false,
+            invalid: None,
+        };
+    }));
+    w.submit(job("y", "a").gpu(4));
+    assert_eq!(w.settle(), ["y WaitingForCapacity"], "the room is kept for x");
+    w.pass(120);
+    assert_eq!(w.settle(), ["x admitted default"]);
+}
+
+#[test]
+fn an_equal_of_another_local_queue_does_not_lock_a_displaced_workload_out() {
+    let mut w = World::configured(|config| {
+        config.admission_fair_sharing = Some(AdmissionFairSharing {
+            half_life_seconds: 600,
+            sampling_interval_seconds: 60,
+            resource_weights: Vec::new(),
+        });
+    });
+    w.cq(cq("a").quota(q(10)).with(|spec| spec.usage_based_fair_sharing = true));
+    w.lq("used", "a", |spec| spec.consumed = vec![(n("gpu"), 9.0)]);
+    w.lq("unused", "a", |_| {});
+    limit(&mut w, "default", 4);
+    displace(&mut w, &[("x", 4)]);
+    w.submit_all([job("x", "used").gpu(4), job("y", "unused").gpu(4)]);
+    let lines = w.settle();
+    assert_eq!(lines, ["y WaitingForCapacity", "x admitted default"]);
 }
 
 #[test]

@@ -141,6 +141,23 @@ fn ours_node_trial_frees_what_pods_take_that_nothing_placed() {
 }
 
 #[test]
+fn ours_node_trial_has_no_room_on_a_closed_node_for_what_leaves_it() {
+    let mut w = world(&[&[4]]);
+    let taken = [(n("gpu"), sluice_core::Amount(4)), (n("pods"), sluice_core::Amount(1))];
+    w.core.set_other_usage(&n("r0h0"), &taken);
+    submit(&mut w, "p", 1, RequestedLevel::Unconstrained);
+    let mut trial = w.core.node_trial();
+    trial.close("r0h0");
+    let mark = trial.mark();
+    trial.pod_goes("r0h0", &taken, true);
+    assert!(trial.place(&key("p"), &pods(1)).is_err());
+    trial.undo(mark);
+    trial.pod_goes("r0h0", &taken, false);
+    trial.pod_goes("r0h0", &taken, true);
+    assert!(trial.place(&key("p"), &pods(1)).is_err());
+}
+
+#[test]
 fn ours_node_trial_gives_nothing_to_what_is_not_known() {
     let w = world(&[&[4]]);
     let mut trial = w.core.node_trial();

@@ -48,6 +48,13 @@ fn s6_10_02_a_check_without_flavors_applies_to_all() {
 }
 
 #[test]
+fn s6_10_02_a_check_without_flavors_applies_to_what_gets_no_flavor() {
+    let mut w = checked(vec![rule("zz", &[]), rule("aa", &[]), rule("of_y", &["y"])]);
+    w.submit(job("j", "a"));
+    assert_eq!(required(&mut w), ["aa", "zz"], "nothing of it is covered");
+}
+
+#[test]
 fn s6_10_03_until_its_checks_are_ready_a_workload_reserves_but_is_not_admitted() {
     let mut w = checked(vec![rule("of_x", &["x"])]);
     w.submit_all([job("j", "a").gpu(1), job("k", "a").gpu(1)]);

@@ -219,6 +219,52 @@ fn s6_11_11_heads_of_one_cycle_do_not_get_the_same_nodes() {
     }
 }
 
+/// `r` of one queue wants a whole rack, of which `v` has a host; `e` of another tree wants the other host, and `twin` is its equal.
+fn reserves_a_rack(change: impl FnOnce(&mut sluice_core::Config)) -> World {
+    let mut w = configured(change);
+    host(&mut w, "r1", "h1", 1);
+    host(&mut w, "r1", "h2", 1);
+    for queue in ["a", "b"] {
+        w.cq(cq(queue).quota(q(4)));
+    }
+    w.submit(job("v", "a").gpu(1));
+    assert_eq!(w.cycle(), ["v admitted default"]);
+    w.submit(required(job("r", "a").gpu(1).count(2).priority(9), RACK));
+    w.submit_all([job("e", "b").gpu(1), job("twin", "b").gpu(1)]);
+    w
+}
+
+#[test]
+fn s6_11_11_nodes_that_a_head_only_reserved_are_given_in_the_next_cycle() {
+    for recompute in [true, false] {
+        let mut w = reserves_a_rack(|config| {
+            config.gates.tas_recompute_assignment_within_scheduling_cycle = recompute;
+        });
+        let lines = w.cycle();
+        assert!(lines[0].starts_with("r ") && lines[1].starts_with("e "), "{lines:?}");
+        assert!(!lines[1].contains("admitted"), "{lines:?}");
+        assert_eq!(w.cycle(), ["e admitted default"], "recompute: {recompute}");
+        w.finished("e");
+        // Both are heads again, and the one that reserves goes first.
+        let lines = w.settle();
+        assert!(lines.contains(&"twin admitted default".to_owned()), "{lines:?}");
+    }
+}
+
+#[test]
+fn s6_11_11_a_flavor_whose_nodes_were_only_reserved_is_tried_again() {
+    for recompute in [true, false] {
+        let mut w = reserves_a_rack(|config| {
+            config.gates.tas_recompute_assignment_within_scheduling_cycle = recompute;
+        });
+        w.flavor("full", |spec| spec.topology = Some(n("t")));
+        w.cq(cq("b").quota(q(4)).flavor("full", &[("gpu", q(0))]));
+        // The search goes on with the other flavor, finds nothing there either, and begins anew.
+        let lines: Vec<String> = (0..3).flat_map(|_| w.cycle()).collect();
+        assert!(lines.contains(&"e admitted default".to_owned()), "{lines:?}");
+    }
+}
+
 #[test]
 fn s6_11_12_nodes_that_become_free_wake_the_queues_of_other_trees() {
     let mut w = world();

@@ -246,6 +246,29 @@ fn s6_15_13_a_workload_that_gets_no_other_node_is_evicted_at_once_or_tried_again
     }
 }
 
+#[test]
+fn s6_15_13_nodes_that_a_head_only_reserved_replace_a_failed_one() {
+    let mut w = with_topology(World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]));
+    for queue in ["a", "b"] {
+        w.cq(cq(queue).quota(q(4)).cohort("co"));
+    }
+    room(&mut w, "h1", 1);
+    room(&mut w, "h2", 1);
+    // a borrows with what it holds; the head of b borrows nothing, and goes first.
+    w.running(job("more", "a").gpu(4), "default");
+    w.submit(job("p", "a").gpu(1));
+    assert_eq!(w.cycle(), ["p admitted default"]);
+    w.submit(job("v", "b").gpu(1));
+    assert_eq!(w.cycle(), ["v admitted default"]);
+    fails(&mut w, 1, &[("h1", 1)], "h1");
+    w.core.remove_node("h1");
+    room(&mut w, "h3", 1);
+    w.submit(job("r", "b").gpu(1).count(2));
+    let lines = w.cycle();
+    assert!(lines[0].starts_with("r TopologyPlacementFailed"), "{lines:?}");
+    assert_eq!(lines[1..], ["p placed main h3=1"]);
+}
+
 /// A running workload of pods of one GPU is on these nodes, one of which fails.
 fn fails(w: &mut World, count: i64, nodes: &[(&str, i64)], lost: &str) {
     let domain = |(name, count): &(&str, i64)| AssignedDomain { values: vec![n(name)], count: *count };

@@ -1,8 +1,8 @@
 //! 6.5 The cycle: how each head is processed with what earlier ones left.
 
-use crate::world::{Cq, DEFERRED, NO_LONGER_FITS, OVERLAPS, World, cohort, cq, job, n, q};
-use sluice_core::PreemptionPolicy::{Any, LowerPriority, Never};
-use sluice_core::{Amount, BorrowWithinCohort, CheckRule, Outcome, Reason, StopPolicy, WhenCanPreempt};
+use crate::world::{Cq, DEFERRED, Job, NO_LONGER_FITS, OVERLAPS, World, cohort, cq, job, n, q};
+use sluice_core::PreemptionPolicy::{Any, LowerOrNewerEqualPriority, LowerPriority, Never};
+use sluice_core::{Amount, BorrowWithinCohort, CheckRule, Outcome, Reason, StopPolicy, Time, WhenCanPreempt};
 
 /// `c` uses `gpu` of what belongs to `a` and `b`, which want theirs back.
 fn reclaimers(w: &mut World, victims: &[(&str, i64)]) {
@@ -316,4 +316,27 @@ fn loops(guard: bool) -> Vec<String> {
 fn s6_5_34_the_rules_allow_a_preemption_to_repeat_for_ever_and_our_gate_ends_it() {
     assert_eq!(loops(false)[0], "near admitted x");
     assert_eq!(loops(true), ["wide admitted x".to_owned(), format!("near {NO_LONGER_FITS}")]);
+}
+
+#[test]
+fn s6_5_34_what_our_gate_holds_back_is_tried_again_after_an_arrival() {
+    let mut w = World::gated(|gates| gates.preemption_loop_guard = true);
+    w.cq(cq("a").cohort("co").flavor("x", &[("gpu", q(1))]).within(LowerOrNewerEqualPriority));
+    w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(0))]));
+    let second = |job: Job, second| job.with(|spec| spec.queue_order = Time::from_seconds(second));
+    w.submit(second(job("newer", "a").gpu(1), 20));
+    assert_eq!(w.cycle(), ["newer admitted x"]);
+    w.submit(second(job("older", "a").gpu(1), 10));
+    assert_eq!(w.cycle(), ["older preempts newer:InClusterQueue"]);
+    w.released("newer");
+    assert_eq!(w.cycle(), ["older admitted x"]);
+    // Its place in the queue is another one now, which is no change from outside.
+    w.submit(second(job("newer", "a").gpu(1), 5));
+    let lines = w.cycle();
+    assert!(w.message("newer").contains("nothing changed since"), "{lines:?}");
+    assert!(!w.core.has_heads());
+    assert_eq!(w.inadmissible("a"), ["newer"]);
+    w.submit(job("arrives", "b").gpu(9));
+    let lines = w.cycle();
+    assert!(lines.contains(&"newer preempts older:InClusterQueue".to_owned()), "{lines:?}");
 }

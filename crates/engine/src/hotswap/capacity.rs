@@ -60,12 +60,16 @@ pub(crate) struct Capacity {
 /// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
 /// for pods that are being deleted: what comes in their place takes of the others.
 /// `stays` says whether a Workload holds quota of the flavor and does so.
+///
+/// Nodes may be those of several flavors, and are there once: what pods take of them is not there for this flavor if their Workload does
+/// not hold quota of it for that resource, which `holds` says.
 pub(crate) fn of_flavor(
     snapshot: &Snapshot<'_>,
     own: &[usize],
     resources: &BTreeSet<Name>,
     groups: &[&NodeGroups<'_>],
     stays: impl Fn(usize) -> bool,
+    holds: impl Fn(usize, &Name) -> bool,
 ) -> Capacity {
     let broken = |node: usize| groups.iter().any(|g| g.group_of(node).is_some_and(|group| !group.whole));
     let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
@@ -93,7 +97,20 @@ pub(crate) fn of_flavor(
     }
     let elsewhere = |node: Option<usize>| node.is_none_or(|node| counts[node] == Some(false));
     let mut holders = Vec::new();
+    let here = |node: Option<usize>| node.is_some_and(|node| counts[node] == Some(true));
     for (at, workload) in snapshot.workloads.iter().enumerate() {
+        if workload.pods.is_empty() {
+            continue;
+        }
+        let beside: Vec<&Name> = sums.keys().copied().filter(|resource| !holds(at, resource)).collect();
+        if !beside.is_empty() {
+            let pods = workload.pods.iter().filter(|seen| here(seen.node));
+            for (resource, amount) in pods.flat_map(|seen| &seen.pod.requests) {
+                if let Some(sum) = sums.get_mut(resource).filter(|_| beside.contains(&resource)) {
+                    *sum -= exact(*amount);
+                }
+            }
+        }
         let mut away =
             workload.pods.iter().filter(|seen| !seen.pod.leaving && elsewhere(seen.node)).peekable();
         if away.peek().is_none() || !stays(at) {
@@ -101,7 +118,7 @@ pub(crate) fn of_flavor(
         }
         holders.push(at);
         for (resource, amount) in away.flat_map(|seen| &seen.pod.requests) {
-            if let Some(sum) = sums.get_mut(resource) {
+            if let Some(sum) = sums.get_mut(resource).filter(|_| !beside.contains(&resource)) {
                 *sum += exact(*amount);
             }
         }

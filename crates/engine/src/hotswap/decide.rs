@@ -204,7 +204,8 @@ impl Engine {
             let departing =
                 departing.filter(|seen| seen.health == Health::Unhealthy && seen.node.ready == Some(true));
             evaluation.departing.extend(departing.map(|seen| Name::from(seen.name)));
-            let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays);
+            let holds = |at: usize, resource: &Name| holds_of(snapshot.workloads[at].entry, flavor, resource);
+            let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays, holds);
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());
             evaluation.concerned.extend(elsewhere);
@@ -334,6 +335,12 @@ impl Engine {
         let queue = || self.queue_name_for(workload.key, workload.entry);
         workload.has_jobset() && queue().is_some_and(|queue| scope.queues.contains_key(queue))
     }
+}
+
+/// Whether a Workload holds quota of a flavor for a resource.
+fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
+    let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    sets.any(|set| set.flavors.get(resource).is_some_and(|f| f == flavor))
 }
 
 /// Whether a Workload holds quota of a flavor.

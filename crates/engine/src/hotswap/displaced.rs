@@ -132,8 +132,11 @@ impl Engine {
             || object.metadata.deletion_timestamp.is_some()
             || !workload.has_jobset()
             || is(status, Type::Finished)
-            // Topology-aware scheduling finds other nodes for single pods, if there are any: once they have failed for it.
-            || self.may_replace_nodes(key) && self.leaves_by_itself(key, &self.lost_nodes(workload, snapshot));
+            // Topology-aware scheduling finds other nodes for single pods, if there are any: once they have failed for it. What it evicts
+            // instead is to get other nodes, too.
+            || !for_nodes(entry)
+                && self.may_replace_nodes(key)
+                && self.leaves_by_itself(key, &self.lost_nodes(workload, snapshot));
         if idle {
             return None;
         }

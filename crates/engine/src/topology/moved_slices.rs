@@ -111,8 +111,12 @@ impl Engine {
             }
         }
         let known: usize = of_controller.values().sum();
-        // Those that are not there have failed, or will.
-        let missing = wanted.saturating_sub(known);
+        // Those that are not there have failed, or will. One that is made anew and waits stands for a failure that was counted.
+        let waiting = self.placed_in(key, (set, pods), Stage::Gated).filter(|(_, pod, _)| !pod.leaves);
+        let ranks_waiting = waiting.map(|(.., place)| rank_of(ranks, place));
+        let of_broken =
+            |rank: &Option<usize>| rank.map_or(ranks.is_none(), |rank| broken.contains(&(rank / size)));
+        let missing = wanted.saturating_sub(known).saturating_sub(ranks_waiting.filter(of_broken).count());
         for (controller, count) in of_controller {
             self.spares(controller, count.min(wanted).saturating_add(missing))?;
         }

@@ -76,6 +76,7 @@ impl Engine {
         let eviction =
             Eviction { reason: reason::NODE_FAILURES, cause: String::new(), message, preemption: None };
         self.decide(key, Decision::Evict(eviction, Vec::new()));
+        self.hotswap_keeps_room(key);
         self.touch_workload(key);
     }
 

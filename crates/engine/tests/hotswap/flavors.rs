@@ -65,6 +65,33 @@ fn cordon(bed: &mut Bed, pools: &[&str], value: &Value) {
 }
 
 #[test]
+fn nodes_of_two_flavors_count_once() {
+    let mut bed = Bed::new();
+    bed.c.api.flavor("zone", &[("accelerator", "v6e"), ("zone", "a")]);
+    bed.pools(&["a", "b"], 4);
+    for node in bed.nodes_of(&["a"]) {
+        bed.c.api.edit(&node, &json!({"metadata": {"labels": {"zone": "a"}}}));
+    }
+    let flavors = json!([{"name": "zone", "resources": [{"name": TPU, "nominalQuota": 16}]}]);
+    let groups = json!({"resourceGroups": [{"coveredResources": [TPU], "flavors": flavors}]});
+    bed.queue("zonal", 0, &json!({"enable": true}), &groups);
+    bed.page_queue(64);
+    bed.jobset("zonal", "zonal", "low", 1);
+    bed.pass(3);
+    assert_eq!(bed.pools_of("zonal"), ["a"]);
+    bed.jobset("wide", "q", "low", 2);
+    bed.pass(3);
+    let waits = bed.reported("wide", "QuotaReserved");
+    assert!(waits.starts_with("False/WaitingForCapacity") && waits.contains("16 more needed"), "{waits}");
+    bed.c.api.finish_job("zonal", true);
+    for (_, _, pod) in bed.pods() {
+        bed.c.api.delete(&pod);
+    }
+    bed.pass(3);
+    assert_eq!(bed.pools_of("wide"), ["a", "b"]);
+}
+
+#[test]
 fn nodes_of_another_flavor_are_a_spare() {
     let mut bed = bed("tpu", 32, 64);
     both(&mut bed, None);

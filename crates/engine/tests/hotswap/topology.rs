@@ -205,3 +205,54 @@ fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_ends_with_nothing()
     assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
     assert!(bed.evictions("old").is_empty() && bed.evictions("young").is_empty());
 }
+
+#[test]
+fn a_node_that_departs_is_no_room_for_what_runs_on_it() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    bed.pools(&["a", "b", "c"], 1);
+    bed.sized_jobset("old", "q", "high", 1, 1);
+    let mut view = bed.c.api.job("old").view.clone();
+    view.pod_sets[0].exclusive_topology = None;
+    bed.c.api.add_job(view);
+    bed.c.settle();
+    bed.bind("old-pod", Some("old"), "a-0", 4);
+    for name in ["other", "third"] {
+        bed.sized_jobset(name, "q", "high", 1, 1);
+        bed.pass(2);
+    }
+    assert_eq!((bed.pools_of("other"), bed.pools_of("third")), (vec!["b".to_owned()], vec!["c".to_owned()]));
+    // From now on the flavor has a topology; what runs was assigned no nodes.
+    bed.topology();
+    bed.pass(2);
+    bed.c.api.edit(
+        &ObjectRef::cluster(Kind::Node, "a-0"),
+        &json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}}),
+    );
+    bed.pass(60);
+    assert_eq!((bed.runs("old"), bed.evictions("old")), (true, vec![]));
+    assert_eq!(bed.listed("old"), ["a-0"]);
+    assert_eq!(bed.c.notes("HotswapNotPossible").len(), 1);
+}
+
+#[test]
+fn the_room_of_what_lost_several_nodes_is_kept_until_it_runs_again() {
+    let mut bed = bed(&[], &["a", "b"]);
+    let cohort = json!({"cohortName": "co"});
+    bed.queue("q", 0, &json!({"enable": true}), &cohort);
+    bed.queue("lender", 16, &json!({"enable": true}), &cohort);
+    bed.placed_jobset("high", "high", 4, 4);
+    bed.pass(2);
+    assert!(assigned(&bed, "high").iter().all(|node| node.starts_with('a')));
+    // It would go first, as it borrows nothing.
+    bed.jobset("low", "lender", "low", 1);
+    bed.pass(2);
+    assert!(!bed.runs("low"));
+    fail(&mut bed, &["a-0", "a-1"]);
+    bed.pass(60);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    let waits = ["high", "low"].map(|job| bed.reported(job, "QuotaReserved"));
+    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{waits:?}");
+    let admitted = bed.c.notes("Admitted");
+    assert!(admitted.iter().all(|note| !note.contains("jobset-low")), "{admitted:?}");
+}

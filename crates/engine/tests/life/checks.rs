@@ -1,5 +1,7 @@
 //! Two-phase admission (docs/reference/06-algorithm.md 6.10).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
@@ -155,6 +157,26 @@ fn only_checks_of_the_assigned_flavors_apply() {
     };
     assert_eq!(names(&c, "a"), ["here"]);
     assert_eq!(names(&c, "b"), ["elsewhere"]);
+}
+
+#[test]
+fn what_asks_for_nothing_waits_for_its_checks_too() {
+    let (mut c, _) = waiting();
+    let mut view = job("team-a", "b", "lq", 1, "1");
+    let set = &mut view.pod_sets[0];
+    let template = Arc::make_mut(set.template.as_mut().unwrap());
+    let spec = template.spec.as_mut().unwrap();
+    spec.containers[0].resources = None;
+    set.containers_hash = sluice_api::names::containers_hash(spec);
+    set.requests_hash = sluice_api::names::requests_hash(spec);
+    c.api.add_job(view);
+    c.settle();
+    let w = c.workload("b");
+    assert_eq!((condition(&w, "QuotaReserved"), condition(&w, "Admitted")), ("True".into(), "False".into()));
+    assert_eq!(c.notes("Admitted"), Vec::<String>::new());
+    answer(&mut c, &Api::workload_ref(&w), &json!({"state": "Ready"}));
+    assert_eq!(condition(&c.workload("b"), "Admitted"), "True");
+    assert_eq!(c.notes("Admitted").len(), 1);
 }
 
 #[test]

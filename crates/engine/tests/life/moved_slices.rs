@@ -260,6 +260,28 @@ fn a_job_that_would_fail_by_it_is_evicted_instead() {
 }
 
 #[test]
+fn a_failure_whose_pod_is_made_anew_already_is_counted_once() {
+    for (spare, moves) in [(1, true), (0, false)] {
+        let mut c = started(&[], &hotswap(), |view| view.spare_failures = Some(spare));
+        c.api.delete(&node_ref("a1"));
+        for kind in [Kind::Pod, Kind::JobPod] {
+            c.api.delete(&ObjectRef { kind, ..pod_ref("p1") });
+        }
+        put(&mut c, "q1", 1, None);
+        c.settle();
+        c.advance(2);
+        if moves {
+            assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+        } else {
+            stays_because(
+                &c,
+                "Job \"a\" would fail: its backoffLimit allows 0 more pod(s) to fail, and 1 would be deleted",
+            );
+        }
+    }
+}
+
+#[test]
 fn pods_that_are_not_where_their_ranks_belong_stay() {
     let mut c = bed();
     for (name, rank) in [("p0", "2"), ("p2", "0")] {

@@ -40,6 +40,51 @@ fn a_stopped_local_queue_holds_and_drains_like_its_cluster_queue() {
 }
 
 #[test]
+fn a_cluster_queue_is_drained_of_what_came_by_a_local_queue_that_is_gone() {
+    for anew in [false, true] {
+        let mut c = Cluster::plain();
+        c.api.simple("3", &json!({}));
+        c.api.cluster_queue("other", "default", "3", &json!({}));
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.settle();
+        c.api.vanish(&lq());
+        c.settle();
+        if anew {
+            c.api.local_queue("team-a", "lq", "other");
+            c.settle();
+        }
+        assert!(!c.api.job("a").view.suspended);
+        c.api.edit(
+            &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+            &json!({"spec": {"stopPolicy": "HoldAndDrain"}}),
+        );
+        c.settle();
+        assert!(c.api.job("a").view.suspended || anew, "it may run in the other queue");
+        assert_eq!(c.notes("EvictedDueToClusterQueueStopped").len(), 1);
+    }
+}
+
+#[test]
+fn a_check_is_asked_of_what_came_by_a_local_queue_that_is_gone() {
+    let mut c = Cluster::plain();
+    c.api.active_check("prov");
+    let checks = json!({"admissionChecks": [{"name": "prov", "onFlavors": ["elsewhere"]}]});
+    c.api.simple("3", &json!({"admissionChecksStrategy": checks}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.vanish(&lq());
+    c.settle();
+    let checks = json!({"admissionChecks": [{"name": "prov"}]});
+    c.api.edit(
+        &ObjectRef::cluster(Kind::ClusterQueue, "cq"),
+        &json!({"spec": {"admissionChecksStrategy": checks}}),
+    );
+    c.settle();
+    let status = c.workload("a").status.unwrap();
+    assert_eq!(status.admission_checks.iter().map(|check| &*check.name).collect::<Vec<_>>(), ["prov"]);
+}
+
+#[test]
 fn what_waits_can_be_deactivated_and_activated_again() {
     let mut c = Cluster::plain();
     c.api.simple("0", &json!({}));
