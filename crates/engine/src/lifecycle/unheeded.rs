@@ -41,9 +41,10 @@ fn shows_all_pods(kind: JobKind) -> bool {
 
 impl JobEntry {
     /// Whether its status says that it has pods. That of a job that ended is not kept up to date any more, nor is that of one that says so and was
-    /// found to have none.
+    /// found to have none. One that cannot be read says nothing: then what was found counts for every kind.
     pub(super) fn says_active(&self) -> bool {
-        let has_none = self.seen.heeded && shows_all_pods(self.view.job.kind);
+        let shows_all = self.view.activity_unknown || shows_all_pods(self.view.job.kind);
+        let has_none = self.seen.heeded && shows_all;
         self.view.active && self.view.finished.is_none() && !has_none
     }
 
@@ -121,8 +122,11 @@ impl Engine {
         true
     }
 
-    /// Whether a job has a Workload of its own that lets it run, now or once that was written.
+    /// Whether a job has a Workload of its own that lets it run, now or once that was written. One that cannot be read is not started.
     fn is_to_run(&self, view: &JobView) -> bool {
+        if view.suspended && view.invalid.is_some() {
+            return false;
+        }
         self.world.owned(&view.job.uid).iter().filter(|w| named(view, w)).any(|w| {
             let entry = &self.world.workloads[w];
             let status = entry.status();

@@ -9,10 +9,10 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 use crate::model::build::{job, pod_set};
 use crate::model::{Cluster, condition};
 
-const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
+pub const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
 
 /// A runtime whose nodes ask for so many processors.
-fn runtime(cpu: &str) -> Value {
+pub fn runtime(cpu: &str) -> Value {
     let pod = json!({"containers": [{"name": "node", "resources": {"requests": {"cpu": cpu}}}]});
     let labels = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
     let node = json!({"name": "node", "template": {"metadata": labels, "spec": {"template": {"spec": pod}}}});
@@ -104,7 +104,7 @@ fn a_job_that_runs_is_not_disturbed_by_its_template() {
 }
 
 /// A JobSet that a controller, or a user, made in the name of the TrainJob.
-fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
+pub fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
     let owner = c.api.job("fit").view.job.clone();
     let mut view = job("team-a", "fit", "", count, cpu);
     view.job.kind = JobKind::JOB_SET;
@@ -125,7 +125,7 @@ fn state(c: &Cluster, kind: JobKind) -> Option<&JobView> {
     c.api.jobs().find(|(of, _)| **of == object).map(|(_, job)| &job.view)
 }
 
-fn runs(c: &Cluster, kind: JobKind) -> bool {
+pub fn runs(c: &Cluster, kind: JobKind) -> bool {
     state(c, kind).is_some_and(|view| !view.suspended)
 }
 

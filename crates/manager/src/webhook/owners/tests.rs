@@ -187,3 +187,21 @@ fn an_application_in_another_job_is_admitted_with_that() {
     workload(&store, "ns", "w", &["Admitted"]);
     assert!(store.now().knows_pod(rules, "ns", &bare));
 }
+
+#[test]
+fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_left_to_none() {
+    let kinds = [JobKind::JOB, JobKind::JOB_SET, JobKind::PYTORCH_JOB];
+    let store = FactStore::of(&kinds, BTreeSet::new());
+    for kind in [JobKind::JOB_SET, JobKind::PYTORCH_JOB] {
+        let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
+        let metadata = json!({"name": "above", "namespace": "ns", "uid": "u", "labels": labels});
+        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        store.note(&Input::Applied(Object::Job(Box::new(view))));
+    }
+    let above = |kind: JobKind, all: bool| {
+        let rules = Rules { kinds: &kinds, external: &BTreeSet::new(), all };
+        store.now().managed_above(rules, "ns", (JobKind::JOB, "below"), (kind, "above", "u")).len()
+    };
+    assert_eq!([false, true].map(|all| above(JobKind::JOB_SET, all)), [1, 1]);
+    assert_eq!([false, true].map(|all| above(JobKind::PYTORCH_JOB, all)), [1, 0], "it is managed itself");
+}
