@@ -58,9 +58,6 @@ impl Engine {
             // What is there at the beginning has nodes that are there, or are gone.
             None => self.listed.contains(&Kind::Pod).then_some(self.now),
         };
-        if let Some(controller) = entry.controller.as_ref().filter(|_| !entry.leaving) {
-            self.note_stray(&key.0, controller);
-        }
         let before_node = before_node.filter(|_| !self.world.nodes.contains_key(&entry.node));
         let entry = Pod { former: known.is_some_and(|known| known.former), before_node, ..entry };
         if self.world.pods.get(&key) != Some(&entry) {
@@ -68,6 +65,9 @@ impl Engine {
                 self.hotswap_left(&key, &entry);
             }
             self.mark_if_stuck(&entry);
+            if let Some(controller) = entry.controller.as_ref().filter(|_| !entry.leaving) {
+                self.note_stray(&key.0, controller);
+            }
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }
