@@ -302,3 +302,34 @@ fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_t
     let all = c.api.jobs().all(|(_, job)| !c.api.workloads_of(&job.view.job.uid).is_empty());
     assert!(all, "there is room for them now");
 }
+
+/// What the template says is not known for a moment: a Workload that somebody made is not ended for that.
+#[test]
+fn a_prebuilt_workload_outlives_that_the_template_of_its_job_is_not_kept_at_first() {
+    let mut c = cluster("0");
+    for number in 0..4_096 {
+        let name = format!("unused-{number:04}");
+        c.api.put(RUNTIME, json!({"metadata": {"name": name, "namespace": "team-a"}, "spec": {}}));
+    }
+    user(&mut c, "fit", "lq", "wanted");
+    c.api.put(RUNTIME, large_runtime("wanted", 1));
+    c.settle();
+    let mut spec = json!(c.workload("fit").spec);
+    spec["queueName"] = json!("lq");
+    let view = c.api.job("fit").view.clone();
+    c.api.delete_job("fit");
+    c.settle();
+    c.api.put(Kind::Workload, json!({"metadata": {"name": "mine", "namespace": "team-a"}, "spec": spec}));
+    c.api.add_job(JobView { prebuilt_workload: Some("mine".to_owned()), ..view });
+    c.settle();
+    assert_eq!(c.workload("fit").metadata.name.as_deref(), Some("mine"));
+    c.restart_without(&[Kind::Job(JobKind::TRAIN_JOB)]);
+    let told = c.notes("ErrWorkloadCompose").len();
+    c.api.edit_job("fit", |job| job.view.generation += 1);
+    c.settle();
+    let notes = c.notes("ErrWorkloadCompose");
+    assert!(notes[told..].iter().any(|note| note.contains("wanted is not known")), "{:?}", &notes[told..]);
+    c.api.simple("2", &json!({}));
+    c.settle();
+    assert_eq!(condition(&c.workload("fit"), "Admitted"), "True");
+}
