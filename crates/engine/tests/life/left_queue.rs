@@ -153,7 +153,7 @@ fn a_job_that_leaves_its_queue_keeps_its_quota_until_its_pods_are_gone() {
     assert!(c.api.workloads().is_empty());
 }
 
-/// A job on a Workload that somebody made for it; before it one that runs, if the queue is `taken`.
+/// A job on a Workload that its user made; before it one that runs, if the queue is `taken`.
 fn on_prebuilt(taken: bool) -> Cluster {
     let mut c = cluster();
     if taken {

@@ -303,7 +303,7 @@ fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_t
     assert!(all, "there is room for them now");
 }
 
-/// What the template says is not known for a moment: a Workload that somebody made is not ended for that.
+/// What the template says is not known for a moment: a Workload that its user made is not ended for that.
 #[test]
 fn a_prebuilt_workload_outlives_that_the_template_of_its_job_is_not_kept_at_first() {
     let mut c = cluster("0");

@@ -230,7 +230,7 @@ fn where_a_status_does_not_tell_whether_there_are_pods_a_look_for_them_does() {
     }
 }
 
-/// `old` waits on a Workload that somebody made for it, or runs on it; another waits behind it.
+/// `old` waits on a Workload that its user made, or runs on it; another waits behind it.
 fn on_prebuilt(kind: JobKind, waits: bool) -> Cluster {
     let mut c = bed_with(kind);
     if waits {
@@ -292,7 +292,7 @@ fn a_prebuilt_workload_is_finished_when_the_template_of_its_job_goes() {
     let view = sluice_jobs::observe(JobKind::TRAIN_JOB, &object);
     c.api.add_job(view.clone());
     c.settle();
-    // Somebody else makes the same.
+    // Its user makes the same.
     let mut spec = json!(c.workload("fit").spec);
     spec["queueName"] = json!("lq");
     c.api.delete_job("fit");
