@@ -188,11 +188,27 @@ fn an_application_in_another_job_is_admitted_with_that() {
     assert!(store.now().knows_pod(rules, "ns", &bare));
 }
 
+/// A kind that only a configuration describes.
+fn errand() -> JobKind {
+    let declaration = json!({
+        "group": "owners.example.com", "version": "v1", "kind": "Errand", "active": "true",
+        "podSets": [{"name": "main", "template": "spec.template"}],
+    });
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [declaration]},
+    });
+    let (configuration, _) = sluice_api::config::Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    JobKind::named("owners.example.com/errand").unwrap()
+}
+
 #[test]
-fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_left_to_none() {
-    let kinds = [JobKind::JOB, JobKind::JOB_SET, JobKind::PYTORCH_JOB];
+fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_managed_itself() {
+    let errand = errand();
+    let kinds = [JobKind::JOB, JobKind::JOB_SET, errand];
     let store = FactStore::of(&kinds, BTreeSet::new());
-    for kind in [JobKind::JOB_SET, JobKind::PYTORCH_JOB] {
+    for kind in [JobKind::JOB_SET, errand] {
         let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
         let metadata = json!({"name": "above", "namespace": "ns", "uid": "u", "labels": labels});
         let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
@@ -203,5 +219,5 @@ fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_left_to_none()
         store.now().managed_above(rules, "ns", (JobKind::JOB, "below"), (kind, "above", "u")).len()
     };
     assert_eq!([false, true].map(|all| above(JobKind::JOB_SET, all)), [1, 1]);
-    assert_eq!([false, true].map(|all| above(JobKind::PYTORCH_JOB, all)), [1, 0], "it is managed itself");
+    assert_eq!([false, true].map(|all| above(errand, all)), [1, 0]);
 }
