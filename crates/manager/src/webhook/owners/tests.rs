@@ -1,6 +1,7 @@
 use super::*;
 
 use serde_json::json;
+use sluice_api::job::DeclaredNames;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 
 use crate::webhook::facts::FactStore;
@@ -188,19 +189,17 @@ fn an_application_in_another_job_is_admitted_with_that() {
     assert!(store.now().knows_pod(rules, "ns", &bare));
 }
 
-/// A kind that only a configuration describes.
+/// A kind that only a configuration describes. Other tests do not see it.
 fn errand() -> JobKind {
-    let declaration = json!({
-        "group": "owners.example.com", "version": "v1", "kind": "Errand", "active": "true",
-        "podSets": [{"name": "main", "template": "spec.template"}],
-    });
-    let configuration = json!({
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
-        "integrations": {"declared": [declaration]},
-    });
-    let (configuration, _) = sluice_api::config::Configuration::parse(&configuration.to_string()).unwrap();
-    sluice_jobs::declare(&configuration).unwrap();
-    JobKind::named("owners.example.com/errand").unwrap()
+    JobKind::declared(&DeclaredNames {
+        group: "owners.example.com",
+        version: "v1",
+        kind: "Errand",
+        plural: "errands",
+        ends: true,
+        suspends_pods: false,
+        pod_index: None,
+    })
 }
 
 #[test]
@@ -211,7 +210,8 @@ fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_managed_itself
     for kind in [JobKind::JOB_SET, errand] {
         let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
         let metadata = json!({"name": "above", "namespace": "ns", "uid": "u", "labels": labels});
-        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        let mut view = sluice_jobs::observe(JobKind::JOB_SET, &json!({"metadata": metadata, "spec": {}}));
+        view.job.kind = kind;
         store.note(&Input::Applied(Object::Job(Box::new(view))));
     }
     let above = |kind: JobKind, all: bool| {
