@@ -246,7 +246,13 @@ fn what_cannot_be_read_is_said_and_the_job_has_no_pods_of_which_nothing_is_known
         crate::suspend(&view);
     }
     // Quota of pods that may run is not given to others.
-    assert!(kind.observe(&flow(&json!({"steps": steps}), &json!({"running": "x"}))).active);
+    let activity = |status: Value| {
+        let view = kind.observe(&flow(&json!({"steps": steps}), &status));
+        (view.active, view.activity_unknown)
+    };
+    assert_eq!(activity(json!({"running": "x"})), (true, true));
+    assert_eq!(activity(json!({"running": 1})), (true, false));
+    assert_eq!(activity(json!({})), (false, false));
 }
 
 #[test]
