@@ -212,7 +212,7 @@ fn patched(object: &Value, patch: &Patch) -> anyhow::Result<Value> {
     let mut object = object.clone();
     match patch {
         Patch::Merge(body) | Patch::Strategic(body) | Patch::Apply(_, body) => {
-            json_patch::merge(&mut object, body)
+            json_patch::merge(&mut object, body);
         }
         Patch::Json(operations) => {
             let operations: json_patch::Patch = serde_json::from_value(json!(operations))?;
