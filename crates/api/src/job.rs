@@ -244,6 +244,8 @@ pub struct JobView {
     pub observed_generation: Option<i64>,
     /// Whether pods of it run, or are to.
     pub active: bool,
+    /// That [`JobView::active`] is true because its status cannot be read: whether it has pods is not known.
+    pub activity_unknown: bool,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
     pub terminating: i32,
     /// How many of its running pods may be deleted before it ends by its own rules: its controller counts them as failed, unless it is told to

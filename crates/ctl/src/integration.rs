@@ -91,6 +91,9 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     if object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
         bail!("the object has no metadata.name");
     }
+    if !(object["metadata"]["labels"].is_null() || object["metadata"]["labels"].is_object()) {
+        bail!("the object's metadata.labels is no map");
+    }
     for (field, value) in
         [("namespace", "default"), ("resourceVersion", "1"), ("uid", "00000000-0000-0000-0000-000000000001")]
     {
@@ -209,7 +212,7 @@ fn patched(object: &Value, patch: &Patch) -> anyhow::Result<Value> {
     let mut object = object.clone();
     match patch {
         Patch::Merge(body) | Patch::Strategic(body) | Patch::Apply(_, body) => {
-            json_patch::merge(&mut object, body)
+            json_patch::merge(&mut object, body);
         }
         Patch::Json(operations) => {
             let operations: json_patch::Patch = serde_json::from_value(json!(operations))?;
@@ -305,6 +308,13 @@ mod tests {
         let declaration = write("d.yaml", &right);
         let why = attempt(&declaration, &object);
         assert!(why.contains("it would not be queued: spec.t: required"), "{why}");
+        for labels in ["foo", "[foo]", "7"] {
+            let text = format!(
+                "{{apiVersion: try.example.com/v1, kind: Foo, metadata: {{name: x, labels: {labels}}}}}"
+            );
+            let why = attempt(&declaration, &write("l.yaml", &text));
+            assert_eq!(why, "the object's metadata.labels is no map", "{labels}");
+        }
         let why = attempt(&declaration, &write("p.yaml", "{apiVersion: v1, kind: Pod}"));
         assert!(why.contains("are not declared in"), "{why}");
     }

@@ -252,6 +252,7 @@ impl Engine {
                 self.journal_missed();
                 // All Workloads are looked at: which queues are active since then is no reason to do it twice.
                 self.collect_queue_changes();
+                self.note_strays();
                 self.look_at_everything();
             }
             Input::Leader(leads) => {

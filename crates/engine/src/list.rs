@@ -30,6 +30,7 @@ impl Engine {
             self.hotswap_stale();
             if first {
                 self.mark_stuck();
+                self.note_strays();
             }
         }
         if first && kind == Kind::JobPod {

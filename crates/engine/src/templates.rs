@@ -141,7 +141,7 @@ impl Engine {
 
     /// The pods of a job that cannot be read, or whose template is gone, are not known any more: the Workload that it had goes, so that no quota is
     /// held for what cannot start. What a job that is made of pods alone is for, its Workload says.
-    pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &JobView) {
+    pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let of_pods_alone = self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none());
         if view.template.is_some() || !of_pods_alone {
             self.remove_former_workloads(key, view);
@@ -181,7 +181,8 @@ impl Engine {
         }
     }
 
-    /// Whether a part that plays all pod sets of a job has other pods than a Workload of that job lets run.
+    /// Whether a part that plays all pod sets of a job has other pods than a Workload of that job lets run. A job that is a part itself has none: then
+    /// what counts is what the job says.
     pub(crate) fn exceeds_admitted(&self, above: &JobView, part: &JobView) -> bool {
         if !above.job.kind.is_played_by(part.job.kind) || self.made(above, part).is_none() {
             return false;
@@ -189,6 +190,9 @@ impl Engine {
         let admits = |object: &slim::Workload| {
             is(&object.status, Type::Admitted) && !is(&object.status, Type::Finished) && admits(object, part)
         };
+        if self.is_part(above) {
+            return above.invalid.is_some() || !plays(&above.pod_sets, part);
+        }
         let owned = self.world.owned(&above.job.uid);
         !owned.iter().any(|workload| admits(&self.world.workloads[workload].object))
     }
@@ -301,8 +305,17 @@ fn admits(object: &slim::Workload, part: &JobView) -> bool {
     part.invalid.is_none() && part.pod_sets.iter().all(admits)
 }
 
+/// The same of the pod sets of the job above it.
+fn plays(above: &[JobPodSet], part: &JobView) -> bool {
+    let plays = |theirs: &JobPodSet| {
+        let own = above.iter().find(|own| own.name == theirs.name);
+        own.is_some_and(|own| theirs.count <= own.count && theirs.requests_hash == own.requests_hash)
+    };
+    part.invalid.is_none() && part.pod_sets.iter().all(plays)
+}
+
 /// The pod sets of a job as its Workload has them.
-fn pod_sets_of(object: &slim::Workload) -> Vec<JobPodSet> {
+pub(crate) fn pod_sets_of(object: &slim::Workload) -> Vec<JobPodSet> {
     let infos = restore_infos(object).into_iter().zip(&object.spec.pod_sets);
     let of = |(info, set): (sluice_api::job::PodSetInfo, &slim::PodSet)| JobPodSet {
         name: info.name,

@@ -139,6 +139,10 @@ pub(crate) struct Trouble {
     pub other_pods: Option<Retry>,
     /// That it, or a part of it, could not be suspended.
     pub unstoppable: Unstoppable,
+    /// That a pod names it as its controller although it never ran.
+    pub stray: bool,
+    /// As it was read last, if it runs and cannot be read any more.
+    pub readable: Option<Arc<JobView>>,
 }
 
 /// A job and what is under way with it.
@@ -364,6 +368,7 @@ impl World {
             index(&mut self.by_template, used.object.clone(), key.clone());
         }
         if let Some(entry) = self.jobs.get_mut(&key) {
+            entry.keep_readable(&view);
             entry.view = view;
             if entry.view.suspended {
                 entry.suspend_is_not_refused();

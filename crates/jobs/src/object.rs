@@ -65,6 +65,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         suspended_condition: None,
         observed_generation: None,
         active: false,
+        activity_unknown: false,
         terminating: 0,
         spare_failures: None,
         ending: false,

@@ -184,7 +184,10 @@ pub fn path_parts(path: &str) -> Result<Vec<String>, String> {
             quoted.split_once("\"]").ok_or("a bracket is not closed")?
         } else if let Some(index) = rest.strip_prefix('[') {
             let (index, after) = index.split_once(']').ok_or("a bracket is not closed")?;
-            index.parse::<u16>().map_err(|_| format!("{index:?} is not an index"))?;
+            // As a JSON pointer has it: without a sign or zeros before it.
+            if !index.parse::<u16>().is_ok_and(|number| number.to_string() == index) {
+                return Err(format!("{index:?} is not an index"));
+            }
             (index, after)
         } else {
             let name = if parts.is_empty() { rest } else { rest.strip_prefix('.').unwrap_or("") };

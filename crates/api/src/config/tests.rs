@@ -419,6 +419,19 @@ fn kinds_that_others_manage_are_those_that_are_not_served_each_in_the_version_th
     assert_eq!(file.job_kinds(), [JobKind::JOB]);
 }
 
+#[test]
+fn a_kind_that_others_manage_is_not_queued_too_under_a_name_in_other_case() {
+    let refused = |fields: &str| v1beta2(&format!("integrations: {{{fields}}}")).unwrap_err().to_string();
+    let built_in = refused("externalFrameworks: [JOB.v1.batch]");
+    assert!(built_in.contains("\"JOB.v1.batch\": integrations.frameworks lists \"batch/job\""), "{built_in}");
+    let declared = refused(
+        "externalFrameworks: [Errand.v1.external.example.com], declared: [{group: external.example.com, \
+         version: v1, kind: ERRAND, podSets: [{name: a, template: spec.t}], active: \"true\"}]",
+    );
+    let why = "\"Errand.v1.external.example.com\": integrations.declared has this kind";
+    assert!(declared.contains(why), "{declared}");
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(text in ".{0,200}") {

@@ -10,7 +10,7 @@ use super::types::{
     Configuration, CustomLabel, Integrations, LeaderElection, MultiKueue, QuotaCheckStrategy, SourceKind, Tls,
 };
 use super::warning::Warning;
-use super::{Duration, declared, selector};
+use super::{DeclaredKind, Duration, declared, selector};
 use crate::gates::Gate;
 use crate::job::{JobKind, parse_external};
 use crate::labels;
@@ -109,17 +109,21 @@ fn external_frameworks(integrations: &Integrations, errors: &Errors) {
             continue;
         };
         let listed = |queued: &JobKind| {
-            let names = [queued.kind(), queued.version(), queued.group()];
-            names == [kind, version, group]
+            let same_kind = queued.kind().eq_ignore_ascii_case(kind);
+            same_kind
+                && [queued.version(), queued.group()] == [version, group]
                 && integrations.frameworks.iter().any(|one| one == queued.framework())
         };
+        // A kind is known by its name in lower case.
+        let is_it =
+            |declared: &DeclaredKind| declared.group == group && declared.kind.eq_ignore_ascii_case(kind);
         if !seen.insert(name) {
             report(errors, &path, format!("duplicate value {name:?}"));
         } else if let Some(queued) = JobKind::ALL.into_iter().find(listed) {
             let message =
                 format!("duplicate value {name:?}: integrations.frameworks lists {:?}", queued.framework());
             report(errors, &path, message);
-        } else if declared.iter().any(|declared| declared.group == group && declared.kind == kind) {
+        } else if declared.iter().any(is_it) {
             report(errors, &path, format!("duplicate value {name:?}: integrations.declared has this kind"));
         }
     }

@@ -65,6 +65,9 @@ impl Engine {
                 self.hotswap_left(&key, &entry);
             }
             self.mark_if_stuck(&entry);
+            if let Some(controller) = entry.controller.as_ref().filter(|_| !entry.leaving) {
+                self.note_stray(&key.0, controller);
+            }
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }

@@ -74,6 +74,11 @@ impl Engine {
         }
     }
 
+    /// Whether a job runs on the Workload of one above it.
+    pub(crate) fn is_part(&self, view: &JobView) -> bool {
+        matches!(self.standing(view), Standing::Part { .. })
+    }
+
     /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
     pub(crate) fn manages_itself(&self, view: &JobView) -> bool {
         !view.skipped && self.manages(view.queue_name.is_some(), &view.job.namespace)

@@ -28,6 +28,23 @@ fn merge_tolerations(into: &mut Vec<Toleration>, more: &[Toleration]) {
     }
 }
 
+/// What a start that adds this has made of a template.
+pub(super) fn add(into: &mut PodScheduling, more: &PodScheduling) {
+    let pairs = |map: &BTreeMap<String, String>| map.clone().into_iter();
+    into.labels.extend(pairs(&more.labels));
+    into.annotations.extend(pairs(&more.annotations));
+    into.node_selector.extend(pairs(&more.node_selector));
+    merge_tolerations(&mut into.tolerations, &more.tolerations);
+    for gate in &more.scheduling_gates {
+        if !into.scheduling_gates.contains(gate) {
+            into.scheduling_gates.push(gate.clone());
+        }
+    }
+    if more.affinity.is_some() {
+        into.affinity.clone_from(&more.affinity);
+    }
+}
+
 impl Engine {
     /// What each pod set gets at start: flavors' node labels and tolerations, the checks' updates, labels, count,
     /// and affinity off nodes that are no good for it.

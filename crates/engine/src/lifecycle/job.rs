@@ -126,18 +126,6 @@ impl Engine {
         }
     }
 
-    /// A job without a queue name is not managed; its former Workloads are removed, so that nothing holds quota for it. Quota that its pods still
-    /// use is kept until they are gone.
-    pub(crate) fn remove_former_workloads(&mut self, key: &JobKey, view: &JobView) {
-        let owned = self.world.owned(&view.job.uid);
-        if owned.is_empty() || !view.suspended || view.prebuilt_workload.is_some() || self.is_active(key) {
-            return;
-        }
-        for workload in owned {
-            self.delete_workload(&workload, Vec::new());
-        }
-    }
-
     /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it.
     fn release_workloads(&mut self, view: &JobView) {
         if self.parts_clean_up(view.job.kind, &view.job.uid) {
@@ -206,11 +194,7 @@ impl Engine {
         if entry.controller_uid() == Some(&*view.job.uid) {
             let partial = self.config.on(Gate::PartialAdmission);
             if !is(status, Type::Finished) && !matches(view, &entry.object, status, partial) {
-                let mut next = status.clone();
-                let message = "The prebuilt workload is out of sync with its user job";
-                transition::finish(&mut next, reason::OUT_OF_SYNC, message, self.at(&entry.object));
-                let counted = self.count_finished(&workload, &next);
-                self.write_status(&workload, Purpose::Finish, next, counted);
+                self.finish_out_of_sync(&workload);
                 return OwnWorkload::Wait;
             }
             self.drop_templates(key);
@@ -218,6 +202,16 @@ impl Engine {
         }
         self.adopt(key, view, &workload);
         OwnWorkload::Wait
+    }
+
+    /// Ends a prebuilt Workload that does not describe its job.
+    pub(super) fn finish_out_of_sync(&mut self, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let mut next = entry.status().clone();
+        let message = "The prebuilt workload is out of sync with its user job";
+        transition::finish(&mut next, reason::OUT_OF_SYNC, message, self.at(&entry.object));
+        let counted = self.count_finished(workload, &next);
+        self.write_status(workload, Purpose::Finish, next, counted);
     }
 
     /// Makes a job the controller of a Workload that has none.
@@ -424,7 +418,9 @@ impl Engine {
             let write = Write::SuspendJob { view: Arc::clone(view) };
             return self.write_job(key, Purpose::SuspendJob, write, then);
         }
-        let write = Write::StopJob { view: Arc::clone(view), infos: by_position(infos, view) };
+        let view = self.as_started(key, view);
+        let infos = by_position(infos, &view);
+        let write = Write::StopJob { view, infos };
         self.write_job(key, Purpose::StopJob, write, then);
     }
 

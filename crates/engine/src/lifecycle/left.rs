@@ -41,4 +41,37 @@ impl Engine {
             }
         }
     }
+
+    /// The former Workloads of a suspended job that is not managed any more, or cannot be read, are removed, so that nothing holds quota for it.
+    /// Quota that its pods still use is kept until they are gone.
+    pub(crate) fn remove_former_workloads(&mut self, key: &JobKey, view: &Arc<JobView>) {
+        let owned = self.world.owned(&view.job.uid);
+        if owned.is_empty() || !view.suspended || self.is_active(key) {
+            return;
+        }
+        for workload in owned {
+            if view.prebuilt_workload.is_some() {
+                self.end_prebuilt(key, view, &workload);
+            } else {
+                self.delete_workload(&workload, Vec::new());
+            }
+        }
+    }
+
+    /// The same of one that is not ours to delete. That of a job whose template may be there, and is not kept, only gives back what was taken from it.
+    fn end_prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        let entry = &self.world.workloads[workload];
+        let waits = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
+        if waits || is(entry.status(), Type::Finished) {
+            return;
+        }
+        if entry.object.metadata.deletion_timestamp.is_some() {
+            return self.drop_finalizer(workload);
+        }
+        let template = view.template.as_ref().filter(|_| view.invalid.is_some());
+        if template.is_some_and(|used| self.world.templates.may_lack(&used.object)) {
+            return self.end_eviction(key, view, workload);
+        }
+        self.finish_out_of_sync(workload);
+    }
 }

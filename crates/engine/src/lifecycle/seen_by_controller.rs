@@ -22,7 +22,8 @@ impl SeenByController {
         let known = before.map_or_else(Self::default, |(known, _)| known);
         let was = |is: fn(&JobView) -> bool| before.is_some_and(|(_, view)| is(view));
         let starts = was(|view| view.suspended) && !view.suspended;
-        let runs = view.active || view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
+        let runs = view.active && !view.activity_unknown
+            || view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         Self {
             runs: runs || (known.runs && !starts),
             stale: if view.suspended {

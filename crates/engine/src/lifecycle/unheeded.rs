@@ -10,6 +10,7 @@
 //!
 //! Jobs whose controller is known to come back to them until they are stopped are left to it, see [`super::answered`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -41,9 +42,10 @@ fn shows_all_pods(kind: JobKind) -> bool {
 
 impl JobEntry {
     /// Whether its status says that it has pods. That of a job that ended is not kept up to date any more, nor is that of one that says so and was
-    /// found to have none.
+    /// found to have none. One that cannot be read says nothing: then what was found counts for every kind.
     pub(super) fn says_active(&self) -> bool {
-        let has_none = self.seen.heeded && shows_all_pods(self.view.job.kind);
+        let shows_all = self.view.activity_unknown || shows_all_pods(self.view.job.kind);
+        let has_none = self.seen.heeded && shows_all;
         self.view.active && self.view.finished.is_none() && !has_none
     }
 
@@ -57,6 +59,16 @@ impl JobEntry {
         let over = self.view.finished.is_some() || self.view.deleting || self.seen.heeded;
         let left_to_it = self.is_enforced() && self.view.suspended;
         self.view.active && !over && !left_to_it
+    }
+
+    /// Whether it was not changed since it was made, suspended: its controller has never made pods for it.
+    fn never_ran(&self) -> bool {
+        self.view.suspended && self.view.generation <= 1 && self.view.finished.is_none()
+    }
+
+    /// Whether it never ran, and a pod names it as its controller all the same.
+    fn has_stray(&self) -> bool {
+        self.never_ran() && self.trouble.as_ref().is_some_and(|trouble| trouble.stray)
     }
 
     /// Whether its controller does not say that it has seen the stop. That of a job that was let run by hand was decided at no time: then what it
@@ -121,8 +133,11 @@ impl Engine {
         true
     }
 
-    /// Whether a job has a Workload of its own that lets it run, now or once that was written.
+    /// Whether a job has a Workload of its own that lets it run, now or once that was written. One that cannot be read is not started.
     fn is_to_run(&self, view: &JobView) -> bool {
+        if view.suspended && view.invalid.is_some() {
+            return false;
+        }
         self.world.owned(&view.job.uid).iter().filter(|w| named(view, w)).any(|w| {
             let entry = &self.world.workloads[w];
             let status = entry.status();
@@ -131,10 +146,14 @@ impl Engine {
         })
     }
 
-    /// Whether nothing shows that the pods of a stopped job are gone. One that was not changed since it was made has never had any.
+    /// Whether nothing shows that the pods of a stopped job are gone. One that was not changed since it was made has never had any but those that only
+    /// claim to be its.
     fn may_be_unheeded(&self, key: &JobKey, view: &JobView) -> bool {
-        if self.world.pod_jobs.contains_key(key) || view.ending || view.generation <= 1 {
+        if self.world.pod_jobs.contains_key(key) || view.ending {
             return false;
+        }
+        if view.generation <= 1 {
+            return self.world.jobs.get(key).is_some_and(JobEntry::has_stray);
         }
         let Some(entry) = self.world.jobs.get(key).filter(|entry| !entry.is_enforced()) else {
             return false;
@@ -143,6 +162,31 @@ impl Engine {
         entry.may_go_on()
             || entry.says_nothing_of_stop(self.last_decision(&view.job.uid))
             || parts.any(|part| part.may_go_on() || part.runs_on())
+    }
+
+    /// Takes in that a pod which goes on names a job as its controller. Users write owner references, too: of a job that never ran it is none of its
+    /// own, and has no quota.
+    pub(crate) fn note_stray(&mut self, namespace: &str, controller: &str) {
+        let Some(key) = self.world.job_by_uid.get(controller).filter(|key| *key.namespace == *namespace)
+        else {
+            return;
+        };
+        let key = key.clone();
+        if let Some(entry) = self.world.jobs.get_mut(&key).filter(|entry| entry.never_ran()) {
+            entry.trouble.get_or_insert_default().stray = true;
+            self.dirty.jobs.insert(key);
+        }
+    }
+
+    /// The same of all pods, once jobs and pods are known.
+    pub(crate) fn note_strays(&mut self) {
+        let going_on = self.world.pods.iter().filter(|(_, pod)| !pod.leaving);
+        let of: BTreeSet<_> = going_on
+            .filter_map(|((namespace, _), pod)| Some((Arc::clone(namespace), pod.controller.clone()?)))
+            .collect();
+        for (namespace, controller) in of {
+            self.note_stray(&namespace, &controller);
+        }
     }
 
     /// When quota was last given to a job, or the decision made to take it.
@@ -251,15 +295,22 @@ impl Engine {
         for job in parts.iter().chain([key]) {
             if let Some(entry) = self.world.jobs.get_mut(job) {
                 entry.seen.heeded = entry.view.suspended;
+                if let Some(trouble) = &mut entry.trouble {
+                    trouble.stray = false;
+                }
             }
         }
     }
 
     fn report_ended(&mut self, key: &JobKey, view: &JobView, pods: u32) {
-        let note = format!(
-            "The job was stopped, and its controller has not removed its pods within {} s: {pods} were deleted",
-            PATIENCE_SECONDS + ONCE_MORE_SECONDS
-        );
+        let note = if view.generation <= 1 {
+            format!("The job was never started, and pods named it as their controller: {pods} were deleted")
+        } else {
+            format!(
+                "The job was stopped, and its controller has not removed its pods within {} s: {pods} were deleted",
+                PATIENCE_SECONDS + ONCE_MORE_SECONDS
+            )
+        };
         self.outbox.push(warning(self.about_job(key, view), STOP_ENFORCED, note));
         let about: [(&'static str, &dyn ToString); 2] = [("job", &key.object()), ("pods", &pods)];
         self.outbox.push(self.log(Level::Warn, "pods of a stopped job deleted", &about));

@@ -9,20 +9,64 @@ use crate::effect::{EventType, Purpose};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::input::WriteError;
-use crate::world::JobKey;
+use crate::lifecycle::infos::add;
+use crate::templates::pod_sets_of;
+use crate::world::{JobEntry, JobKey};
 
 /// Why a job that can be read again is not queued at once.
 const HELD: &str = "The job could not be read while it ran: it is queued again after a while";
 
+/// Whether it is not known what pods a job has.
+fn is_unread(view: &JobView) -> bool {
+    view.invalid.is_some() && view.pod_sets.is_empty()
+}
+
+impl JobEntry {
+    /// Keeps as what a job that runs was read last, once it cannot be read any more, which is its next state.
+    pub(crate) fn keep_readable(&mut self, next: &JobView) {
+        if !is_unread(next) {
+            if let Some(trouble) = &mut self.trouble {
+                trouble.readable = None;
+            }
+        } else if !self.view.suspended && !is_unread(&self.view) {
+            self.trouble.get_or_insert_default().readable = Some(Arc::clone(&self.view));
+        }
+    }
+}
+
 impl Engine {
+    /// A job with the pod sets that it was started with, although it cannot be read any more: without them a stop would leave there what the start put
+    /// in. A manager that has not seen it before takes them from the Workload.
+    pub(super) fn as_started(&self, key: &JobKey, view: &Arc<JobView>) -> Arc<JobView> {
+        if !is_unread(view) {
+            return Arc::clone(view);
+        }
+        let mut next = JobView::clone(view);
+        let kept = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref()?.readable.as_ref());
+        if let Some(kept) = kept {
+            next.pod_sets.clone_from(&kept.pod_sets);
+            return Arc::new(next);
+        }
+        let owned = self.world.owned(&view.job.uid);
+        let mut entries = owned.iter().map(|workload| &self.world.workloads[workload]);
+        if let Some(entry) = entries.find(|entry| entry.status().admission.is_some()) {
+            next.pod_sets = pod_sets_of(&entry.object);
+            let added = self.start_infos(&entry.object, entry.status(), &next);
+            for (set, info) in next.pod_sets.iter_mut().zip(&added) {
+                add(&mut set.scheduling, &info.scheduling);
+            }
+        }
+        Arc::new(next)
+    }
+
     /// What becomes of a job that cannot be read. One that waits loses its Workload. One whose controller follows what it says by now is stopped.
     pub(super) fn unreadable(&mut self, key: &JobKey, view: &Arc<JobView>, trouble: &str) {
         let runs = !view.suspended && view.template.is_none();
-        if runs && key.kind.gathers_pods() {
-            return self.end_unread_pods(key, view);
-        }
-        if !runs || !key.kind.integration().follows_changes {
+        if !runs {
             return self.lost_pods(key, view);
+        }
+        if key.kind.gathers_pods() || !key.kind.integration().follows_changes {
+            return self.end_unread_run(key, view);
         }
         // It may be its run that makes it so: it would be started and stopped for ever.
         let now = self.now;
@@ -39,9 +83,9 @@ impl Engine {
         self.halt(key, view);
     }
 
-    /// Pods that wait in the place of an object are those that were admitted, whatever it says by now: no other starts. They are stopped when
-    /// their Workload is evicted, or goes.
-    fn end_unread_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
+    /// Where no pods start but those that were admitted, whatever the object says by now, they run on: pods that wait in its place, and those of kinds
+    /// whose controllers follow no change. They are stopped when their Workload is evicted, or goes.
+    fn end_unread_run(&mut self, key: &JobKey, view: &Arc<JobView>) {
         for workload in self.world.owned(&view.job.uid) {
             let entry = &self.world.workloads[&workload];
             if entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now) {

@@ -8,13 +8,13 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef};
 use crate::model::build::{job, template, wrapped};
 use crate::model::{Cluster, condition};
 
-const API: &str = "external.example.com/v1";
+pub const API: &str = "external.example.com/v1";
 
 fn errand() -> JobKind {
     JobKind::external("Errand.v1.external.example.com").unwrap()
 }
 
-fn cluster(manage_all: bool) -> Cluster {
+pub fn cluster(manage_all: bool) -> Cluster {
     let external = ["Errand.v1.external.example.com", "Tour.v1.external.example.com"];
     let mut c = Cluster::new(EngineConfig {
         status_interval_ms: 0,
@@ -30,7 +30,7 @@ fn cluster(manage_all: bool) -> Cluster {
     c
 }
 
-fn quota(c: &mut Cluster, cpu: &str) {
+pub fn quota(c: &mut Cluster, cpu: &str) {
     c.api.cluster_queue("cq", "default", cpu, &json!({}));
     c.settle();
 }
@@ -44,11 +44,11 @@ fn bare(kind: JobKind, namespace: &str, name: &str, queue: &str) -> JobView {
 }
 
 /// An errand.
-fn parent(c: &mut Cluster, namespace: &str, name: &str, queue: &str) {
+pub fn parent(c: &mut Cluster, namespace: &str, name: &str, queue: &str) {
     c.api.add_job(bare(errand(), namespace, name, queue));
 }
 
-fn uid(c: &Cluster, name: &str) -> String {
+pub fn uid(c: &Cluster, name: &str) -> String {
     c.api.job(name).view.job.uid.to_string()
 }
 
@@ -69,7 +69,7 @@ fn child(c: &mut Cluster, name: &str, queue: &str, of: (&str, &str)) {
 }
 
 /// The Workload that the controller of an errand makes for it.
-fn workload(c: &mut Cluster, namespace: &str, name: &str, uid: &str) -> ObjectRef {
+pub fn workload(c: &mut Cluster, namespace: &str, name: &str, uid: &str) -> ObjectRef {
     let template = serde_json::to_value(template("1")).unwrap();
     let owner = json!({"apiVersion": API, "kind": "Errand", "name": name, "uid": uid, "controller": true});
     let made = c.api.put(

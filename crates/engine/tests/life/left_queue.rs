@@ -5,8 +5,9 @@ use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::pods::runs;
+use crate::sources::prebuilt;
 use crate::unadmitted::{cluster, running, with};
 
 /// `old` runs, of this kind, and `new` waits for its quota.
@@ -150,6 +151,61 @@ fn a_job_that_leaves_its_queue_keeps_its_quota_until_its_pods_are_gone() {
     c.pods_vanish = true;
     c.settle();
     assert!(c.api.workloads().is_empty());
+}
+
+/// A job on a Workload that its user made; before it one that runs, if the queue is `taken`.
+fn on_prebuilt(taken: bool) -> Cluster {
+    let mut c = cluster();
+    if taken {
+        c.api.add_job(job("team-a", "first", "lq", 1, "1"));
+        c.settle();
+    }
+    prebuilt(&mut c, "mine", 1);
+    let mut old = job("team-a", "old", "lq", 1, "1");
+    old.prebuilt_workload = Some("mine".to_owned());
+    c.api.add_job(old);
+    c.settle();
+    assert_eq!(holds(&c), !taken);
+    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
+    c.settle();
+    c
+}
+
+#[test]
+fn a_prebuilt_workload_takes_no_quota_for_a_suspended_job_that_left_its_queue() {
+    let mut c = on_prebuilt(true);
+    edit(&mut c, |job| job.queue_name = None);
+    c.api.finish_job("first", true);
+    c.advance(60);
+    assert!(!holds(&c) && runs(&c, "new") && c.api.job("old").view.suspended);
+    let message = "True/OutOfSync: The prebuilt workload is out of sync with its user job";
+    assert_eq!(reported(&c.workload("old"), "Finished"), message);
+}
+
+#[test]
+fn a_prebuilt_workload_is_released_when_its_job_is_suspended_without_a_queue() {
+    for (evicted, deleted) in [(false, false), (true, false), (false, true)] {
+        let mut c = on_prebuilt(false);
+        let workload = Api::workload_ref(&c.workload("old"));
+        let uid = c.api.job("old").view.job.uid.clone();
+        c.pods_vanish = false;
+        c.api.edit_job("old", |job| {
+            (job.view.suspended, job.stopping_pods, job.view.queue_name) = (true, true, None);
+        });
+        c.settle();
+        if evicted {
+            c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        }
+        if deleted {
+            c.api.delete(&workload);
+        }
+        c.advance(5);
+        assert!(holds(&c) && !runs(&c, "new"), "its pods are there");
+        c.pods_vanish = true;
+        c.advance(60);
+        assert!(runs(&c, "new"), "evicted: {evicted}, deleted: {deleted}");
+        assert_eq!(c.api.workloads_of(&uid).is_empty(), deleted);
+    }
 }
 
 #[test]

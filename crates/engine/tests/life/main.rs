@@ -61,6 +61,7 @@ mod shares;
 mod shares_of_parts;
 mod sources;
 mod templates;
+mod templates_below;
 mod topology;
 mod topology_claims;
 mod topology_failures;

@@ -5,6 +5,8 @@ use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
+use crate::answered::errand;
+use crate::kinds::restart_with;
 use crate::model::build::{job, template};
 use crate::model::{Cluster, condition, reported};
 
@@ -50,7 +52,7 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
 }
 
 /// A Workload that exists before its job.
-fn prebuilt(c: &mut Cluster, name: &str, count: i32) {
+pub fn prebuilt(c: &mut Cluster, name: &str, count: i32) {
     let template = serde_json::to_value(template("1")).unwrap();
     c.api.put(
         Kind::Workload,
@@ -216,4 +218,34 @@ fn an_answer_that_a_watch_has_overtaken_takes_nothing_back() {
     c.release();
     let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
     assert_eq!(queue["status"]["conditions"][0]["status"], "True", "{}", queue["status"]);
+}
+
+/// What the controller of a declared kind makes is not known.
+#[test]
+fn a_job_below_one_of_a_declared_kind_is_queued_by_itself_where_it_is_managed_itself() {
+    let kind = errand("engine.sources.example.com", &json!({"name": "main", "template": "spec.template"}));
+    for (manage_all, queue, own, starts) in
+        [(false, "", 0, true), (false, "lq", 1, true), (true, "", 1, false), (true, "lq", 1, true)]
+    {
+        let config = EngineConfig { manage_jobs_without_queue_name: manage_all, ..EngineConfig::default() };
+        let mut c = with(config);
+        restart_with(&mut c, kind);
+        let mut above = job("team-a", "above", "lq", 1, "1");
+        above.job.kind = kind;
+        c.api.add_job(above);
+        c.settle();
+        let mut below = job("team-a", "below", queue, 1, "1");
+        (below.suspended, below.active) = (false, true);
+        below.controller = Some(ControllerRef {
+            api_version: kind.api_version().to_owned(),
+            kind: kind.kind().to_owned(),
+            name: "above".to_owned(),
+            uid: c.api.job("above").view.job.uid.to_string(),
+        });
+        c.api.add_job(below);
+        c.api.edit_job("below", |job| job.started_by_user = true);
+        c.advance(60);
+        let found = c.api.workloads_of(&c.api.job("below").view.job.uid).len();
+        assert_eq!((found, !c.api.job("below").view.suspended), (own, starts), "{manage_all} {queue:?}");
+    }
 }

@@ -9,10 +9,10 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 use crate::model::build::{job, pod_set};
 use crate::model::{Cluster, condition};
 
-const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
+pub const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
 
 /// A runtime whose nodes ask for so many processors.
-fn runtime(cpu: &str) -> Value {
+pub fn runtime(cpu: &str) -> Value {
     let pod = json!({"containers": [{"name": "node", "resources": {"requests": {"cpu": cpu}}}]});
     let labels = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
     let node = json!({"name": "node", "template": {"metadata": labels, "spec": {"template": {"spec": pod}}}});
@@ -104,7 +104,7 @@ fn a_job_that_runs_is_not_disturbed_by_its_template() {
 }
 
 /// A JobSet that a controller, or a user, made in the name of the TrainJob.
-fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
+pub fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
     let owner = c.api.job("fit").view.job.clone();
     let mut view = job("team-a", "fit", "", count, cpu);
     view.job.kind = JobKind::JOB_SET;
@@ -125,7 +125,7 @@ fn state(c: &Cluster, kind: JobKind) -> Option<&JobView> {
     c.api.jobs().find(|(of, _)| **of == object).map(|(_, job)| &job.view)
 }
 
-fn runs(c: &Cluster, kind: JobKind) -> bool {
+pub fn runs(c: &Cluster, kind: JobKind) -> bool {
     state(c, kind).is_some_and(|view| !view.suspended)
 }
 
@@ -301,4 +301,35 @@ fn jobs_that_name_more_bytes_of_templates_than_are_kept_say_so_and_follow_when_t
     c.settle();
     let all = c.api.jobs().all(|(_, job)| !c.api.workloads_of(&job.view.job.uid).is_empty());
     assert!(all, "there is room for them now");
+}
+
+/// What the template says is not known for a moment: a Workload that its user made is not ended for that.
+#[test]
+fn a_prebuilt_workload_outlives_that_the_template_of_its_job_is_not_kept_at_first() {
+    let mut c = cluster("0");
+    for number in 0..4_096 {
+        let name = format!("unused-{number:04}");
+        c.api.put(RUNTIME, json!({"metadata": {"name": name, "namespace": "team-a"}, "spec": {}}));
+    }
+    user(&mut c, "fit", "lq", "wanted");
+    c.api.put(RUNTIME, large_runtime("wanted", 1));
+    c.settle();
+    let mut spec = json!(c.workload("fit").spec);
+    spec["queueName"] = json!("lq");
+    let view = c.api.job("fit").view.clone();
+    c.api.delete_job("fit");
+    c.settle();
+    c.api.put(Kind::Workload, json!({"metadata": {"name": "mine", "namespace": "team-a"}, "spec": spec}));
+    c.api.add_job(JobView { prebuilt_workload: Some("mine".to_owned()), ..view });
+    c.settle();
+    assert_eq!(c.workload("fit").metadata.name.as_deref(), Some("mine"));
+    c.restart_without(&[Kind::Job(JobKind::TRAIN_JOB)]);
+    let told = c.notes("ErrWorkloadCompose").len();
+    c.api.edit_job("fit", |job| job.view.generation += 1);
+    c.settle();
+    let notes = c.notes("ErrWorkloadCompose");
+    assert!(notes[told..].iter().any(|note| note.contains("wanted is not known")), "{:?}", &notes[told..]);
+    c.api.simple("2", &json!({}));
+    c.settle();
+    assert_eq!(condition(&c.workload("fit"), "Admitted"), "True");
 }

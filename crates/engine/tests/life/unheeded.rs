@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_engine::{Purpose, WriteError};
+use sluice_engine::{Kind, Purpose, WriteError};
 
 use crate::model::build::{job, wrapped};
 use crate::model::played::Disobeys;
@@ -272,4 +272,46 @@ fn a_look_that_is_refused_holds_nothing_up() {
     c.refuse = None;
     c.advance(301);
     assert!(!holds(&c) && runs(&c, "new"));
+}
+
+/// A user gives a pod the real UID of a job that waits: its controller did not make that pod, and does not remove it.
+#[test]
+fn a_pod_of_a_job_that_never_ran_is_deleted_after_a_while() {
+    for kind in [JobKind::JOB, JobKind::MPI_JOB, JobKind::RAY_CLUSTER] {
+        for restarted in [false, true] {
+            let mut c = cluster();
+            c.api.add_job(job("team-a", "first", "lq", 1, "1"));
+            c.settle();
+            let mut old = job("team-a", "old", "lq", 1, "1");
+            old.job.kind = kind;
+            c.api.add_job(old);
+            c.settle();
+            let owner = json!([{"apiVersion": kind.api_version(), "kind": kind.kind(), "name": "old",
+                "uid": &*c.api.job("old").view.job.uid, "controller": true}]);
+            c.api.put(
+                Kind::Pod,
+                json!({
+                    "metadata": {"name": "stray", "namespace": "team-a", "ownerReferences": owner},
+                    "spec": {"nodeName": "n", "containers": []},
+                    "status": {"phase": "Running"},
+                }),
+            );
+            c.api.edit_job("old", |job| (job.disobeys, job.pods) = (Disobeys::Always, true));
+            if restarted {
+                c.restart();
+            }
+            c.settle();
+            c.advance(89);
+            assert!(c.api.job("old").pods, "{kind:?} {restarted}");
+            c.advance(1);
+            assert!(!c.api.job("old").pods, "{kind:?} {restarted}");
+            let note = "The job was never started, and pods named it as their controller: 1 were deleted";
+            assert_eq!(c.notes("StopEnforced"), [format!("{}/old: {note}", kind.kind())]);
+            c.advance(3_600);
+            assert_eq!(looks(&c), 3, "{kind:?} {restarted}: the last one found none");
+            c.api.finish_job("first", true);
+            c.settle();
+            assert!(runs(&c, "old"), "{kind:?} {restarted}");
+        }
+    }
 }

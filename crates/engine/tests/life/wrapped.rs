@@ -8,7 +8,7 @@ use crate::model::build::{job, pod_set, wrapped};
 use crate::model::{Cluster, reported};
 
 /// An AppWrapper of two pods around a JobSet, in a queue with room for so many.
-fn cluster(quota: &str, config: EngineConfig) -> Cluster {
+pub fn cluster(quota: &str, config: EngineConfig) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
     c.api.namespace("team-a", &[]);
     c.api.simple(quota, &json!({}));

@@ -92,6 +92,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         suspended_condition: None,
         observed_generation: None,
         active: false,
+        activity_unknown: false,
         terminating: 0,
         spare_failures: Some(6),
         ending: false,

@@ -12,9 +12,11 @@ pub mod played;
 pub mod pods;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::journal::Line;
 use sluice_api::v1beta2;
 use sluice_engine::{
@@ -68,6 +70,8 @@ pub struct Cluster {
     pub events: Vec<Event>,
     /// Writes in the order sent: what they acted on, and why.
     pub writes: Vec<(ObjectRef, Purpose)>,
+    /// The stops in the order sent: how the jobs were, and what they were to get back.
+    pub stops: Vec<(Arc<JobView>, Vec<PodSetInfo>)>,
     /// The field managers of applies, in the order sent, and the types of the conditions that each wrote.
     pub applied: Vec<(&'static str, Vec<String>)>,
     /// Observations in the order made.
@@ -141,6 +145,7 @@ impl Cluster {
             config,
             events: Vec::new(),
             writes: Vec::new(),
+            stops: Vec::new(),
             applied: Vec::new(),
             observed: Vec::new(),
             values: Vec::new(),
@@ -277,6 +282,9 @@ impl Cluster {
                 }
                 if !matches!(request.write, Write::Read) {
                     self.writes.push((request.object.clone(), request.purpose));
+                }
+                if let Write::StopJob { view, infos } = &request.write {
+                    self.stops.push((Arc::clone(view), infos.clone()));
                 }
                 if let Write::Apply { field_manager, body, .. } = &request.write {
                     let conditions = body["status"]["conditions"].as_array().into_iter().flatten();

@@ -78,10 +78,15 @@ impl<'a> Reading<'a> {
 
     /// Whether something is so. What is not there yet is not so; where that cannot be said, `otherwise`.
     fn truth(&mut self, field: &str, expression: &Expression, otherwise: bool) -> bool {
+        self.tried(field, expression).unwrap_or(otherwise)
+    }
+
+    /// The same; none where that cannot be said.
+    fn tried(&mut self, field: &str, expression: &Expression) -> Option<bool> {
         match expression.truth(self.object, &self.budget) {
-            Ok(value) => value,
-            Err(Failure::Absent(_)) => false,
-            Err(failure) => self.failed(field, &failure, otherwise),
+            Ok(value) => Some(value),
+            Err(Failure::Absent(_)) => Some(false),
+            Err(failure) => self.failed(field, &failure, None),
         }
     }
 
@@ -103,7 +108,8 @@ impl Adapter for Declared {
         view.observed_generation = object["status"]["observedGeneration"].as_i64();
         view.finished = self.ended(&mut reading);
         // Quota that may be in use is not given to others.
-        view.active = reading.truth("active", &self.active, true);
+        let active = reading.tried("active", &self.active);
+        (view.active, view.activity_unknown) = (active.unwrap_or(true), active.is_none());
         view.pods_ready = match &self.ready {
             Some(ready) => reading.truth("ready", ready, false),
             None => view.active,

@@ -246,7 +246,13 @@ fn what_cannot_be_read_is_said_and_the_job_has_no_pods_of_which_nothing_is_known
         crate::suspend(&view);
     }
     // Quota of pods that may run is not given to others.
-    assert!(kind.observe(&flow(&json!({"steps": steps}), &json!({"running": "x"}))).active);
+    let activity = |status: Value| {
+        let view = kind.observe(&flow(&json!({"steps": steps}), &status));
+        (view.active, view.activity_unknown)
+    };
+    assert_eq!(activity(json!({"running": "x"})), (true, true));
+    assert_eq!(activity(json!({"running": 1})), (true, false));
+    assert_eq!(activity(json!({})), (false, false));
 }
 
 #[test]
@@ -339,6 +345,9 @@ fn the_form_of_a_declaration_is_checked_when_it_is_read() {
         ("path: spec.suspend", "path: 'spec.list[0]'", "suspend.path: must not lead through a list"),
         ("path: spec.suspend", "path: 'spec..x'", "suspend.path: invalid value"),
         ("path: spec.suspend", "path: 'spec.a[x]'", "\"x\" is not an index"),
+        ("template: spec.other", "template: 'spec.a[01]'", "\"01\" is not an index"),
+        ("template: spec.other", "template: 'spec.a[+1]'", "\"+1\" is not an index"),
+        ("template: spec.other", "template: 'spec.a[65536]'", "\"65536\" is not an index"),
         ("{path: spec.suspend}", "{suspended: 5}", "suspend.suspended: must be a boolean or a string"),
         ("{path: spec.suspend}", "{running: true}", "suspend.running: must not be the value that suspends"),
         ("name: other", "name: main", "podSets[1].name: duplicate value \"main\""),

@@ -106,6 +106,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         suspended_condition: None,
         observed_generation: None,
         active: false,
+        activity_unknown: false,
         terminating: 0,
         spare_failures: None,
         ending: false,

@@ -188,11 +188,12 @@ fn replicas(group: &Value) -> i32 {
     int(&group["replicas"]).unwrap_or(1)
 }
 
-/// How many replicas of a group KubeRay makes: it keeps to the bounds of the group.
+/// How many replicas of a group KubeRay makes: it keeps to the bounds of the group. Of two that contradict one another its releases follow the one
+/// or the other.
 fn desired(group: &Value) -> i32 {
     let least = int(&group["minReplicas"]).unwrap_or(0);
     let most = int(&group["maxReplicas"]).unwrap_or(i32::MAX);
-    replicas(group).max(least).min(most)
+    replicas(group).max(least).min(most.max(least))
 }
 
 /// Pods of one replica.

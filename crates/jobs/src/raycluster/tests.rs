@@ -59,6 +59,17 @@ fn what_cannot_be_queued_says_why() {
     let reported = why(&group(|g| g["minReplicas"] = json!(4)));
     assert_eq!(reported, format!("{at}.replicas: 2: KubeRay would make 4 for minReplicas 4, maxReplicas 5"));
     assert_eq!(why(&group(|g| g["maxReplicas"] = json!(1))), "", "fewer pods than quota");
+    let bounds = |least: i32, most: i32| {
+        why(&|spec| {
+            let group = &mut spec["workerGroupSpecs"][0];
+            (group["minReplicas"], group["maxReplicas"]) = (json!(least), json!(most));
+        })
+    };
+    assert_eq!(
+        bounds(5, 2),
+        format!("{at}.replicas: 2: KubeRay would make 5 for minReplicas 5, maxReplicas 2")
+    );
+    assert_eq!(bounds(2, 1), "", "no release makes more than 2");
     let reported = why(&|spec| spec["enableInTreeAutoscaling"] = json!(true));
     assert!(
         reported.starts_with("spec.enableInTreeAutoscaling: a kueue managed job should only use autoscaling"),

@@ -226,3 +226,38 @@ fn a_field_that_is_not_there_is_found() {
     unknown(&fields["spec"], &json!({"a": "no", "l": [{"y": 1}], "z": 1}), "spec", &mut found);
     assert_eq!(found, ["spec.a: \"boolean\"", "spec.l.y", "spec.z"]);
 }
+
+#[test]
+fn a_workflow_is_active_while_pods_run_or_its_nodes_are_not_in_its_status() {
+    let (_, folder, _) = shipped().into_iter().find(|(name, ..)| name == "argo-workflow").unwrap();
+    let kind = JobKind::named(&declared(&read(&folder.join("declaration.yaml"))).framework()).unwrap();
+    let object = read(&folder.join("object.yaml"));
+    let seen = |status: Value| {
+        let mut object = object.clone();
+        object["status"] = status;
+        let view = sluice_jobs::observe(kind, &object);
+        (view.active, view.invalid)
+    };
+    let node = |type_: &str, phase: &str| json!({"type": type_, "phase": phase});
+    for (status, active) in [
+        (Value::Null, false),
+        (json!({"phase": "Running"}), false),
+        (json!({"phase": "Running", "nodes": {"a": node("Pod", "Pending")}}), true),
+        (
+            json!({"phase": "Running", "nodes": {"a": node("DAG", "Running"), "b": node("Pod", "Succeeded")}}),
+            false,
+        ),
+        (json!({"phase": "Running", "compressedNodes": "H4sI"}), true),
+        (json!({"phase": "Running", "offloadNodeStatusVersion": "fnv:1"}), true),
+    ] {
+        assert_eq!(seen(status.clone()), (active, None), "{status}");
+    }
+    // More than fit into a status of 1 MiB.
+    let many = |count: usize| {
+        let nodes = (0..count).map(|number| (format!("diamond-{number:010}"), node("Pod", "Succeeded")));
+        seen(json!({"phase": "Running", "nodes": nodes.collect::<serde_json::Map<_, _>>()}))
+    };
+    assert_eq!(many(4_000), (false, None));
+    let (active, why) = many(20_000);
+    assert!(active && why.is_some_and(|why| why.contains("takes more than the 200000 steps")));
+}

@@ -119,7 +119,8 @@ impl FactStore {
     /// Whether jobs of a kind may own what the webhooks look at.
     fn may_own(&self, kind: Kind) -> bool {
         let Kind::Job(kind) = kind else { return false };
-        let makes_jobs = kind.makes_jobs() || self.external.contains(&kind);
+        // What the controllers of declared kinds make is not known.
+        let makes_jobs = kind.makes_jobs() || kind.is_declared() || self.external.contains(&kind);
         makes_jobs || self.pods && !kind.integration().of_pods
     }
 }

@@ -136,17 +136,18 @@ fn makes_pods(kind: JobKind) -> bool {
 }
 
 /// Whether a job of this kind may have made what waits for quota by its pods: a pod, or an object that suspends its pods. Nothing else keeps these
-/// from running if it did not. What an object that suspends its pods makes is told by marks.
-fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str)) -> bool {
+/// from running if it did not. What an object that suspends its pods makes is told by marks. Where `all` jobs are managed, one that its owner's
+/// controller does not make is queued by itself.
+fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), all: bool) -> bool {
     let of_pods = part.integration().of_pods;
-    if !of_pods && !part.integration().suspends_pods {
-        return true;
-    }
     let is_it = |object: &Arc<Wrapped>| {
         let named =
             if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
         named && part.is_named_by(&object.api_version, &object.kind)
     };
+    if !of_pods && !part.integration().suspends_pods {
+        return !all || kind.parts_of(part).is_some() || owner.wraps.iter().any(is_it);
+    }
     let integration = kind.integration();
     let makes = integration.declared || of_pods && makes_pods(kind) || kind.parts_of(part).is_some();
     makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
@@ -175,7 +176,7 @@ impl Facts {
                 break;
             }
             // What the controllers of others make is not known.
-            if !external && !may_make(kind, owner, part) {
+            if !external && !may_make(kind, owner, part, rules.all) {
                 break;
             }
             if !external

@@ -1,6 +1,7 @@
 use super::*;
 
 use serde_json::json;
+use sluice_api::job::DeclaredNames;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 
 use crate::webhook::facts::FactStore;
@@ -186,4 +187,37 @@ fn an_application_in_another_job_is_admitted_with_that() {
     assert!(!store.now().knows_pod(rules, "ns", &bare));
     workload(&store, "ns", "w", &["Admitted"]);
     assert!(store.now().knows_pod(rules, "ns", &bare));
+}
+
+/// A kind that only a configuration describes. Other tests do not see it.
+fn errand() -> JobKind {
+    JobKind::declared(&DeclaredNames {
+        group: "owners.example.com",
+        version: "v1",
+        kind: "Errand",
+        plural: "errands",
+        ends: true,
+        suspends_pods: false,
+        pod_index: None,
+    })
+}
+
+#[test]
+fn where_all_jobs_are_managed_one_that_its_owner_does_not_make_is_managed_itself() {
+    let errand = errand();
+    let kinds = [JobKind::JOB, JobKind::JOB_SET, errand];
+    let store = FactStore::of(&kinds, BTreeSet::new());
+    for kind in [JobKind::JOB_SET, errand] {
+        let labels = json!({"kueue.x-k8s.io/queue-name": "q"});
+        let metadata = json!({"name": "above", "namespace": "ns", "uid": "u", "labels": labels});
+        let mut view = sluice_jobs::observe(JobKind::JOB_SET, &json!({"metadata": metadata, "spec": {}}));
+        view.job.kind = kind;
+        store.note(&Input::Applied(Object::Job(Box::new(view))));
+    }
+    let above = |kind: JobKind, all: bool| {
+        let rules = Rules { kinds: &kinds, external: &BTreeSet::new(), all };
+        store.now().managed_above(rules, "ns", (JobKind::JOB, "below"), (kind, "above", "u")).len()
+    };
+    assert_eq!([false, true].map(|all| above(JobKind::JOB_SET, all)), [1, 1]);
+    assert_eq!([false, true].map(|all| above(errand, all)), [1, 0]);
 }
