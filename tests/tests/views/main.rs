@@ -6,3 +6,4 @@ mod dashboard;
 mod grafana;
 mod labels;
 mod prometheus;
+mod rules;
