@@ -7,3 +7,4 @@ mod grafana;
 mod labels;
 mod prometheus;
 mod rules;
+mod smooth;

@@ -7,6 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 use sluice_testkit::prometheus::test_rules;
 
+use super::grafana::{boards, panels};
 use super::prometheus::rendered;
 
 /// Series of promtool's unit tests, a value per minute: `values` for the metric with these labels.
@@ -155,4 +156,46 @@ fn what_a_series_begins_with_counts_as_of_the_last_hour() {
             half,
         ],
     );
+}
+
+#[test]
+fn what_is_lent_is_what_is_borrowed_beyond_the_cohorts_own_quota() {
+    let of = |labels: &str| format!("flavor=\"f\",resource=\"cpu\",{labels}");
+    // Two Cohorts below one at the top: of 5 that `borrows` borrows 2 are the own quota of `left`, and 3 come from `lends` on the other side.
+    // `keeps` lends nothing, so it is no part of what the tree shares. `flat` has no Cohort with quota of its own.
+    let queues = [
+        ("borrows", "left", "top", "4", "+Inf", "9"),
+        ("lends", "right", "top", "6", "+Inf", "1"),
+        ("keeps", "right", "top", "5", "0", "0"),
+        ("flat-borrows", "flat", "flat", "1", "+Inf", "3"),
+        ("flat-lends", "flat", "flat", "4", "+Inf", "0"),
+    ];
+    let mut input = Vec::new();
+    let steady = |value: &str| vec![value; 6].join(" ");
+    for (queue, cohort, root, nominal, limit, held) in queues {
+        let labels = of(&format!("cluster_queue=\"{queue}\",cohort=\"{cohort}\""));
+        let info = format!("cluster_queue=\"{queue}\",parent_cohort=\"{cohort}\",root_cohort=\"{root}\"");
+        input.push(series("kueue_cluster_queue_info", &info, "1x5"));
+        input.push(series("kueue_cluster_queue_nominal_quota", &labels, &steady(nominal)));
+        input.push(series("kueue_cluster_queue_lending_limit", &labels, &steady(limit)));
+        input.push(series("kueue_cluster_queue_resource_reservation", &labels, &steady(held)));
+    }
+    for (cohort, parent, quota) in
+        [("left", "top", "6"), ("right", "top", "6"), ("top", "", "12"), ("flat", "", "5")]
+    {
+        let info = format!("cohort=\"{cohort}\",parent_cohort=\"{parent}\",root_cohort=\"top\"");
+        input.push(series("kueue_cohort_info", &info, "1x5"));
+        let labels = of(&format!("cohort=\"{cohort}\""));
+        input.push(series("kueue_cohort_subtree_quota", &labels, &steady(quota)));
+    }
+    let [all, _] = boards();
+    let lent = panels(&all)["Borrowed and lent"][1];
+    let test = |chosen: &str, samples: &[(&str, u32)]| {
+        let sample = |(cohort, value): &(&str, u32)| json!({"labels": format!("{{{}}}", of(&format!("root_cohort=\"{cohort}\""))), "value": value});
+        json!({
+            "expr": lent.replace("$queue", chosen), "eval_time": "3m",
+            "exp_samples": samples.iter().map(sample).collect::<Vec<_>>(),
+        })
+    };
+    plays_out(&input, &[test(".*", &[("flat", 2), ("top", 3)]), test("lends", &[("top", 3)])]);
 }

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 pub const QUEUES: usize = 1000;
 /// The Workloads.
 pub const WORKLOADS: usize = 20_000;
+/// The Workloads where there are few: 200 times fewer of everything that is listed.
+pub const FEW: usize = 100;
 /// The nodes.
 pub const NODES: usize = 3000;
 /// The Workloads that lost nodes.
@@ -146,7 +148,7 @@ pub fn nodes(offset: usize, limit: usize) -> Value {
 }
 
 /// `/api/displaced`, from an offset on.
-pub fn displaced(offset: usize, limit: usize) -> Value {
+pub fn displaced(offset: usize, limit: usize, all: usize) -> Value {
     let item = |n: usize| {
         let mut item = found(n);
         let seen = !item["workload"].is_null();
@@ -159,8 +161,8 @@ pub fn displaced(offset: usize, limit: usize) -> Value {
         });
         item
     };
-    let shown: Vec<_> = (offset..DISPLACED.min(offset + limit)).map(item).collect();
-    json!({"total": DISPLACED, "items": shown})
+    let shown: Vec<_> = (offset..all.min(offset + limit)).map(item).collect();
+    json!({"total": all, "items": shown})
 }
 
 /// `/api/workloads/NAMESPACE/NAME`.
@@ -221,13 +223,13 @@ pub fn domains(path: &[&str], offset: usize, limit: usize) -> Value {
 }
 
 /// A simulation of all Workloads, as `kubectl kueue simulate --output json` prints it.
-pub fn report() -> Value {
+pub fn report(workloads: usize) -> Value {
     let mut lines = vec![
         json!({"at": 9000, "event": "scenario", "message": "nodes fail: node-1, node-2"}),
         json!({"at": 20_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"Hold\"}}"}),
         json!({"at": 40_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"None\"}}"}),
     ];
-    for n in 0..WORKLOADS {
+    for n in 0..workloads {
         let (queue, submitted) = (format!("team-{}", n % QUEUES), n * 4);
         let job = format!("{queue}/{}", name(n));
         let start = submitted + 60 + n % 300;
@@ -245,7 +247,7 @@ pub fn report() -> Value {
     lines.sort_by_key(|line| line["at"].as_u64());
     json!({
         "seed": 0, "start": at(0), "seconds": 86_400.0,
-        "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
+        "totals": {"submitted": workloads, "admitted": workloads, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
         "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines, "places": [places()],
     })
 }

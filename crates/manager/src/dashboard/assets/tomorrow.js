@@ -82,7 +82,8 @@ export function view(host) {
       adding("Change a quota", [queueField, flavorField, resourceField, valueField],
         () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
       adding("Change a priority", [spaceField, nameField, priorityField], () => ({ kind: "priority", namespace: namespace.value.trim(), workload: workload.value.trim(), value: Number(priority.value) })),
-      adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })), listed),
+      adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })),
+      el("p", { class: "plain" }, "Nodes bring no quota: jobs start sooner only where nodes are short (flavors with a topology, and Hotswap). Change the quota, too, to see what a larger pool brings. The new nodes have the labels, taints and capacity of one that is there."), listed),
     el("div", { class: "tools" }, el("label", null, "for ", horizon), play), note, below);
   const run = async () => {
     if (busy) return;
