@@ -80,7 +80,7 @@ fn life(
         Some(events) => Event::all(events).iter().filter_map(of_event).collect(),
         None => snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening).collect(),
     };
-    for one in journal.iter().filter_map(of_line).chain(past) {
+    for one in past.into_iter().chain(journal.iter().filter_map(of_line)) {
         if !entries.iter().any(|entry| entry.1 == one.1 && entry.0.duration_since(one.0).abs() <= SAME) {
             entries.push(one);
         }
