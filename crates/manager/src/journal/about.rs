@@ -89,7 +89,7 @@ mod tests {
         line.to_string() + "\n"
     }
 
-    fn told(reader: &Reader, uid: &str, most: u64) -> Vec<i64> {
+    fn reported(reader: &Reader, uid: &str, most: u64) -> Vec<i64> {
         let lines = reader.about_in(uid, Timestamp::UNIX_EPOCH, most).unwrap();
         lines.into_iter().map(|line| line.at.as_second()).collect()
     }
@@ -103,9 +103,9 @@ mod tests {
         write("a.00000000.jsonl", format!("{second}{other}not json u-1\n{first}"));
         write("b.00000000.jsonl", format!("{second}{first}{}", &line(30, "u-1", "Evicted")[..40]));
         let reader = Reader::new(folder.path());
-        assert_eq!(told(&reader, "u-1", MOST_BYTES), [10, 20]);
-        assert_eq!(told(&reader, "u-other", MOST_BYTES), [15], "it is named in messages of others");
-        assert_eq!(told(&reader, "u-2", MOST_BYTES), [0; 0]);
+        assert_eq!(reported(&reader, "u-1", MOST_BYTES), [10, 20]);
+        assert_eq!(reported(&reader, "u-other", MOST_BYTES), [15], "it is named in messages of others");
+        assert_eq!(reported(&reader, "u-2", MOST_BYTES), [0; 0]);
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
         std::fs::write(folder.path().join("a.00000000.jsonl"), &text).unwrap();
         let reader = Reader::new(folder.path());
         let last: Vec<i64> = (100..300).collect();
-        assert_eq!(told(&reader, "u-1", MOST_BYTES), last, "the last lines");
+        assert_eq!(reported(&reader, "u-1", MOST_BYTES), last, "the last lines");
         let two = u64::try_from(2 * line(299, "u-1", "Evicted").len()).unwrap();
-        assert_eq!(told(&reader, "u-1", two + 3), [298, 299]);
+        assert_eq!(reported(&reader, "u-1", two + 3), [298, 299]);
     }
 }
