@@ -184,7 +184,7 @@ mod tests {
     fn an_account_names_no_node_in_what_its_workload_waits_for() {
         let said = "Workload was evicted to leave unhealthy node(s): gpu-1, gone-1".to_owned();
         let mut account = Account {
-            workload: ObjectRef::new(Kind::Workload, "a", "w"),
+            workload: ObjectRef::namespaced(Kind::Workload, "a", "w"),
             uid: "u".into(),
             attempt: None,
             local_queue: "lq".to_owned(),

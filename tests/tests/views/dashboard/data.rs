@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 pub const QUEUES: usize = 1000;
 /// The Workloads.
 pub const WORKLOADS: usize = 20_000;
-/// The Workloads where there are few: 200 times fewer of everything that is listed.
-pub const FEW: usize = 100;
 /// The nodes.
 pub const NODES: usize = 3000;
 /// The Workloads that lost nodes.
@@ -148,7 +146,7 @@ pub fn nodes(offset: usize, limit: usize) -> Value {
 }
 
 /// `/api/displaced`, from an offset on.
-pub fn displaced(offset: usize, limit: usize, all: usize) -> Value {
+pub fn displaced(offset: usize, limit: usize) -> Value {
     let item = |n: usize| {
         let mut item = found(n);
         let seen = !item["workload"].is_null();
@@ -161,8 +159,8 @@ pub fn displaced(offset: usize, limit: usize, all: usize) -> Value {
         });
         item
     };
-    let shown: Vec<_> = (offset..all.min(offset + limit)).map(item).collect();
-    json!({"total": all, "items": shown})
+    let shown: Vec<_> = (offset..DISPLACED.min(offset + limit)).map(item).collect();
+    json!({"total": DISPLACED, "items": shown})
 }
 
 /// `/api/workloads/NAMESPACE/NAME`.
@@ -173,7 +171,7 @@ pub fn workload(namespace: &str, name: &str) -> Value {
     json!({
         "item": item, "job": {"kind": "Job", "name": name},
         "life": life.map(|(n, what)| json!({"at": at(n * n * 60), "what": what, "reason": "Reason", "message": MESSAGE})).collect::<Vec<_>>(),
-        "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodes": ["node-1", "node-2"]}],
+        "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodeCount": 2, "nodes": ["node-1", "node-2"]}],
         "checks": [{"name": "prov", "state": "Pending", "message": "ETA 3m"}],
     })
 }
@@ -223,7 +221,12 @@ pub fn domains(path: &[&str], offset: usize, limit: usize) -> Value {
 }
 
 /// A simulation of all Workloads, as `kubectl kueue simulate --output json` prints it.
-pub fn report(workloads: usize) -> Value {
+pub fn report() -> Value {
+    report_of(WORKLOADS)
+}
+
+/// The same of so many Workloads.
+pub fn report_of(workloads: usize) -> Value {
     let mut lines = vec![
         json!({"at": 9000, "event": "scenario", "message": "nodes fail: node-1, node-2"}),
         json!({"at": 20_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"Hold\"}}"}),

@@ -2,8 +2,8 @@
 
 use sluice_testkit::browser::{Page, Scheme};
 
-use super::data::{FEW, WORKLOADS};
-use super::mock::{Fault, TOKEN, serve};
+use super::data::WORKLOADS;
+use super::mock::{FEW, Fault, TOKEN, serve};
 use super::{MOST_ELEMENTS, go, play, shows};
 use crate::smooth::{Pace, TABLE, TRIES, first_paint, is_painted_as_soon, scrolled};
 

@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use sluice_testkit::assets;
 use tokio::sync::watch;
 
-use super::data::{self, FEW, POLICY, WORKLOADS};
+use super::data::{self, DISPLACED, POLICY, QUEUES, WORKLOADS};
 
 /// The token that is accepted.
 pub const TOKEN: &str = "secret";
+/// The Workloads where there are few: 200 times fewer of everything that is listed.
+pub const FEW: usize = 100;
 /// The most bytes of a question.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -186,7 +188,7 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
         (["who"], _) => data::who(),
         (["now"], _) => {
             let mut now = data::now(*state.news.borrow());
-            now["clusterQueues"].as_array_mut().unwrap().truncate(few(data::QUEUES).max(10));
+            now["clusterQueues"].as_array_mut().unwrap().truncate(few(QUEUES).max(10));
             now
         }
         (["queues", _, "starts"], _) => data::starts(&(0..100).collect::<Vec<_>>()),
@@ -214,13 +216,19 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
             json!({"text": format!("{name} waits.\n{}", data::MESSAGE), "explanation": {}})
         }
         (["nodes"], _) => data::nodes(offset, limit),
-        (["displaced"], _) => data::displaced(offset, limit, few(data::DISPLACED)),
+        (["displaced"], _) => {
+            let mut all = data::displaced(offset, limit);
+            all["total"] = few(DISPLACED).into();
+            let items = all["items"].as_array_mut().unwrap();
+            items.truncate(few(DISPLACED).saturating_sub(offset));
+            all
+        }
         (["topologies"], _) => data::topologies(),
         (["topologies", _, path @ ..], _) => data::domains(path, offset, limit),
         (["tomorrow"], _) => {
             let asked: Value = serde_json::from_slice(body).unwrap();
             let changes = asked["changes"].as_array().unwrap().len();
-            let report = || data::report(few(WORKLOADS));
+            let report = || data::report_of(few(WORKLOADS));
             let difference: Vec<_> =
                 (0..changes).map(|_| format!("{} starts 1m sooner.", data::HOSTILE)).collect();
             json!({"base": report(), "changed": (changes > 0).then(report), "difference": difference})
