@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::v1beta2::StopPolicy;
+
 /// The longest message in a line, in bytes.
 pub const MOST_MESSAGE: usize = 1024;
 /// The longest line, in bytes; what is longer is not read.
@@ -144,8 +146,8 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// A line about a ClusterQueue's own quota, from `at` on: what it uses above that is borrowed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A line about a ClusterQueue's own quota, from `at` on: what it uses above that is borrowed; and whether it is stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaLine {
     /// When.
@@ -163,6 +165,17 @@ pub struct QuotaLine {
     /// When the ClusterQueue was created: it had no quota before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
+    /// Its stop policy.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stop_policy: StopPolicy,
+    /// What that was until `at`, if `before` is known.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stop_policy_before: StopPolicy,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(policy: &StopPolicy) -> bool {
+    *policy == StopPolicy::None
 }
 
 impl QuotaLine {
@@ -173,6 +186,11 @@ impl QuotaLine {
             return None;
         }
         Some(self.before.as_ref().unwrap_or(&self.nominal))
+    }
+
+    /// The stop policy at such a time.
+    pub fn stopped_earlier(&self) -> StopPolicy {
+        if self.before.is_some() { self.stop_policy_before } else { self.stop_policy }
     }
 }
 
@@ -273,6 +291,8 @@ mod tests {
                 nominal: held().usage,
                 before: Some(BTreeMap::new()),
                 created: Some(since),
+                stop_policy: StopPolicy::HoldAndDrain,
+                stop_policy_before: StopPolicy::Hold,
             }),
             Line::Lost(LostLine { at: since, lost: 3 }),
             Line::Missed(MissedLine { at: since, missed: 3 }),

@@ -97,7 +97,8 @@ impl Engine {
             let known = self.world.cluster_queues.get(name);
             // One that is seen first while the engine takes in what there is may have been there for long.
             let before = known.map(|known| nominal(known)).or_else(|| self.is_synced().then(BTreeMap::new));
-            let line = QuotaLine { before, ..quota_line(name, queue, self.now) };
+            let stop_policy_before = known.map(|known| known.spec.stop_policy).unwrap_or_default();
+            let line = QuotaLine { before, stop_policy_before, ..quota_line(name, queue, self.now) };
             self.outbox.push(Effect::Journal(Box::new(Line::Quota(line))));
         }
     }
@@ -332,7 +333,9 @@ fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaL
     let cohort = queue.and_then(|queue| queue.spec.cohort_name.clone()).unwrap_or_default();
     let created = queue.and_then(|queue| queue.metadata.creation_timestamp.as_ref()).map(|time| time.0);
     let nominal = queue.map(nominal).unwrap_or_default();
-    QuotaLine { at, cluster_queue: name.to_owned(), cohort, nominal, before: None, created }
+    let stop_policy = queue.map(|queue| queue.spec.stop_policy).unwrap_or_default();
+    let cluster_queue = name.to_owned();
+    QuotaLine { at, cluster_queue, cohort, nominal, created, stop_policy, ..QuotaLine::default() }
 }
 
 fn nominal(queue: &ClusterQueue) -> BTreeMap<String, BTreeMap<String, String>> {

@@ -23,7 +23,7 @@ fn texts(explained: &Explained) -> Vec<&str> {
 fn a_waiting_job_learns_why_who_and_what_helps() {
     let first = job("first", 8, "sluice.dev/run-seconds: \"3610\"");
     let explained = explain(&format!("{first}{}", job("second", 4, "")), "second");
-    assert_eq!((explained.state, explained.position), (State::Waiting, Some(1)));
+    assert_eq!((explained.state, explained.position), (State::Waiting, Some(0)));
     assert_eq!(explained.reason.as_deref(), Some("WaitingForQuota"));
     let refused = &explained.flavors[0];
     assert_eq!((refused.needed.as_deref(), refused.free.as_deref()), (Some("4"), Some("2")));
@@ -224,7 +224,7 @@ fn what_changed_since_the_submission_is_told_and_which_jobs_overtook_it() {
         explained.changes,
         ["4s ClusterQueue own: preemption.withinClusterQueue: LowerPriority -> Never"]
     );
-    assert_eq!(explained.position, Some(2));
+    assert_eq!(explained.position, Some(1));
     let ahead = &explained.ahead[0];
     assert!(
         ahead.starts_with("a/job-urgent-") && ahead.ends_with(" (priority 100, came 4s later)"),

@@ -155,7 +155,7 @@ async fn the_plugin_names_a_remedy(manager: &Manager) -> Value {
     let answer =
         tokio::task::spawn_blocking(plugin).await.unwrap().map(|program| run(&program, &args)).unwrap();
     let explained: Value = serde_json::from_str(&text(&answer)).unwrap();
-    assert_eq!((&explained["state"], &explained["position"]), (&json!("waiting"), &json!(1)), "{explained}");
+    assert_eq!((&explained["state"], &explained["position"]), (&json!("waiting"), &json!(0)), "{explained}");
     assert_eq!(explained["flavors"][0]["free"], "1", "{explained}");
     assert_eq!(explained["incomplete"], false, "{explained}");
     let remedy = &explained["remedies"][0];

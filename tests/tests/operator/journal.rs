@@ -16,7 +16,7 @@ use sluice_tests::place::{DEADLINE, Place};
 use crate::bucket::{Bucket, WRONG, said, wait_for_count};
 use crate::collector::Collector;
 
-/// May do what researchers may; the journal names all namespaces.
+/// Alice may do what researchers may; the journal names all namespaces. Dora may do what administrators of queues may.
 const ALICE: &str = r"
 apiVersion: v1
 kind: ServiceAccount
@@ -27,6 +27,16 @@ kind: ClusterRoleBinding
 metadata: {name: alice}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-batch-user-role}
 subjects: [{kind: ServiceAccount, name: alice, namespace: used}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: dora, namespace: used}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: dora}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-batch-admin-role}
+subjects: [{kind: ServiceAccount, name: dora, namespace: used}]
 ";
 
 fn usage(kubeconfig: &Path, args: &[&str]) -> Output {
@@ -234,6 +244,8 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     let alice = plane.kubeconfig_for_service_account("used", "alice").await.unwrap();
     let why = figures(&usage(&alice, &[])).unwrap_err();
     assert!(why.contains("clusterqueues/journal"), "{why}");
+    let dora = plane.kubeconfig_for_service_account("used", "dora").await.unwrap();
+    wait_for("the role of administrators to read the journal", &dora, &[], as_in_files).await;
     // All files of the three processes are in the bucket; a copy of it has the hours that the API has.
     bucket.wait_for_everything().await;
     assert_eq!(bucket.processes(), 3);

@@ -321,7 +321,7 @@ fn explain_answers_from_files_and_keeps_other_namespaces_to_itself() {
     let world = World::new();
     let text = world.sluice("explain job/own -n team-a queues.yaml jobs.yaml --at 30s");
     for wanted in [
-        "place 1 in ClusterQueue a",
+        "place 0 in ClusterQueue a",
         "needs 4, can have 2",
         "held by a job of another namespace (6 by b)",
         "starts now with parallelism 2",

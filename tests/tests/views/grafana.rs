@@ -28,7 +28,7 @@ fn checked(boards: &[(String, String)]) -> (bool, String) {
 }
 
 /// The dashboards of the chart: of the administrator, and of a team.
-fn boards() -> [Value; 2] {
+pub(super) fn boards() -> [Value; 2] {
     let objects = rendered(&[]);
     let maps = objects["ConfigMap"].iter().filter_map(|map| map["data"].as_object()).flatten();
     let boards = maps.filter(|(name, _)| name.starts_with("sluice")).map(|(_, text)| text.as_str().unwrap());
@@ -40,7 +40,7 @@ fn boards() -> [Value; 2] {
 }
 
 /// The expressions of each panel, by its title.
-fn panels(board: &Value) -> BTreeMap<&str, Vec<&str>> {
+pub(super) fn panels(board: &Value) -> BTreeMap<&str, Vec<&str>> {
     fn expressions(panel: &Value) -> Vec<&str> {
         let targets = panel["targets"].as_array().unwrap().iter();
         targets.map(|target| target["expr"].as_str().unwrap()).collect()
@@ -58,7 +58,7 @@ fn each_board_has_quota_beside_use_what_is_borrowed_waits_and_what_was_lost() {
         ("Quota beside use", &quota, "sum by (cluster_queue, flavor, resource)"),
         (
             "Borrowed and lent",
-            &["clamp_min(sum by (cluster_queue,", "sum by (cohort, flavor, resource)"],
+            &["clamp_min(sum by (cluster_queue,", "sum by (root_cohort, flavor, resource)"],
             " - sum by (",
         ),
         ("Admission wait", &percentiles, "kueue_admission_wait_time_seconds_bucket"),
@@ -83,7 +83,7 @@ fn each_board_has_quota_beside_use_what_is_borrowed_waits_and_what_was_lost() {
         ("Run time of workloads", &percentiles, "kueue_local_queue_execution_time_seconds_bucket"),
         (
             "Evictions per hour",
-            &["sum by (reason, underlying_cause)"],
+            &["sum by (namespace, name, reason, underlying_cause)"],
             "kueue_local_queue_evicted_workloads_total",
         ),
         (
@@ -102,6 +102,19 @@ fn each_board_has_quota_beside_use_what_is_borrowed_waits_and_what_was_lost() {
             }
         }
     }
+}
+
+#[test]
+fn times_and_evictions_of_a_team_are_those_of_each_of_its_local_queues() {
+    let [_, team] = boards();
+    let mut asked = 0;
+    for expression in panels(&team).into_values().flatten() {
+        if expression.contains("_bucket{") || expression.contains("_evicted_") {
+            assert!(expression.contains("sum by (namespace, name, "), "{expression}");
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, 3 + 3 + 1 + 1);
 }
 
 #[test]

@@ -6,3 +6,5 @@ mod dashboard;
 mod grafana;
 mod labels;
 mod prometheus;
+mod rules;
+mod smooth;

@@ -338,8 +338,8 @@ mod tests {
 
     fn quota(hour: i64, cpu: &str) -> Line {
         let (cluster_queue, cohort) = ("team".to_owned(), String::new());
-        let (nominal, before, created) = (usage(cpu), None, None);
-        Line::Quota(QuotaLine { at: at(hour), cluster_queue, cohort, nominal, before, created })
+        let nominal = usage(cpu);
+        Line::Quota(QuotaLine { at: at(hour), cluster_queue, cohort, nominal, ..QuotaLine::default() })
     }
 
     /// One that says what the quota was until then.

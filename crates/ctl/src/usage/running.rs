@@ -72,8 +72,10 @@ pub(super) fn cluster_queue(object: Value, now: Timestamp) -> Option<Line> {
     }
     let cohort = queue.spec.cohort_name.unwrap_or_default();
     let created = queue.metadata.creation_timestamp.map(|time| time.0);
-    let (cluster_queue, before) = (queue.metadata.name?, None);
-    Some(Line::Quota(QuotaLine { at: now, cluster_queue, cohort, nominal, before, created }))
+    let (cluster_queue, stop_policy) = (queue.metadata.name?, queue.spec.stop_policy);
+    let line =
+        QuotaLine { at: now, cluster_queue, cohort, nominal, created, stop_policy, ..QuotaLine::default() };
+    Some(Line::Quota(line))
 }
 
 #[cfg(test)]

@@ -342,3 +342,19 @@ fn a_change_of_quota_says_what_it_was_before() {
     c.settle();
     assert_eq!(quotas(&c)[known.len()..], [(None, "4".to_owned(), true)]);
 }
+
+#[test]
+fn a_queue_that_is_stopped_and_goes_on_has_a_line_each_time() {
+    let mut c = cluster("2");
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    for policy in ["Hold", "None"] {
+        c.advance(10);
+        c.api.edit(&queue, &json!({"spec": {"stopPolicy": policy}}));
+        c.settle();
+    }
+    let lines = c.journal.iter().filter_map(|line| match line {
+        Line::Quota(line) => Some([line.stop_policy_before, line.stop_policy].map(|policy| json!(policy))),
+        _ => None,
+    });
+    assert_eq!(lines.collect::<Vec<_>>(), [["None", "None"], ["None", "Hold"], ["Hold", "None"]]);
+}

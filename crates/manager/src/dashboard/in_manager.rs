@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::config::Configuration;
+use sluice_api::journal::WorkloadLine;
 use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
 use sluice_api::slim;
 use sluice_client::bounded::{self, Budget, Unread};
@@ -20,6 +22,7 @@ use tracing::warn;
 
 use super::fits::LatelyFit;
 use super::lately::Lately;
+use super::past::Past;
 use super::snapshot::Snapshot;
 use super::source::{Begin, Finder, Found, MOST_ORDERS, Source, View};
 use super::viewer::Viewer;
@@ -75,6 +78,8 @@ pub struct InManager {
     pub configuration: Configuration,
     /// What simulations take.
     pub memory: Memory,
+    /// The journal, if there is one.
+    pub past: Option<Past>,
 }
 
 /// The orders of a few queues, each as it was a moment ago.
@@ -120,6 +125,15 @@ impl Source for InManager {
 
     fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>> {
         Box::pin(events(&self.client, namespace, uid))
+    }
+
+    fn past<'a>(&'a self, uid: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<WorkloadLine>> {
+        Box::pin(async move {
+            match &self.past {
+                Some(past) => past.of(uid, since).await,
+                None => Vec::new(),
+            }
+        })
     }
 
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value> {

@@ -16,6 +16,7 @@ pub mod in_manager;
 pub mod lately;
 pub mod local;
 pub mod opening;
+pub mod past;
 pub mod placed;
 pub mod polled;
 pub mod query;

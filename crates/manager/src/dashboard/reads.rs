@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sluice_api::journal::WorkloadLine;
 use sluice_api::slim;
 
 use super::lately::Lately;
@@ -21,6 +22,10 @@ const KEEP: Duration = Duration::from_secs(1);
 const MOST: usize = 64;
 const LARGEST: usize = 128 << 10;
 
+/// What the journal said counts so long, as what is new is in the Workload itself; of so many Workloads.
+const KEEP_PAST: Duration = Duration::from_secs(30);
+const MOST_PASTS: usize = 16;
+
 /// The events about one Workload.
 type Events = Option<Arc<Vec<Value>>>;
 
@@ -30,6 +35,7 @@ pub struct Reads {
     turns: Mutex<TurnsByUser>,
     objects: Lately<(String, String), Result<Arc<slim::Workload>, Refusal>>,
     events: Lately<(String, String), Events>,
+    pasts: Lately<String, Arc<Vec<WorkloadLine>>>,
 }
 
 impl Default for Reads {
@@ -38,6 +44,7 @@ impl Default for Reads {
             turns: Mutex::new(TurnsByUser::new(EACH, ALL, Instant::now())),
             objects: Lately::new(KEEP, MOST),
             events: Lately::new(KEEP, MOST),
+            pasts: Lately::new(KEEP_PAST, MOST_PASTS),
         }
     }
 }
@@ -62,6 +69,14 @@ impl Reads {
         let (namespace, name) = of.clone();
         let read = async { source.workload(&namespace, &name).await.map(Arc::new) };
         self.objects.get(of, read).await
+    }
+
+    /// What the journal says of a Workload.
+    pub async fn past(&self, source: &dyn Source, of: &slim::Workload) -> Arc<Vec<WorkloadLine>> {
+        let made = of.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let Some((uid, made)) = of.metadata.uid.as_deref().zip(made) else { return Arc::default() };
+        let read = async { Arc::new(source.past(uid, made).await) };
+        self.pasts.get(uid.to_owned(), read).await
     }
 
     /// The events about the object of this UID.

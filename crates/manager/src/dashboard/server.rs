@@ -393,11 +393,12 @@ impl Dashboard {
         } else {
             None
         };
+        let past = self.reads.past(&*self.source, &object).await;
         self.make(viewer, move |snapshot, viewer| {
             let events = events.as_ref().map(|events| &events[..]);
             let places = finder.map(|find| find(std::slice::from_ref(&row.key)));
             let position = places.and_then(|mut places| places.remove(&row.key));
-            Ok(workload::workload(snapshot, viewer, &object, events, position))
+            Ok(workload::workload(snapshot, viewer, &object, (events, &past), position))
         })
         .await
     }

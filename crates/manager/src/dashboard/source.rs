@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::config::Configuration;
+use sluice_api::journal::WorkloadLine;
 use sluice_api::slim;
 use sluice_engine::WorkloadKey;
 use sluice_sim::live::{Extent, Live};
@@ -78,6 +80,10 @@ pub trait Source: Send + Sync + 'static {
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
     /// The events about an object: its namespace and UID. Nothing if they cannot be read.
     fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>>;
+    /// What the journal says of a Workload, by its UID and since it was made; nothing where there is no journal.
+    fn past<'a>(&'a self, _uid: &'a str, _since: Timestamp) -> BoxFuture<'a, Vec<WorkloadLine>> {
+        Box::pin(async { Vec::new() })
+    }
     /// Why a Workload waits: `text` and `explanation`.
     fn explain<'a>(&'a self, viewer: &'a Viewer, namespace: &'a str, name: &'a str) -> Found<'a, Value>;
     /// How many pods of each size fit into the domains of the flavors that have a topology, if that is known.

@@ -10,7 +10,7 @@ pub mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -34,11 +34,11 @@ use super::viewer::Viewer;
 use crate::access::Rate;
 use crate::visibility::status::Refusal;
 
-/// Simulations, of one user and of all.
+/// Simulations, of one user and of all: one user, or a few, do not use up the turns of all.
 const EACH: Rate = Rate { burst: 5, per_second: 1 };
-const ALL: Rate = Rate { burst: 10, per_second: 1 };
-/// Waiting for the one before.
-const TURN: Duration = Duration::from_secs(5);
+const ALL: Rate = Rate { burst: 30, per_second: 5 };
+/// Waiting for the one before: longer than that goes on while another user waits.
+const TURN: Duration = Duration::from_secs(20);
 /// Both simulations together.
 const SIMULATING: Duration = Duration::from_mins(1);
 /// When a simulation stops and shows how far it came. What is left of [`SIMULATING`] is for the answer.
@@ -53,6 +53,12 @@ const STOPS: Stops = Stops {
     one: Duration::from_secs(50),
     first_of_two: Duration::from_secs(25),
     second_of_two: Duration::from_secs(52),
+};
+/// The same while another user waits for the turn.
+const SHARED: Stops = Stops {
+    one: Duration::from_secs(8),
+    first_of_two: Duration::from_secs(4),
+    second_of_two: Duration::from_secs(8),
 };
 /// A step that is being taken when time is over may take this much longer.
 const GRACE: Duration = Duration::from_secs(10);
@@ -93,6 +99,7 @@ pub struct Tomorrow {
     source: Arc<dyn Source>,
     users: OneEach,
     one: Arc<Semaphore>,
+    waiting: Waiting,
     starts: starts::Cache,
     /// With more Workloads than this, none is begun.
     most: usize,
@@ -103,7 +110,7 @@ impl Tomorrow {
     pub fn new(store: Arc<Store>, source: Arc<dyn Source>) -> Self {
         let users = OneEach::new("simulations", EACH, ALL);
         let (one, starts) = (Arc::new(Semaphore::new(1)), starts::Cache::default());
-        Self { store, source, users, one, starts, most: MOST_WORKLOADS }
+        Self { store, source, users, one, waiting: Waiting::default(), starts, most: MOST_WORKLOADS }
     }
 
     /// The answer for a viewer.
@@ -113,14 +120,15 @@ impl Tomorrow {
     /// # Errors
     ///
     /// If the question cannot be read, is out of bounds, comes too often or is about what the viewer may not see; if the cluster has more than 25,000
-    /// Workloads, or cannot be read or simulated; or if there is no turn within 5 s, too little memory, or no end within a minute.
+    /// Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
         let (lasts, changes) = read(viewer, body)?;
         let _turn = self.users.take(&viewer.user)?;
         check_size(self.store.workloads(), self.most)?;
         let (viewer, snapshot) = (viewer.clone(), self.store.snapshot());
+        let pace = Pace { alone: STOPS, shared: SHARED, waiting: self.waiting.clone() };
         let simulating = move |begin, cancel| {
-            simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), STOPS)
+            simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), &pace)
         };
         self.play(Extent::All, SIMULATING, simulating).await
     }
@@ -132,7 +140,9 @@ impl Tomorrow {
         most: Duration,
         work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
+        let waits = self.waiting.enter();
         let one = tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await;
+        drop(waits);
         let Ok(Ok(one)) = one else {
             return Err(Refusal::TooMany("another simulation is running: try again".to_owned()));
         };
@@ -157,6 +167,45 @@ impl Tomorrow {
             }
             Err(_) => Err(too_long(most)),
         }
+    }
+}
+
+/// How many wait for the turn. Each of them is another user than the one whose turn it is, since a user has one simulation at a time.
+#[derive(Clone, Debug, Default)]
+struct Waiting(Arc<AtomicUsize>);
+
+/// One who waits, until it is dropped.
+struct Waits(Waiting);
+
+impl Waiting {
+    fn enter(&self) -> Waits {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Waits(self.clone())
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// When simulations stop: alone, and while another user waits.
+#[derive(Clone, Debug)]
+struct Pace {
+    alone: Stops,
+    shared: Stops,
+    waiting: Waiting,
+}
+
+impl Pace {
+    /// Whether one that began then has had its time.
+    fn is_over(&self, since: Instant, time: impl Fn(&Stops) -> Duration) -> bool {
+        since.elapsed() >= time(if self.waiting.any() { &self.shared } else { &self.alone })
     }
 }
 
@@ -254,7 +303,7 @@ fn simulated(
     lasts: SignedDuration,
     wanted: &[Change],
     (viewer, snapshot): (&Viewer, Option<&Snapshot>),
-    stops: Stops,
+    pace: &Pace,
 ) -> Result<String, Refusal> {
     let since = Instant::now();
     let (mut manifests, mut options) = world(begin, Some(lasts));
@@ -291,14 +340,16 @@ fn simulated(
         let shown = seen::report(&course.record, course.lasted, seed, viewer, snapshot);
         if course.partial { shown.stopped() } else { shown }
     };
-    let time = if with_changes.is_some() { stops.first_of_two } else { stops.one };
-    let mut base = play(first, since + time)?;
+    let two = with_changes.is_some();
+    let time = |stops: &Stops| if two { stops.first_of_two } else { stops.one };
+    let mut base = play(first, || pace.is_over(since, time))?;
     let (mut changed, mut difference) = (None, Vec::new());
     if let Some(world) = with_changes {
         if base.partial {
             options.until = Some(SignedDuration::from_millis(base.lasted));
         }
-        let mut other = play(begun(&without(world), options)?, since + stops.second_of_two)?;
+        let over = || pace.is_over(since, |stops| stops.second_of_two);
+        let mut other = play(begun(&without(world), options)?, over)?;
         // What only one of them came to is no difference.
         base.end_with(other.lasted);
         other.partial |= base.partial;
@@ -369,10 +420,10 @@ impl Course {
 ///
 /// # Errors
 /// When it cannot go on, or nothing of it is done when time is over.
-fn play(mut simulation: Simulation, deadline: Instant) -> Result<Course, Refusal> {
+fn play(mut simulation: Simulation, over: impl Fn() -> bool) -> Result<Course, Refusal> {
     let mut partial = false;
     while !partial && simulation.step().map_err(|_| unplayable())? {
-        partial = Instant::now() >= deadline;
+        partial = over();
     }
     let now = simulation.record().millis(simulation.now());
     let lasted = if partial { now } else { simulation.lasted() };

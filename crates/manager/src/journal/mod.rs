@@ -4,6 +4,7 @@
 //! fit is counted, and a line says how many are missing. Every replica writes what it sees into files of its own, so that nothing is missing where
 //! the leader changes; a reader takes equal lines for one.
 
+mod about;
 mod files;
 mod lines;
 mod page;

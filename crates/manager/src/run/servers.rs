@@ -12,6 +12,7 @@ use crate::dashboard::alive;
 use crate::dashboard::callers::Tokens;
 use crate::dashboard::fits::LatelyFit;
 use crate::dashboard::in_manager::{self, InManager, Orders};
+use crate::dashboard::past::Past;
 use crate::dashboard::server::Dashboard;
 use crate::dashboard::store::Store;
 use crate::journal::Reader;
@@ -105,8 +106,10 @@ impl Parts {
         let memory = explainer.memory();
         let explains = explainer;
         let orders = Orders::default();
+        let past = self.reader().map(Past::new);
         let source =
-            Arc::new(InManager { published, orders, client, explains, engine, fits, configuration, memory });
+            InManager { published, orders, client, explains, engine, fits, configuration, memory, past };
+        let source = Arc::new(source);
         let (followed, sync) = (Arc::clone(&store), Arc::clone(sync));
         let (client, stop) = (self.client.clone(), self.stop.clone());
         let following = async move { alive::follow(&followed, &sync, &client, stop).await };
@@ -118,6 +121,12 @@ impl Parts {
         let pages = serve::serve(listener, Some(tls), dashboard.router(), bounds, self.stop.clone());
         tasks.push(supervisor.spawn("dashboard", pages));
         Ok(Some(serving))
+    }
+
+    /// What reads this replica's journal, if it keeps one.
+    fn reader(&self) -> Option<Reader> {
+        let directory = &self.configuration.journal.directory;
+        (!directory.is_empty()).then(|| Reader::new(directory))
     }
 
     /// Serves the aggregated APIs, on every replica.
@@ -140,8 +149,7 @@ impl Parts {
         tasks.push(supervisor.spawn("settings of the API server's proxy", following));
         let serving = Serving::provisional_for(self.tls(), Some(Arc::new(proxy.clone())))
             .context("setting up TLS of the aggregated APIs")?;
-        let directory = &self.configuration.journal.directory;
-        let journal = (!directory.is_empty()).then(|| Reader::new(directory));
+        let journal = self.reader();
         let access = Access::new(self.client.clone(), REMEMBER);
         let server = Server::new(published, access, proxy, explainer, journal);
         let (tls, bounds) = (serving.config.clone(), bounds(self.shares.visibility));

@@ -32,7 +32,7 @@ pub struct Explained {
     pub priority: i32,
     /// Its ClusterQueue.
     pub cluster_queue: Option<Arc<str>>,
-    /// Its place in its ClusterQueue, from 1.
+    /// Its place in its ClusterQueue, from 0 as everywhere.
     pub position: Option<usize>,
     /// The Workloads ahead of it there, the next one first.
     pub ahead: Vec<String>,

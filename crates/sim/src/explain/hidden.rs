@@ -1,6 +1,7 @@
 //! Names of nodes in texts that others wrote: conditions, events, what a scheduler says. They are for those who may list nodes.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde_json::Value;
 use sluice_engine::Account;
@@ -13,9 +14,37 @@ const A_NODE: &str = "(a node)";
 /// Fields of objects and answers that hold such texts.
 const TEXTS: [&str; 3] = ["message", "note", "whyNot"];
 
-/// The text without the names of nodes, if it has any. Names are told apart as DNS names are: `node gpu-1.` names `gpu-1`.
+/// What comes before names of nodes in messages of our own: those nodes may be gone.
+const OURS: &str = "unhealthy node(s)";
+
+/// Where in a text nodes are named that our own messages say to be lost.
+fn lost(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(OURS) {
+        let mut rest = &text[at + OURS.len()..];
+        rest = rest.strip_prefix(':').unwrap_or(rest);
+        rest = rest.strip_prefix(' ').unwrap_or_default();
+        loop {
+            let word = &rest[..rest.find(|c| !of_name(c)).unwrap_or(rest.len())];
+            let begin = text.len() - rest.len();
+            found.push(begin..begin + word.len());
+            rest = &rest[word.len()..];
+            // A comma with or without a space, and nothing else, comes between them.
+            let Some(next) = rest.strip_prefix(", ").or_else(|| rest.strip_prefix(',')) else { break };
+            rest = next;
+        }
+    }
+    found
+}
+
+fn of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '.'
+}
+
+/// The text without the names of nodes, if it has any. Names are told apart as DNS names are: `node gpu-1.` names `gpu-1`. What our own
+/// messages call unhealthy nodes are nodes, too, also when none has that name any more.
 pub fn without_nodes(text: &str, is_node: &dyn Fn(&str) -> bool) -> Option<String> {
-    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let lost = lost(text);
     let mut shown = String::new();
     let (mut rest, mut any) = (text, false);
     while let Some(begin) = rest.find(of_name) {
@@ -23,7 +52,8 @@ pub fn without_nodes(text: &str, is_node: &dyn Fn(&str) -> bool) -> Option<Strin
         let (word, after) = from.split_at(from.find(|c| !of_name(c)).unwrap_or(from.len()));
         let name = word.trim_matches(['.', '-']);
         shown.push_str(before);
-        if is_node(name) {
+        let at = text.len() - from.len();
+        if !name.is_empty() && (is_node(name) || lost.iter().any(|place| place.contains(&at))) {
             any = true;
             shown.push_str(&word.replacen(name, A_NODE, 1));
         } else {
@@ -85,11 +115,18 @@ pub fn hide_nodes_of(account: &mut Account, is_node: &dyn Fn(&str) -> bool) {
     {
         why.text = shown;
     }
+    // After an eviction it waits with the message of that.
+    if let Some((_, message)) = &mut account.condition
+        && let Some(shown) = without_nodes(message, is_node)
+    {
+        *message = shown;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sluice_engine::{Kind, ObjectRef, Stage};
 
     use super::*;
 
@@ -115,6 +152,54 @@ mod tests {
         ] {
             same(text);
         }
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_hidden_where_our_own_messages_name_them() {
+        for (text, shown) in [
+            (
+                "Workload was evicted to leave unhealthy node(s): gone-1, gone-2 and 3 more",
+                "unhealthy node(s): (a node), (a node) and 3 more",
+            ),
+            (
+                "no replacement for unhealthy node(s): gone-1,gone.2; the slice",
+                "unhealthy node(s): (a node),(a node); the slice",
+            ),
+            ("Pods are on unhealthy node(s) gone-1: no room", "unhealthy node(s) (a node): no room"),
+        ] {
+            let found = without_nodes(text, &is_node).unwrap();
+            assert!(found.ends_with(shown) && !found.contains("gone"), "{found}");
+        }
+        for text in [
+            "unhealthy node(s)",
+            "unhealthy node(s):",
+            "3 node(s) had untolerated taint",
+            "unhealthy node(s): , ",
+        ] {
+            assert_eq!(without_nodes(text, &is_node), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_account_names_no_node_in_what_its_workload_waits_for() {
+        let said = "Workload was evicted to leave unhealthy node(s): gpu-1, gone-1".to_owned();
+        let mut account = Account {
+            workload: ObjectRef::namespaced(Kind::Workload, "a", "w"),
+            uid: "u".into(),
+            attempt: None,
+            local_queue: "lq".to_owned(),
+            stage: Stage::Waiting,
+            condition: Some(("PendingEvaluation".to_owned(), said)),
+            position: None,
+            ahead: Vec::new(),
+            decision: None,
+            changes: Vec::new(),
+            fits: Vec::new(),
+            not_moved: None,
+        };
+        hide_nodes_of(&mut account, &is_node);
+        let shown = "Workload was evicted to leave unhealthy node(s): (a node), (a node)".to_owned();
+        assert_eq!(account.condition, Some(("PendingEvaluation".to_owned(), shown)));
     }
 
     #[test]

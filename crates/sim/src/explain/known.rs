@@ -159,7 +159,7 @@ impl Question<'_> {
         }
         let blocked = explained.findings.iter().any(|f| f.code.waits_for_action());
         if let Some(account) = account.filter(|_| state == State::Waiting) {
-            explained.position = account.position.as_ref().map(|p| p.in_cluster_queue + 1);
+            explained.position = account.position.as_ref().map(|p| p.in_cluster_queue);
             if !blocked {
                 explained.findings.extend(decided::behind(account));
                 explained.decided(self, view, workload, account);

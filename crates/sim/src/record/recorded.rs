@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
 use sluice_api::conditions::reason;
 use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
+use sluice_api::v1beta2::StopPolicy;
 use sluice_engine::Kind;
 use sluice_quantity::{Quantity, amount_of};
 
@@ -90,7 +92,8 @@ impl Reading {
                 let known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
                 if let Some(nominal) = line.earlier(until).filter(|_| !known).cloned() {
                     let at = line.created.unwrap_or(self.record.start).max(self.record.start);
-                    self.quota(&QuotaLine { at, nominal, before: None, ..line });
+                    let stop_policy = line.stopped_earlier();
+                    self.quota(&QuotaLine { at, nominal, stop_policy, before: None, ..line });
                 }
             }
             Line::Lost(_) | Line::Missed(_) => {}
@@ -373,7 +376,8 @@ impl Reading {
         {
             // What it had before its first change is in that.
             let at = line.created.unwrap_or(self.record.start).max(self.record.start);
-            let earlier = QuotaLine { at, nominal: before.clone(), before: None, ..line.clone() };
+            let (nominal, stop_policy) = (before.clone(), line.stopped_earlier());
+            let earlier = QuotaLine { at, nominal, stop_policy, before: None, ..line.clone() };
             self.quota(&earlier);
         }
         let nominal = self.amounts(&line.nominal).to_vec();
@@ -381,9 +385,13 @@ impl Reading {
         let node = record.text(&line.cluster_queue);
         let cohort = (!line.cohort.is_empty()).then(|| record.text(&line.cohort));
         let before = record.quotas.iter().rev().find(|change| change.node == node);
-        if before.is_some_and(|before| before.nominal == nominal && before.cohort == cohort) {
+        let stopped = line.stop_policy != StopPolicy::None;
+        if before.is_some_and(|before| {
+            before.nominal == nominal && before.cohort == cohort && before.stopped == stopped
+        }) {
             return;
         }
+        let was_stopped = before.map(|before| before.stopped);
         // The first that is known of a queue is taken for what it had before, too, since it was made.
         let made = line.created.map_or(0, |created| record.millis(created));
         let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
@@ -397,14 +405,11 @@ impl Reading {
             record
                 .scenario(line.at, &format!("patch ClusterQueue {node}: nominalQuota {}", quota.join(", ")));
         }
-        record.quotas.push(QuotaChange {
-            at: at.max(0),
-            node,
-            is_queue: true,
-            cohort,
-            nominal,
-            stopped: false,
-        });
+        if was_stopped.is_some_and(|was| was != stopped) && at > 0 {
+            let policy = json!({"spec": {"stopPolicy": line.stop_policy}});
+            record.scenario(line.at, &format!("patch ClusterQueue {node}: {policy}"));
+        }
+        record.quotas.push(QuotaChange { at: at.max(0), node, is_queue: true, cohort, nominal, stopped });
     }
 
     fn amounts(&mut self, usage: &Amounts) -> Arc<[Holding]> {

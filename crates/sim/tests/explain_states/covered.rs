@@ -104,10 +104,9 @@ fn shown(code: Code) -> Shown {
             EndsOnAControlPlane(&["explain_is_true_from_a_missing_queue_to_pods_without_a_node"])
         }
         Code::PodsNotReady => Ends(&[nodes::work_that_lost_a_node_runs_on_it_again_when_it_is_repaired]),
-        Code::PodsMissing => Told(
-            &[objects::an_admitted_job_names_its_pods_that_do_not_run_and_counts_those_that_are_missing],
-            "only the job's own controller makes pods",
-        ),
+        Code::PodsMissing => EndsOnAControlPlane(&[
+            "a_job_whose_pods_are_refused_runs_when_the_quota_of_its_namespace_takes_them",
+        ]),
         Code::PreemptionHeldBack => Told(
             &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
             "the rule is the core's, and so are the tests of what ends it",

@@ -473,7 +473,7 @@ pub fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
     let (second, mine) = (later(&second), later(JOB));
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, class, &first, &second, &mine].concat();
     let explained = ask(&read(&world), options());
-    assert_eq!(explained.position, Some(2), "{}", explained.text());
+    assert_eq!(explained.position, Some(1), "{}", explained.text());
     let behind = explained.findings.iter().find(|f| f.code == Code::BehindOthers).unwrap();
     assert_eq!(behind.text, "1 workload(s) of its ClusterQueue come before it");
     assert!(explained.forecast.is_some() && explained.no_forecast.is_none(), "{}", explained.text());

@@ -1,6 +1,8 @@
 //! Jobs whose queue is another than they named, does not take their namespace, or is too small for their pods: each starts as the answer says.
 
-use sluice_tests::place::{Place, QUEUE_NAME, job, patch};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use sluice_api::labels::{ADMISSION_GATED_BY, PRIORITY_CLASS};
+use sluice_tests::place::{Place, QUEUE_NAME, create, job, patch};
 
 use super::advice::{follow, found, found_and, remedy, wait_for_pods};
 use super::*;
@@ -76,15 +78,102 @@ async fn a_job_that_is_too_large_starts_with_as_much_for_each_pod_as_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_asks_for_a_resource_without_quota_starts_when_its_queue_has_some() {
     let place = Place::new(bed().await.plane, "explain-resource", 4).await.unwrap();
-    let mut more = job("mine", "lq", 1, 1, 3_600);
-    more["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("1Gi");
-    place.make_job(&more).await.unwrap();
-    let answer = found(&place, "mine", &["ResourceNotCovered"]).await;
-    remedy(&answer, "take memory out of the requests and limits of the pods, or add it to coveredResources");
+    for name in ["mine", "elsewhere"] {
+        let mut more = job(name, "lq", 1, 1, 3_600);
+        more["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("1Gi");
+        place.make_job(&more).await.unwrap();
+        let answer = found(&place, name, &["ResourceNotCovered"]).await;
+        let words = "take memory out of the requests and limits of the pods, or add it to coveredResources";
+        let all = remedy(&answer, words)["text"].to_string();
+        assert!(all.contains("or name a queue that has it"), "{all}");
+    }
+    // The resources of a Job's pods cannot be changed: another one does not ask for it.
+    place.job("less", "lq", 1).await.unwrap();
+    wait_for_pods(&place, "less", 1).await;
+    found(&place, "less", &[]).await;
     let resources = json!([{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "4Gi"}]);
     let flavors = json!([{"name": place.name, "resources": resources}]);
     let groups = json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}]);
+    let spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
+    create(&place.cluster_queues(), json!({"metadata": {"name": "explain-memory"}, "spec": spec}))
+        .await
+        .unwrap();
+    place.local_queue("memory", "explain-memory").await.unwrap();
+    place.patch_job("elsewhere", json!({"metadata": {"labels": {QUEUE_NAME: "memory"}}})).await.unwrap();
+    wait_for_pods(&place, "elsewhere", 1).await;
+    found(&place, "elsewhere", &[]).await;
+    found(&place, "mine", &["ResourceNotCovered"]).await;
     patch(&place.cluster_queues(), &place.name, json!({"spec": {"resourceGroups": groups}})).await.unwrap();
+    wait_for_pods(&place, "mine", 1).await;
+    found(&place, "mine", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_job_that_names_no_queue_starts_when_it_gets_the_label() {
+    let place = Place::new(bed().await.plane, "explain-no-name", 4).await.unwrap();
+    let mut unnamed = job("mine", "lq", 1, 1, 3_600);
+    unnamed["metadata"].as_object_mut().unwrap().remove("labels");
+    unnamed["spec"]["suspend"] = json!(true);
+    place.make_job(&unnamed).await.unwrap();
+    let answer = found(&place, "mine", &["QueueNameMissing"]).await;
+    follow(&place, remedy(&answer, "name a LocalQueue in the label kueue.x-k8s.io/queue-name")).await;
+    wait_for_pods(&place, "mine", 1).await;
+    found(&place, "mine", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_priority_class_is_missing_starts_when_it_is_made() {
+    let place = Place::new(bed().await.plane, "explain-class", 4).await.unwrap();
+    let mut classed = job("mine", "lq", 1, 1, 3_600);
+    classed["metadata"]["labels"][PRIORITY_CLASS] = json!("explain-class");
+    place.make_job(&classed).await.unwrap();
+    let answer = found(&place, "mine", &["PriorityClassMissing"]).await;
+    remedy(&answer, "create the WorkloadPriorityClass explain-class, or name one that exists");
+    let classes = place.global("WorkloadPriorityClass", "workloadpriorityclasses");
+    create(&classes, json!({"metadata": {"name": "explain-class"}, "value": 7})).await.unwrap();
+    wait_for_pods(&place, "mine", 1).await;
+    let answer = found(&place, "mine", &[]).await;
+    assert_eq!(answer["priority"], 7, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_a_program_holds_back_starts_when_that_takes_its_name_away() {
+    let place = Place::new(bed().await.plane, "explain-gated", 4).await.unwrap();
+    let mut held = job("mine", "lq", 1, 1, 3_600);
+    held["metadata"]["annotations"] = json!({ADMISSION_GATED_BY: "example.com/budget"});
+    place.make_job(&held).await.unwrap();
+    let answer = found(&place, "mine", &["Gated"]).await;
+    let words = "the program that set it must remove example.com/budget from the annotation of the job";
+    remedy(&answer, words);
+    let free = json!({"metadata": {"annotations": {ADMISSION_GATED_BY: null}}});
+    place.patch_job("mine", free).await.unwrap();
+    wait_for_pods(&place, "mine", 1).await;
+    found(&place, "mine", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_pods_are_refused_runs_when_the_quota_of_its_namespace_takes_them() {
+    let place = Place::new(bed().await.plane, "explain-refused", 4).await.unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(place.client.clone(), &place.name);
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    // Until its status is written, it refuses all pods with other words.
+    eventually("the quota to be counted", DEADLINE, || async {
+        let quota = quotas.get("none").await?;
+        let counted =
+            quota.status.and_then(|status| status.hard).is_some_and(|hard| hard.contains_key("pods"));
+        Ok(progress(counted, "not yet"))
+    })
+    .await
+    .unwrap();
+    place.job("mine", "lq", 1).await.unwrap();
+    let answer = found(&place, "mine", &["PodsMissing", "PodsNotReady"]).await;
+    let described =
+        follow(&place, remedy(&answer, "find out why the controller of the job does not make its pods"))
+            .await;
+    assert!(described.contains("exceeded quota: none"), "{described}");
+    let more = Patch::Merge(json!({"spec": {"hard": {"pods": "9"}}}));
+    quotas.patch("none", &PatchParams::default(), &more).await.unwrap();
     wait_for_pods(&place, "mine", 1).await;
     found(&place, "mine", &[]).await;
 }

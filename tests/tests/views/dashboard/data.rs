@@ -171,7 +171,7 @@ pub fn workload(namespace: &str, name: &str) -> Value {
     json!({
         "item": item, "job": {"kind": "Job", "name": name},
         "life": life.map(|(n, what)| json!({"at": at(n * n * 60), "what": what, "reason": "Reason", "message": MESSAGE})).collect::<Vec<_>>(),
-        "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodes": ["node-1", "node-2"]}],
+        "podSets": [{"name": "main", "count": 3, "flavors": {"cpu": "spot"}, "nodeCount": 2, "nodes": ["node-1", "node-2"]}],
         "checks": [{"name": "prov", "state": "Pending", "message": "ETA 3m"}],
     })
 }
@@ -222,12 +222,17 @@ pub fn domains(path: &[&str], offset: usize, limit: usize) -> Value {
 
 /// A simulation of all Workloads, as `kubectl kueue simulate --output json` prints it.
 pub fn report() -> Value {
+    report_of(WORKLOADS)
+}
+
+/// The same of so many Workloads.
+pub fn report_of(workloads: usize) -> Value {
     let mut lines = vec![
         json!({"at": 9000, "event": "scenario", "message": "nodes fail: node-1, node-2"}),
         json!({"at": 20_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"Hold\"}}"}),
         json!({"at": 40_000, "event": "scenario", "message": "patch ClusterQueue team-1: {\"spec\":{\"stopPolicy\":\"None\"}}"}),
     ];
-    for n in 0..WORKLOADS {
+    for n in 0..workloads {
         let (queue, submitted) = (format!("team-{}", n % QUEUES), n * 4);
         let job = format!("{queue}/{}", name(n));
         let start = submitted + 60 + n % 300;
@@ -245,7 +250,7 @@ pub fn report() -> Value {
     lines.sort_by_key(|line| line["at"].as_u64());
     json!({
         "seed": 0, "start": at(0), "seconds": 86_400.0,
-        "totals": {"submitted": WORKLOADS, "admitted": WORKLOADS, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
+        "totals": {"submitted": workloads, "admitted": workloads, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
         "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines, "places": [places()],
     })
 }

@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use sluice_testkit::assets;
 use tokio::sync::watch;
 
-use super::data::{self, POLICY, WORKLOADS};
+use super::data::{self, DISPLACED, POLICY, QUEUES, WORKLOADS};
 
 /// The token that is accepted.
 pub const TOKEN: &str = "secret";
+/// The Workloads where there are few: 200 times fewer of everything that is listed.
+pub const FEW: usize = 100;
 /// The most bytes of a question.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -29,6 +31,8 @@ pub enum Fault {
     Less,
     /// Its lists are no JSON.
     Broken,
+    /// None, but there are few queues and Workloads.
+    Few,
     /// No more pages may follow the changes.
     Full,
 }
@@ -175,16 +179,21 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
     if what == "now" && state.refuses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
         return refused(StatusCode::TOO_MANY_REQUESTS, "too many answers are being made: try again");
     }
+    let few = |all: usize| if state.fault == Fault::Few { all * FEW / WORKLOADS } else { all };
     let value = match (&parts[..], state.fault) {
         (["nodes" | "tomorrow" | "topologies", ..], Fault::Less) => {
             return refused(StatusCode::NOT_FOUND, "there is no such view");
         }
         (["workloads" | "now"], Fault::Broken) => return "<html>a proxy".into_response(),
         (["who"], _) => data::who(),
-        (["now"], _) => data::now(*state.news.borrow()),
+        (["now"], _) => {
+            let mut now = data::now(*state.news.borrow());
+            now["clusterQueues"].as_array_mut().unwrap().truncate(few(QUEUES).max(10));
+            now
+        }
         (["queues", _, "starts"], _) => data::starts(&(0..100).collect::<Vec<_>>()),
         (["queues", name], _) => {
-            let mut page = page(&(0..WORKLOADS / 10).collect::<Vec<_>>(), data::item);
+            let mut page = page(&(0..few(WORKLOADS) / 10).collect::<Vec<_>>(), data::item);
             page["name"] = (*name).into();
             page
         }
@@ -194,7 +203,7 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
                 wanted.is_empty()
                     || data::item(*n)["workload"].as_str().is_some_and(|name| name.contains(wanted))
             };
-            page(&(0..WORKLOADS).filter(found).collect::<Vec<_>>(), data::found)
+            page(&(0..few(WORKLOADS)).filter(found).collect::<Vec<_>>(), data::found)
         }
         (["workloads", namespace, name], _) => data::workload(namespace, name),
         (["workloads", namespace, name, "start"], _) => {
@@ -207,15 +216,22 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
             json!({"text": format!("{name} waits.\n{}", data::MESSAGE), "explanation": {}})
         }
         (["nodes"], _) => data::nodes(offset, limit),
-        (["displaced"], _) => data::displaced(offset, limit),
+        (["displaced"], _) => {
+            let mut all = data::displaced(offset, limit);
+            all["total"] = few(DISPLACED).into();
+            let items = all["items"].as_array_mut().unwrap();
+            items.truncate(few(DISPLACED).saturating_sub(offset));
+            all
+        }
         (["topologies"], _) => data::topologies(),
         (["topologies", _, path @ ..], _) => data::domains(path, offset, limit),
         (["tomorrow"], _) => {
             let asked: Value = serde_json::from_slice(body).unwrap();
             let changes = asked["changes"].as_array().unwrap().len();
+            let report = || data::report_of(few(WORKLOADS));
             let difference: Vec<_> =
                 (0..changes).map(|_| format!("{} starts 1m sooner.", data::HOSTILE)).collect();
-            json!({"base": data::report(), "changed": (changes > 0).then(data::report), "difference": difference})
+            json!({"base": report(), "changed": (changes > 0).then(report), "difference": difference})
         }
         _ => return refused(StatusCode::NOT_FOUND, "there is no such thing"),
     };

@@ -120,12 +120,19 @@ class Story {
 export function fromJournal(content) {
   const { found, cut } = linesOf(content);
   if (!found.length) throw new Error("This file has no line of a journal.");
-  const nominal = new Map(), jobs = new Map(), stories = new Map(), timeline = [], totals = { submitted: 0, finished: 0, running: 0, waiting: 0, preemptions: 0 };
+  const nominal = new Map(), stops = new Map(), jobs = new Map(), stories = new Map(), timeline = [], totals = { submitted: 0, finished: 0, running: 0, waiting: 0, preemptions: 0 };
   for (const { line } of found) if (text(line.uid)) jobs.set(line.uid, jobOf(line));
   for (const { line, when } of found) {
     const quota = line.nominal ? got(line.nominal) : "", queue = text(line.clusterQueue);
     if (quota && nominal.has(queue) && nominal.get(queue) !== quota) timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: nominalQuota ${quota}` });
     if (quota) nominal.set(queue, quota);
+    if (line.nominal && queue) {
+      const policy = text(line.stopPolicy) || "None", isStopped = policy !== "None";
+      // The first line of a queue says what it was before, if that is known.
+      const before = stops.get(queue) ?? (line.before ? !["", "None"].includes(text(line.stopPolicyBefore)) : isStopped);
+      if (before !== isStopped) timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: ${JSON.stringify({ spec: { stopPolicy: policy } })}` });
+      stops.set(queue, isStopped);
+    }
     if (Number.isFinite(line.lost)) timeline.push({ at: when, event: "scenario", message: `the journal lacks ${line.lost} lines before this` });
     if (!text(line.workload) || !text(line.what)) continue;
     const uid = text(line.uid) || jobOf(line);
@@ -147,7 +154,8 @@ export function fromJournal(content) {
   }
   for (const story of stories.values()) {
     totals.submitted += 1;
-    if (story.holds === "admitted") totals.running += 1;
+    // What waits for its checks holds quota: it counts as running, as in the report of the plugin.
+    if (story.holds) totals.running += 1;
     else if (!story.over) totals.waiting += 1;
   }
   return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, totals, flavors: [], cut };

@@ -24,7 +24,7 @@ function reports(host, sides) {
     const used = (report.flavors ?? []).slice(0, 20).filter((flavor) => Number.isFinite(flavor.utilisation)).map((flavor) => `${flavor.resource} of ${flavor.flavor}: ${flavor.utilisation} % used`);
     return { space, schedule, title, section: el("section", { class: "card" }, el("h2", null, title), el("p", null, `${show(schedule.end)} from ${stamp(schedule.start)}: ${figures}`), used.length ? el("p", null, used.join("; ")) : "",
       report.cut ? el("p", null, `There are too many events: the schedule is shown for the first ${show(schedule.end)}.`) : "",
-      report.partial ? el("p", null, `The simulation was stopped after a minute: this is its first ${show(schedule.end)}. kubectl kueue simulate --from-cluster has no such limit.`) : "",
+      report.partial ? el("p", null, `There was no time for more of the simulation, or another user waits for theirs: this is its first ${show(schedule.end)}. kubectl kueue simulate --from-cluster has no such limit.`) : "",
       report.hidden ? el("p", null, "Workloads of namespaces that you may not see are left out.") : "", space) };
   });
   host.replaceChildren(el("div", { class: sections.length > 1 ? "sides" : "" }, sections.map(({ section }) => section)));
@@ -82,7 +82,8 @@ export function view(host) {
       adding("Change a quota", [queueField, flavorField, resourceField, valueField],
         () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
       adding("Change a priority", [spaceField, nameField, priorityField], () => ({ kind: "priority", namespace: namespace.value.trim(), workload: workload.value.trim(), value: Number(priority.value) })),
-      adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })), listed),
+      adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })),
+      el("p", { class: "plain" }, "Nodes bring no quota: jobs start sooner only where nodes are short (flavors with a topology, and Hotswap). Change the quota, too, to see what a larger pool brings. The new nodes have the labels, taints and capacity of one that is there."), listed),
     el("div", { class: "tools" }, el("label", null, "for ", horizon), play), note, below);
   const run = async () => {
     if (busy) return;

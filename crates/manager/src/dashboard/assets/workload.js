@@ -58,7 +58,7 @@ function life(moments) {
 
 function podSet(set) {
   const flavors = Object.entries(set.flavors ?? {}).map(([resource, flavor]) => `${resource} from ${flavor}`).join(", ");
-  const nodes = Array.isArray(set.nodes) ? `; nodes ${set.nodes.slice(0, 20).join(", ")}${set.nodes.length > 20 ? ` and ${set.nodes.length - 20} more` : ""}` : "";
+  const nodes = Array.isArray(set.nodes) ? `; nodes ${set.nodes.slice(0, 20).join(", ")}${set.nodes.length > 20 ? ` and ${set.nodes.length - 20} more` : ""}` : number(set.nodeCount) ? `; on ${number(set.nodeCount)} ${number(set.nodeCount) === 1 ? "node" : "nodes"}` : "";
   return el("li", null, `${set.name}: ${number(set.count)} pods${flavors ? `, ${flavors}` : ""}${nodes}`);
 }
 

@@ -42,6 +42,7 @@ fn manager(published: Published) -> InManager {
         fits: LatelyFit::default(),
         configuration: Options::default_configuration(),
         memory: Memory::default(),
+        past: None,
     }
 }
 

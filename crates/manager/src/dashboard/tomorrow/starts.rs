@@ -14,7 +14,7 @@ use sluice_sim::live::Extent;
 use sluice_sim::starts::{Expected, Start, at_once, expected, why_not};
 use sluice_sim::{Cancel, Manifests, Simulation};
 
-use super::{Tomorrow, check_size, present, unplayable, world};
+use super::{Pace, SHARED, STOPS, Stops, Tomorrow, check_size, present, unplayable, world};
 use crate::dashboard::rows::State;
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::source::Begin;
@@ -94,7 +94,7 @@ impl Tomorrow {
     /// # Errors
     ///
     /// If the viewer has a simulation already or asked too often lately; if more than 25,000 Workloads share quota with the queue, or they cannot be
-    /// read or simulated; or if there is no turn within 5 s, too little memory, or no end within 20 s.
+    /// read or simulated; or if there is no turn within 20 s, too little memory, or no end within 20 s.
     pub async fn starts(
         &self,
         viewer: &Viewer,
@@ -120,7 +120,9 @@ impl Tomorrow {
         check_size(beside(snapshot, &queue), self.most)?;
         let extent = Extent::Around { namespace: &namespace, local_queue: &local_queue, room: false };
         let name = Name::clone(&queue);
-        let work = move |begin, cancel| found((begin, cancel), &name, &wanted, count);
+        let stops = |one| Stops { one, ..STOPS };
+        let pace = Pace { alone: stops(PLAYING), shared: SHARED, waiting: self.waiting.clone() };
+        let work = move |begin, cancel| found((begin, cancel, pace), &name, &wanted, count);
         let known = self.play(extent, PLAYING, work).await?;
         let known = Arc::new(known);
         self.starts.put(asked, snapshot.revision, &known);
@@ -158,13 +160,13 @@ fn beside(snapshot: &Snapshot, queue: &str) -> usize {
 }
 
 fn found(
-    begin: (Begin, Cancel),
+    (begin, cancel, pace): (Begin, Cancel, Pace),
     queue: &str,
     wanted: &[WorkloadKey],
     waiting: usize,
 ) -> Result<Known, Refusal> {
-    let cancel = begin.1.clone();
-    let (manifests, options) = world(begin, None);
+    let since = Instant::now();
+    let (manifests, options) = world((begin, cancel.clone()), None);
     let at = options.start;
     let mut present = present(&manifests, options)?;
     present.advance(SignedDuration::ZERO).map_err(|_| unplayable())?;
@@ -177,7 +179,7 @@ fn found(
     if wanted.is_empty() {
         return Ok(Known { barred, ..Known::blank(at, waiting) });
     }
-    let over = || cancel.is_cancelled();
+    let over = || cancel.is_cancelled() || pace.is_over(since, |stops| stops.one);
     let expected = expected(&present, &wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
     let late = expected.futures == 0;
     let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));

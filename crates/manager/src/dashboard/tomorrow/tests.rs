@@ -1,11 +1,10 @@
-use std::sync::atomic::AtomicUsize;
-
 use serde_json::json;
 use sluice_engine::input::Kind;
 use sluice_sim::live::Live;
 use sluice_sim::{Manifest, Source as Place};
 
 use super::*;
+use crate::access::TurnsByUser;
 
 /// The answer, as a page reads it.
 fn simulated(
@@ -14,8 +13,13 @@ fn simulated(
     wanted: &[Change],
     viewer: &Viewer,
 ) -> Result<Value, Refusal> {
-    let text = super::simulated((begin, Cancel::default()), lasts, wanted, (viewer, None), STOPS)?;
+    let text = super::simulated((begin, Cancel::default()), lasts, wanted, (viewer, None), &alone(STOPS))?;
     Ok(serde_json::from_str(&text).unwrap())
+}
+
+/// No other user waits.
+fn alone(stops: Stops) -> Pace {
+    Pace { alone: stops, shared: stops, waiting: Waiting::default() }
 }
 
 fn viewer(namespaces: &[&str]) -> Viewer {
@@ -337,7 +341,8 @@ fn after(most: usize) -> (Cancel, Arc<AtomicUsize>) {
 #[test]
 fn a_simulation_gives_up_wherever_it_is_when_its_time_is_over() {
     let day = SignedDuration::from_hours(24);
-    let play = |cancel| super::simulated((begin(), cancel), day, &[quota_of("2")], (&admin(), None), STOPS);
+    let play =
+        |cancel| super::simulated((begin(), cancel), day, &[quota_of("2")], (&admin(), None), &alone(STOPS));
     let (never, asked) = after(usize::MAX);
     play(never).unwrap();
     let whole = asked.load(Ordering::Relaxed);
@@ -359,7 +364,7 @@ fn a_simulation_for_which_there_is_no_time_shows_how_far_it_came() {
     let none = Duration::ZERO;
     let simulated = |wanted: &[Change], stops: Stops| -> Value {
         let begin = (begin(), Cancel::default());
-        let text = super::simulated(begin, day, wanted, (&admin(), None), stops).unwrap();
+        let text = super::simulated(begin, day, wanted, (&admin(), None), &alone(stops)).unwrap();
         serde_json::from_str(&text).unwrap()
     };
     let seconds = |report: &Value| report["seconds"].as_f64().unwrap();
@@ -383,6 +388,40 @@ fn a_simulation_for_which_there_is_no_time_shows_how_far_it_came() {
             sides.iter().all(|side| latest(side) <= seconds(side) && seconds(side) < 86_400.0),
             "{answer}"
         );
+    }
+}
+
+#[test]
+fn a_simulation_for_which_another_user_waits_stops_sooner() {
+    let none = Duration::ZERO;
+    let pace = Pace {
+        alone: STOPS,
+        shared: Stops { one: none, first_of_two: none, second_of_two: none },
+        waiting: Waiting::default(),
+    };
+    let partial = || {
+        let begin = (begin(), Cancel::default());
+        let lasts = SignedDuration::from_hours(24);
+        let text = super::simulated(begin, lasts, &[], (&admin(), None), &pace).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["base"]["partial"].clone()
+    };
+    assert_eq!(partial(), false);
+    let waits = pace.waiting.enter();
+    assert_eq!(partial(), true);
+    drop(waits);
+    assert_eq!(partial(), false);
+}
+
+#[test]
+fn users_who_ask_as_often_as_they_may_leave_turns_to_others() {
+    let now = Instant::now();
+    let mut turns = TurnsByUser::new(EACH, ALL, now);
+    for second in 0..60 {
+        let now = now + Duration::from_secs(second);
+        for user in ["alice", "carol", "dave"] {
+            while turns.take(user, now) {}
+        }
+        assert!(turns.take(&format!("bob-{second}"), now), "in second {second}");
     }
 }
 

@@ -54,7 +54,7 @@ fn shown_item(snapshot: &Snapshot, viewer: &Viewer, row: &WorkloadRow, since: Op
     // The status of a Workload that was evicted lists no nodes any more: its message names them.
     shown["lost"] = json!({
         "count": row.lost.len(),
-        "nodes": seen.then(|| row.lost.iter().take(MOST_NODES).collect::<Vec<_>>()),
+        "nodes": (seen && viewer.nodes).then(|| row.lost.iter().take(MOST_NODES).collect::<Vec<_>>()),
         "message": evicted(row).filter(|_| seen).map(|fact| &fact.message),
     });
     shown
@@ -169,6 +169,22 @@ mod tests {
         assert_eq!((&item["since"], &item["lost"]["count"]), (&first, &json!(2)));
         store.note(&on_lost_nodes("a", "w", 6, &runs, &[]));
         assert_eq!(seen(&store, &root(), ALL)["total"], 0);
+    }
+
+    #[test]
+    fn lost_nodes_are_counted_for_those_who_may_not_list_nodes() {
+        let runs = [condition("QuotaReserved", "True", "QuotaReserved", 1)];
+        let store = world();
+        store.note(&on_lost_nodes("a", "w", 5, &runs, &["gone-1", "gone-2"]));
+        let shown = |nodes: bool| {
+            let namespaces = BTreeSet::from(["a".into()]);
+            let viewer = Viewer { user: "alice".to_owned(), namespaces, nodes, ..Viewer::default() };
+            let shown = seen(&store, &viewer, ALL)["items"][0].clone();
+            assert_eq!(shown["workload"], "w");
+            shown["lost"].clone()
+        };
+        assert_eq!(shown(false), json!({"count": 2, "nodes": null, "message": null}));
+        assert_eq!(shown(true)["nodes"], json!(["gone-1", "gone-2"]));
     }
 
     #[test]

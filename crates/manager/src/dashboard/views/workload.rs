@@ -2,6 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use sluice_api::conditions::reason;
+use sluice_api::journal::{self, WorkloadLine};
 use sluice_api::slim;
 use sluice_api::v1beta2::PodSetAssignment;
 use sluice_sim::explain::Event;
@@ -18,12 +20,12 @@ const SAME: SignedDuration = SignedDuration::from_secs(5);
 /// Nodes of a pod set that are shown at most.
 const MOST_NODES: usize = 1000;
 
-/// The answer, for a viewer who may see the Workload.
+/// The answer, for a viewer who may see the Workload. `past` is what its events say, if they may be read, and what the journal says.
 pub fn workload(
     snapshot: &Snapshot,
     viewer: &Viewer,
     workload: &slim::Workload,
-    events: Option<&[Value]>,
+    past: (Option<&[Value]>, &[WorkloadLine]),
     position: Option<usize>,
 ) -> Value {
     let row = WorkloadRow::of(workload);
@@ -32,8 +34,8 @@ pub fn workload(
     json!({
         "item": item,
         "job": job(workload),
-        "life": life(snapshot, &row, workload, events),
-        "podSets": pod_sets(workload),
+        "life": life(snapshot, &row, workload, past),
+        "podSets": pod_sets(workload, viewer),
         "checks": checks(workload),
     })
 }
@@ -50,7 +52,7 @@ fn life(
     snapshot: &Snapshot,
     row: &WorkloadRow,
     workload: &slim::Workload,
-    events: Option<&[Value]>,
+    (events, journal): (Option<&[Value]>, &[WorkloadLine]),
 ) -> Vec<Value> {
     let mut entries: Vec<Entry> = Vec::new();
     if let Some(created) = row.created {
@@ -72,12 +74,13 @@ fn life(
         let what = format!("check{:?}", check.state);
         entries.push((check.last_transition_time.0, what, check.name.clone(), check.message.clone()));
     }
-    // What its conditions do not say any more is in its events. Where they cannot be read, what is remembered of the whole cluster stands in.
+    // What its conditions do not say any more is in the journal, and in its events for an hour. Where those cannot be read, what is remembered of
+    // the whole cluster stands in.
     let past: Vec<Entry> = match events {
         Some(events) => Event::all(events).iter().filter_map(of_event).collect(),
         None => snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening).collect(),
     };
-    for one in past {
+    for one in past.into_iter().chain(journal.iter().filter_map(of_line)) {
         if !entries.iter().any(|entry| entry.1 == one.1 && entry.0.duration_since(one.0).abs() <= SAME) {
             entries.push(one);
         }
@@ -102,6 +105,25 @@ fn of_event(event: &Event) -> Option<Entry> {
     Some((event.at, what.to_owned(), event.reason.clone(), event.message.clone()))
 }
 
+/// What a line of the journal says of a life, with the words of events.
+fn of_line(line: &WorkloadLine) -> Option<Entry> {
+    let (what, why) = match &line.event {
+        journal::Event::QuotaReserved { .. } => ("reserved", None),
+        journal::Event::Admitted => ("admitted", None),
+        journal::Event::Evicted(why) => {
+            let what = match why.reason.split('/').next() {
+                Some(reason::PREEMPTED) => "preempted",
+                Some(reason::NODE_FAILURES) => "hotswap",
+                _ => "evicted",
+            };
+            (what, Some(why))
+        }
+        _ => return None,
+    };
+    let (reason, message) = why.map(|why| (why.reason.clone(), why.message.clone())).unwrap_or_default();
+    Some((line.at, what.to_owned(), reason, message))
+}
+
 fn of_happening(past: &Happening) -> Option<Entry> {
     let words = (past.reason.to_string(), past.message.to_string());
     (past.what != "pending").then(|| (past.at, past.what.to_owned(), words.0, words.1))
@@ -116,7 +138,8 @@ fn of_fact(fact: &Fact) -> String {
     word(fact).map_or_else(|| fact.of.as_str().to_owned(), str::to_owned)
 }
 
-fn pod_sets(workload: &slim::Workload) -> Vec<Value> {
+/// Nodes are named to those who may list them, and counted for all.
+fn pod_sets(workload: &slim::Workload, viewer: &Viewer) -> Vec<Value> {
     let admission = workload.status.admission.as_ref();
     let assigned = |name: &str| -> Option<&PodSetAssignment> {
         admission?.pod_set_assignments.iter().find(|assigned| assigned.name == name)
@@ -124,12 +147,14 @@ fn pod_sets(workload: &slim::Workload) -> Vec<Value> {
     let shown = |pod_set: &slim::PodSet| {
         let assigned = assigned(&pod_set.name);
         let topology = assigned.and_then(|assigned| assigned.topology_assignment.as_ref());
-        let nodes = topology
-            .map(|topology| lowest(topology).take(MOST_NODES).map(|(node, _)| node).collect::<Vec<_>>());
+        let named = topology.filter(|_| viewer.nodes);
+        let nodes =
+            named.map(|topology| lowest(topology).take(MOST_NODES).map(|(node, _)| node).collect::<Vec<_>>());
         json!({
             "name": pod_set.name,
             "count": assigned.and_then(|assigned| assigned.count).unwrap_or(pod_set.count),
             "flavors": assigned.map(|assigned| &assigned.flavors),
+            "nodeCount": topology.map(|topology| lowest(topology).count()),
             "nodes": nodes,
         })
     };
@@ -168,7 +193,7 @@ mod tests {
         let store = Store::default();
         store.synced();
         let viewer = Viewer { all: true, ..Viewer::default() };
-        let shown = workload(&store.fresh(), &viewer, &object, None, None);
+        let shown = workload(&store.fresh(), &viewer, &object, (None, &[]), None);
         let entry = |second: u32, what: &str, reason: &str, message: &str| {
             let at = format!("2026-01-01T00:01:{second:02}Z");
             json!({"at": at, "what": what, "reason": reason, "message": message})
@@ -203,10 +228,68 @@ mod tests {
         note(&second);
         let viewer = Viewer { all: true, ..Viewer::default() };
         let whats = |of: &slim::Workload| {
-            let shown = workload(&store.fresh(), &viewer, of, None, None);
+            let shown = workload(&store.fresh(), &viewer, of, (None, &[]), None);
             let life = shown["life"].as_array().unwrap().iter();
             life.map(|entry| entry["what"].clone()).collect::<Vec<_>>()
         };
         assert_eq!(whats(&second), [json!("queued"), json!("reserved")]);
+    }
+
+    #[test]
+    fn evictions_whose_events_are_gone_are_told_from_the_journal() {
+        let line = |second: u32, more: Value| -> WorkloadLine {
+            let mut line = json!({
+                "at": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60), "namespace": "a", "workload": "w", "uid": "u",
+                "localQueue": "lq", "clusterQueue": "cq",
+            });
+            line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value(line).unwrap()
+        };
+        let held = json!({"spot": {"cpu": "1"}});
+        let evicted = |reason: &str| json!({"what": "Evicted", "reason": reason, "message": "why"});
+        let journal = [
+            line(10, json!({"what": "Pending", "reason": "Pending", "message": ""})),
+            line(20, json!({"what": "QuotaReserved", "usage": held})),
+            line(21, json!({"what": "Admitted"})),
+            line(30, evicted("Preempted/InCohortReclamation")),
+            line(
+                31,
+                json!({"what": "Released", "since": "2026-01-01T00:00:20Z", "outcome": "Evicted", "usage": held}),
+            ),
+            line(40, evicted("AdmissionCheck")),
+            line(50, evicted("NodeFailures")),
+            // Its condition says the same.
+            line(61, json!({"what": "QuotaReserved", "usage": held})),
+        ];
+        let Object::Workload(object) =
+            a_workload("a", "w", &[condition("QuotaReserved", "True", "QuotaReserved", 1)])
+        else {
+            unreachable!()
+        };
+        let store = Store::default();
+        store.synced();
+        let viewer = Viewer { all: true, ..Viewer::default() };
+        // There are no events any more.
+        let shown = workload(&store.fresh(), &viewer, &object, (Some(&[]), &journal), None);
+        let told: Vec<_> = shown["life"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| {
+                let text = |field: &str| entry[field].as_str().unwrap().to_owned();
+                (text("what"), text("reason"))
+            })
+            .collect();
+        let told: Vec<_> =
+            told.iter().map(|(what, reason)| (what.as_str(), reason.as_str())).skip(1).collect();
+        let expected = [
+            ("reserved", ""),
+            ("admitted", ""),
+            ("preempted", "Preempted/InCohortReclamation"),
+            ("evicted", "AdmissionCheck"),
+            ("hotswap", "NodeFailures"),
+            ("reserved", "QuotaReserved"),
+        ];
+        assert_eq!(told, expected, "{shown}");
     }
 }

@@ -24,9 +24,8 @@ fn section(folder: &Path, file: &str, total: &str) -> config::Journal {
 }
 
 fn line(number: usize) -> Line {
-    let nominal = std::collections::BTreeMap::new();
     let (at, cluster_queue, cohort) = (Timestamp::UNIX_EPOCH, format!("queue-{number}"), "c".repeat(900));
-    Line::Quota(QuotaLine { at, cluster_queue, cohort, nominal, before: None, created: None })
+    Line::Quota(QuotaLine { at, cluster_queue, cohort, ..QuotaLine::default() })
 }
 
 fn read(folder: &Path) -> Vec<Line> {

@@ -22,6 +22,16 @@ fn quota(at: i64, cpu: &str) -> Line {
     serde_json::from_value(json!({"at": time(at).to_string(), "clusterQueue": "cq", "cohort": "all", "nominal": {"spot": {"cpu": cpu}}})).unwrap()
 }
 
+/// The same, with a stop policy, and the one that it had until then.
+fn stop(at: i64, policy: &str, before: &str) -> Line {
+    let cpu = json!({"spot": {"cpu": "4"}});
+    serde_json::from_value(json!({
+        "at": time(at).to_string(), "clusterQueue": "cq", "cohort": "all", "nominal": cpu, "before": cpu,
+        "stopPolicy": policy, "stopPolicyBefore": before,
+    }))
+    .unwrap()
+}
+
 fn usage(cpu: &str) -> Value {
     json!({"spot": {"cpu": cpu}})
 }
@@ -429,4 +439,29 @@ fn a_record_that_is_cut_is_that_of_a_shorter_day() {
         };
         assert_eq!(of(&cut), of(&shorter), "{end}");
     }
+}
+
+#[test]
+fn a_queue_is_stopped_as_long_as_the_journal_says() {
+    let stops = |lines: Vec<Line>| {
+        let day = recorded(lines);
+        let told = reported(&day);
+        let changes = day.record.quotas.iter().map(|change| (change.at / 1000, change.stopped));
+        (changes.collect::<Vec<_>>(), told)
+    };
+    let said = |at: i64, policy: &str| {
+        format!("{at} - scenario patch ClusterQueue cq: {{\"spec\":{{\"stopPolicy\":\"{policy}\"}}}}")
+    };
+    let (hold, none) = ("Hold", "None");
+    // It goes on with the policy None; a policy that stops it in another way is no new stop.
+    let lines =
+        vec![quota(0, "4"), stop(100, hold, none), stop(150, "HoldAndDrain", hold), stop(200, none, hold)];
+    assert_eq!(
+        stops(lines),
+        (vec![(0, false), (100, true), (200, false)], vec![said(100, hold), said(200, none)])
+    );
+    // What it was before the first line, and before a line of later, is in those.
+    assert_eq!(stops(vec![stop(300, none, hold)]), (vec![(0, true), (300, false)], vec![said(300, none)]));
+    assert_eq!(stops(vec![stop(2000, none, hold)]), (vec![(0, true)], vec![]));
+    assert_eq!(stops(vec![stop(2000, hold, none)]), (vec![(0, false)], vec![]));
 }

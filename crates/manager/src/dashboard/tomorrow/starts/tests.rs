@@ -7,6 +7,7 @@ use sluice_sim::Manifest;
 use sluice_sim::live::Live;
 use sluice_sim::{Options, Source as Place};
 
+use super::super::Waiting;
 use super::*;
 use crate::dashboard::source::{Found, Source, View};
 use crate::dashboard::store::Store;
@@ -230,7 +231,8 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
         let keys: Vec<_> = [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")]
             .map(|(namespace, name)| WorkloadKey { namespace: namespace.into(), name: name.into() })
             .into();
-        let known = found((begin, Cancel::default()), "cq", &keys, 3).unwrap();
+        let pace = Pace { alone: STOPS, shared: STOPS, waiting: Waiting::default() };
+        let known = found((begin, Cancel::default(), pace), "cq", &keys, 3).unwrap();
         assert!(known.expected.starts.is_empty(), "{why}: {known:?}");
         for key in &keys {
             assert!(known.barred[key].contains(why), "{why}: {:?}", known.barred);
@@ -277,6 +279,29 @@ fn what_is_kept_is_bounded() {
     let last: Asked = ((MOST_KEPT + 8).to_string().into(), None);
     assert!(cache.get(&last, 1).is_some() && cache.get(&last, 2).is_some());
     assert!(cache.get(&("0".into(), None), 1).is_none());
+}
+
+#[tokio::test]
+async fn one_whose_turn_it_is_knows_when_another_waits() {
+    let (tomorrow, _, _) = tomorrow(10, false);
+    let extent = || Extent::Around { namespace: "a", local_queue: "lq", room: false };
+    let (hour, waiting) = (Duration::from_hours(1), tomorrow.waiting.clone());
+    let (said, begun) = tokio::sync::oneshot::channel();
+    let first = tomorrow.play(extent(), hour, move |_, _| {
+        said.send(waiting.any()).unwrap();
+        while !waiting.any() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    });
+    // The second one asks only when the first has its turn.
+    let second = async {
+        assert!(!begun.await.unwrap(), "none waits yet");
+        tomorrow.play(extent(), hour, |_, _| Ok("played")).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!((first.unwrap(), second.unwrap()), ((), "played"));
+    assert!(!tomorrow.waiting.any());
 }
 
 #[tokio::test]

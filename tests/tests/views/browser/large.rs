@@ -1,0 +1,99 @@
+//! The page with 20,000 jobs of 1,000 queues, beside the same page with few.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_testkit::browser::{Page, Scheme};
+use tempfile::TempDir;
+
+use super::outcome::amount;
+use super::{can_be_read, view, write_page};
+use crate::smooth::{Pace, TABLE, TRIES, first_paint, is_painted_as_soon, scrolled};
+
+/// The most megabytes that scripts hold after a garbage collection.
+const MOST_MEGABYTES: f64 = 30.0;
+
+/// So many jobs of as many queues.
+fn world(queues: usize, jobs: usize) -> String {
+    let mut text = String::new();
+    for flavor in 0..12 {
+        writeln!(text, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: flavor-{flavor}}}\n---").unwrap();
+    }
+    for queue in 0..queues {
+        let flavor = queue % 12;
+        writeln!(
+            text,
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: team-{queue}}}\n\
+             spec: {{cohortName: cohort-{flavor}, namespaceSelector: {{}}, resourceGroups: [{{coveredResources: [cpu], flavors: [\
+             {{name: flavor-{flavor}, resources: [{{name: cpu, nominalQuota: 4}}]}}]}}]}}\n---\n\
+             apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\n\
+             metadata: {{name: main, namespace: team-{queue}}}\nspec: {{clusterQueue: team-{queue}}}\n---"
+        )
+        .unwrap();
+    }
+    let queues: Vec<_> =
+        (0..queues).map(|queue| format!("{{namespace: team-{queue}, queue: main}}")).collect();
+    let container = "{name: main, image: train, resources: {requests: {cpu: 4}}}";
+    writeln!(
+        text,
+        "apiVersion: sluice.dev/v1alpha1\nkind: Scenario\nmetadata: {{name: large}}\nspec:\n  until: 12h\n  arrivals:\n  - name: train\n    \
+         every: {{exponential: {{mean: 2s}}}}\n    count: {jobs}\n    runTime: {{uniform: {{min: 2h, max: 5h}}}}\n    queues: [{}]\n    \
+         template: {{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{}}, spec: {{podSets: [{{name: main, count: 1, \
+         template: {{spec: {{restartPolicy: Never, containers: [{container}]}}}}}}]}}}}",
+        queues.join(", ")
+    )
+    .unwrap();
+    text
+}
+
+fn page_of(folder: &TempDir, queues: usize, jobs: usize) -> PathBuf {
+    let file = folder.path().join("world.yaml");
+    fs::write(&file, world(queues, jobs)).unwrap();
+    write_page(&file, folder)
+}
+
+/// When the page is drawn first, at each try, and how smooth it is.
+async fn looked_at(page: &mut Page, file: &Path, name: &str) -> (Vec<f64>, Pace) {
+    let mut paints = Vec::new();
+    page.look(1280, 900, Scheme::Light).await.unwrap();
+    for _ in 0..TRIES {
+        page.open(file).await.unwrap();
+        view(page).await;
+        paints.push(first_paint(page).await);
+    }
+    (paints, scrolled(page, name, TABLE).await)
+}
+
+#[tokio::test]
+async fn twenty_thousand_workloads_stay_usable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut page = Page::start().await.unwrap();
+    let little = page_of(&folder, 10, 100);
+    let (little_paint, little) = looked_at(&mut page, &little, "little").await;
+    // More work than a page can draw singly: most of it waits.
+    let file = page_of(&folder, 1000, 20_000);
+    let seen = can_be_read(&mut page, &file, "large").await;
+    let tile = |what: &str| seen.tiles[what].parse::<usize>().unwrap();
+    assert_eq!(tile("submitted"), 20_000);
+    assert!(tile("admitted") > 500 && tile("waiting at the end") > 10_000, "{:?}", seen.tiles);
+    let colours: std::collections::BTreeSet<_> = seen.legend.values().collect();
+    assert_eq!((seen.legend.len(), colours.len()), (12, 12));
+    // Only the rows that can be seen exist.
+    let bars: usize = seen.pictures.iter().map(|picture| picture.bars.len()).sum();
+    assert!((1..200).contains(&bars) && seen.elements < 60_000, "{bars} bars, {} elements", seen.elements);
+    let (paint, much) = looked_at(&mut page, &file, "large").await;
+    is_painted_as_soon(&paint, &little_paint, "simulator's page");
+    much.is_as_smooth_as(little, "simulator's page");
+    let megabytes = page.figure("JSHeapUsedSize").await.unwrap() / 1e6;
+    println!("{} elements, {megabytes:.0} MB of scripts' memory", seen.elements);
+    assert!(megabytes < MOST_MEGABYTES, "{megabytes} MB of scripts' memory");
+    let depths: Vec<_> = seen.pictures.iter().filter(|picture| picture.title == "Queue depth").collect();
+    assert!(depths.len() >= 20, "{}", depths.len());
+    for picture in depths {
+        // All queues get the same number of jobs, so that at the end most of them wait.
+        let most = amount(&picture.labels[0]).0;
+        assert!((12..=20).contains(&most), "{}: {most}", picture.queue);
+        assert!(!picture.depth.is_empty());
+    }
+}

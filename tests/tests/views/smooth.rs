@@ -1,0 +1,60 @@
+//! How smooth a page is that has much to show. The measure is the same page with little to show, on the same machine: no bound in seconds
+//! holds on every machine.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+use serde_json::Value;
+use sluice_testkit::browser::Page;
+
+const SCROLL: &str = include_str!("dashboard/scroll.js");
+/// The table that is scrolled, if no other is named.
+pub const TABLE: &str = ".rows, .grid-body";
+/// A page with much takes at most so many times as long as one with little.
+const FACTOR: f64 = 3.0;
+/// The best of so many tries counts: other programs run on the machine, too.
+pub const TRIES: usize = 3;
+
+/// How long two pictures take while a table is scrolled, in milliseconds: 95 of 100, and the longest.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace([f64; 2]);
+
+impl Pace {
+    /// Whether it is smooth beside a page with little to show.
+    pub fn is_as_smooth_as(self, little: Self, name: &str) {
+        println!("{name}: 95 of 100 and the longest in ms: {:?}, with little {:?}", self.0, little.0);
+        for (much, little) in self.0.into_iter().zip(little.0) {
+            assert!(much <= FACTOR * little, "{name}: {much} ms, and {little} ms with little");
+        }
+    }
+}
+
+/// When something was drawn first, in milliseconds from the beginning.
+pub async fn first_paint(page: &mut Page) -> f64 {
+    let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+    page.run(paint).await.unwrap().as_f64().unwrap()
+}
+
+/// Whether the first picture of a page with much comes as soon as that of one with little. Of each the best try counts.
+pub fn is_painted_as_soon(much: &[f64], little: &[f64], name: &str) {
+    let best = |tries: &[f64]| tries.iter().copied().fold(f64::INFINITY, f64::min);
+    let (much, little) = (best(much), best(little));
+    println!("{name}: first paint after {much} ms, with little after {little} ms");
+    assert!(much <= FACTOR * little, "{name}: {much} ms, and {little} ms with little");
+}
+
+/// All of the way is scrolled, with no more rows at any time than fit, none of them missing in a picture, and little work for each picture.
+pub async fn scrolled(page: &mut Page, name: &str, table: &str) -> Pace {
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..TRIES {
+        let before = page.figure("LayoutCount").await.unwrap();
+        let seen: Value = page.run(&SCROLL.replace(TABLE, table)).await.unwrap();
+        let layouts = page.figure("LayoutCount").await.unwrap() - before;
+        println!("{name}: {seen}, {layouts} layouts");
+        assert!(seen["blank"] == 0 && seen["rows"].as_u64().unwrap() < 80, "{name}: {seen}");
+        assert!(layouts <= 61.0 * 6.0, "{name}: {layouts} layouts");
+        for (best, figure) in best.iter_mut().zip(["twoFramesP95", "longest"]) {
+            *best = best.min(seen[figure].as_f64().unwrap());
+        }
+    }
+    Pace(best)
+}
