@@ -391,7 +391,8 @@ fn is_done(write: &Write, error: &WriteError) -> bool {
 /// that is dropped when the lease is lost.
 ///
 /// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
-/// started and knows no rights yet, says nothing about that: then it is not certain what became of the write.
+/// started and knows no rights yet, says nothing about that, and a conflict may be one with that very attempt: then it is not certain what became
+/// of the write.
 async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
     let mut attempt = 1;
     let mut may_be_done = false;
@@ -411,7 +412,9 @@ async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
         attempt += 1;
         if !error.is_transient() || attempt > ATTEMPTS {
             return Err(match failure(&error) {
-                WriteError::Refused(why) if may_be_done => WriteError::Transient(why),
+                WriteError::Refused(why) | WriteError::Conflict(why) if may_be_done => {
+                    WriteError::Transient(why)
+                }
                 other => other,
             });
         }

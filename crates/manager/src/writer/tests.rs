@@ -120,6 +120,14 @@ async fn a_refusal_after_an_attempt_without_an_answer_leaves_open_what_became_of
     assert!(matches!(outcome(&[504, 429, 403]).await, WriteError::Transient(_)));
 }
 
+#[tokio::test]
+async fn a_conflict_after_an_attempt_without_an_answer_may_be_with_that_attempt() {
+    assert!(matches!(outcome(&[409]).await, WriteError::Conflict(_)));
+    assert!(matches!(outcome(&[429, 409]).await, WriteError::Conflict(_)), "that attempt did nothing");
+    assert!(matches!(outcome(&[503, 409]).await, WriteError::Transient(_)));
+    assert!(matches!(outcome(&[504, 429, 409]).await, WriteError::Transient(_)));
+}
+
 /// Long enough for a write to be sent, and to be tried again.
 const A_WHILE: Duration = Duration::from_millis(400);
 
