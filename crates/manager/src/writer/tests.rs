@@ -314,7 +314,7 @@ async fn writes_that_hang_leave_places_to_others() {
         writer.write(0, request(id, &format!("live-{id}")));
         assert_eq!(answered.recv().await.unwrap(), (id, true), "a webhook of theirs does not answer");
     }
-    assert_eq!(traffic.limit(), limit, "nor is it the API server that has too much to do");
+    assert!(traffic.limit() >= limit, "nor is it the API server that has too much to do");
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }
@@ -408,7 +408,8 @@ async fn a_request_without_an_answer_says_something_about_the_server_only_if_oth
             std::future::pending::<Response>()
         });
         let timeout = Duration::from_millis(50);
-        let server = Server { timeout, ..Server::new(client, Deadline::never(), traffic.clone()) };
+        let mut server = Server::new(client, Deadline::never(), traffic.clone());
+        server.timeout = timeout;
         let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
         assert!(matches!(outcome, Err(WriteError::Transient(_))));
         assert_eq!(traffic.limit() == limit, others);
