@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::reserved;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::lost_answer::LostAnswer;
 use crate::metrics;
 use crate::outbox::{Open, observe};
 use crate::pod_jobs::index::pod_key;
@@ -112,6 +114,13 @@ impl Engine {
             retry.succeeded(open.purpose);
             self.made_for_workload(&open);
         }
+        if open.purpose != Purpose::Read
+            && open.object.kind == Kind::Workload
+            && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
+        {
+            // This write tells it.
+            entry.lost_answer = None;
+        }
         if let Some(object) = object
             && self.is_current(&open, &object)
         {
@@ -213,6 +222,7 @@ impl Engine {
 
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let now = self.now;
+        let expected = self.expected_of(id, open);
         let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
         if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
@@ -243,6 +253,9 @@ impl Engine {
         ));
         if open.object.kind == Kind::Workload && open.job.is_none() {
             self.workload_write_failed(open, error);
+        }
+        if let Some(expected) = expected.filter(|_| matches!(error, WriteError::Transient(_))) {
+            self.answer_lost(open, expected);
         }
         self.not_made(open, error);
         self.report_failure(open, error);
@@ -335,6 +348,40 @@ impl Engine {
             }
             // The core finds nodes anew for the Workload as it is.
             Some(Decision::Place(..)) | None => {}
+        }
+    }
+
+    /// The status that a write on a Workload makes, if it is the one that the Workload waits for.
+    fn expected_of(&self, id: EffectId, open: &Open) -> Option<Box<WorkloadStatus>> {
+        if open.object.kind != Kind::Workload || open.job.is_some() {
+            return None;
+        }
+        let entry = self.world.workloads.get(&workload_key(&open.object))?;
+        entry.assumed.clone().filter(|_| entry.open == Some(id))
+    }
+
+    /// A write on a Workload was not answered.
+    fn answer_lost(&mut self, open: &Open, expected: Box<WorkloadStatus>) {
+        let mut then = open.then.clone();
+        if let Some(Decision::Evict(_, more)) = &open.decision {
+            then.extend(more.iter().cloned());
+        }
+        let entry = self.world.workloads.get_mut(&workload_key(&open.object));
+        let Some(entry) = entry.filter(|_| !then.is_empty()) else { return };
+        let lost = LostAnswer { expected, then };
+        if lost.is_shown_by(&entry.object.status) {
+            // Its watch was first.
+            self.outbox.extend(lost.then);
+        } else {
+            entry.lost_answer = Some(Box::new(lost));
+        }
+    }
+
+    /// A newer version of a Workload was seen.
+    pub(crate) fn settle_lost_answer(&mut self, key: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        if let Some(lost) = entry.lost_answer.take().filter(|lost| lost.is_shown_by(&entry.object.status)) {
+            self.outbox.extend(lost.then);
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct JobPod {
     pub place: Option<Box<Place>>,
     /// The write that has not been answered.
     pub open: Option<EffectId>,
+    /// Whether a write that lets it be scheduled may have been carried out; until a newer version shows what became of that.
+    pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
 }
@@ -83,6 +85,7 @@ impl JobPod {
                 Box::new(Place { disrupted: pod.disrupted, ..Place::new(placement, names) })
             }),
             open: None,
+            uncertain: false,
             retry: Retry::default(),
         }
     }
@@ -98,10 +101,10 @@ impl JobPod {
 
     /// Whether it may be scheduled, or will be, as far as the size of its job goes.
     pub fn is_free(&self) -> bool {
-        !self.ended && (self.open.is_some() || !self.is_gated())
+        !self.ended && (self.open.is_some() || self.uncertain || !self.is_gated())
     }
 
-    /// Whether it waits to be let be scheduled.
+    /// Whether it waits to be let be scheduled, or it is to be written again because it is not known whether it was.
     pub fn is_waiting(&self) -> bool {
         !self.ended && !self.leaves && self.open.is_none() && self.is_gated()
     }

@@ -37,6 +37,7 @@ mod keys;
 mod lifecycle;
 mod list;
 mod logging;
+mod lost_answer;
 pub mod metrics;
 mod observe;
 mod outbox;

@@ -188,14 +188,12 @@ impl Engine {
         self.world.put_local_queue(key.clone(), queue);
         if changed {
             self.queue_moved(&reference);
-        }
-        self.dirty.statuses.insert(reference);
-        if changed {
             self.scheduler.set_local_queue(spec);
             self.request_cycle();
             self.hotswap_stale();
             self.mark_workloads_of_queue(&key);
         }
+        self.dirty.statuses.insert(reference);
     }
 
     fn observe_workload(&mut self, workload: slim::Workload) {
@@ -221,6 +219,7 @@ impl Engine {
         self.forget_nodes_of_another_admission(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         self.world.put_workload(&key, workload);
+        self.settle_lost_answer(&key);
         self.report_wrong_nodes(&key, wrong.as_deref());
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
             entry.unchecked = true;

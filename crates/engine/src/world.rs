@@ -25,6 +25,7 @@ use crate::input::{Kind, ObjectRef};
 pub(crate) use crate::keys::{JobKey, job_key};
 use crate::lifecycle::seen_by_controller::SeenByController;
 use crate::lifecycle::transition::Eviction;
+use crate::lost_answer::LostAnswer;
 use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
@@ -75,6 +76,8 @@ pub(crate) struct WorkloadEntry {
     pub assumed: Option<Box<v1beta2::WorkloadStatus>>,
     /// The write that has not been answered.
     pub open: Option<EffectId>,
+    /// A write that was not answered, and what it reports.
+    pub lost_answer: Option<Box<LostAnswer>>,
     /// What is to be written as soon as that is possible.
     pub decision: Option<Decision>,
     /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
@@ -320,6 +323,7 @@ impl World {
                 wrong_nodes,
                 assumed: None,
                 open: None,
+                lost_answer: None,
                 decision: None,
                 uncertain: false,
                 unchecked: false,

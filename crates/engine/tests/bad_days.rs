@@ -220,6 +220,38 @@ fn a_reservation_whose_answer_was_lost_keeps_its_quota() {
 }
 
 #[test]
+fn what_a_write_reports_is_told_once_though_its_answer_was_lost() {
+    for purpose in [Purpose::ReserveQuota, Purpose::Evict, Purpose::Finish] {
+        for carried_out in [true, false] {
+            let mut c = Cluster::plain();
+            c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+            c.api.priority_class("high", 1000);
+            if carried_out {
+                c.lost = Some(purpose);
+            } else {
+                c.fail.push_back((purpose, WriteError::Transient("no answer came".to_owned())));
+            }
+            c.api.add_job(job("team-a", "low", "lq", 1, "1"));
+            c.advance(60);
+            let mut high = job("team-a", "high", "lq", 1, "1");
+            high.workload_priority_class = Some("high".into());
+            c.api.add_job(high);
+            c.advance(60);
+            let told = |c: &Cluster, reason| c.notes(reason).len();
+            let metric =
+                |c: &Cluster, name: &str| c.observed.iter().filter(|(metric, _)| metric == name).count();
+            assert_eq!((told(&c, "Admitted"), told(&c, "Preempted")), (2, 1), "{purpose:?} {carried_out}");
+            assert_eq!(metric(&c, "kueue_admitted_workloads_total"), 2, "{purpose:?} {carried_out}");
+            assert_eq!(metric(&c, "kueue_preempted_workloads_total"), 1, "{purpose:?} {carried_out}");
+            c.api.finish_job("high", true);
+            c.advance(60);
+            assert_eq!(told(&c, "FinishedWorkload"), 1, "{purpose:?} {carried_out}");
+            assert!(c.lost.is_none() && c.fail.is_empty());
+        }
+    }
+}
+
+#[test]
 fn a_newcomer_that_is_inadmissible_with_its_class_has_a_message() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));

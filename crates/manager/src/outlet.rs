@@ -83,7 +83,11 @@ impl Outlet for Effects {
 
     fn rebuilt(&mut self, generation: u64) {
         self.sync.restart(generation);
-        self.epoch.send_replace(generation);
+        let epoch = self.epoch.clone();
+        // What is under way may change what the lists show.
+        self.writer.rebuilt(generation, move || {
+            epoch.send_replace(generation);
+        });
     }
 
     fn give_up(&mut self, why: &str) {

@@ -1,11 +1,13 @@
-//! What comes between winning the lease and deciding: our own kinds and jobs are listed anew.
+//! What comes between winning the lease and deciding: our own kinds, jobs and the pods that we let be scheduled are listed anew.
 //!
 //! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that
 //! does not know that would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
 //! of one that was just started. With queues older than those that the former leader has decided on, it would undo that: take back the
 //! admission of a running job whose queue has dropped a check, say. Lists that begin after the lease was won have it all.
 //!
-//! Nodes, pods and requests for nodes are others' to write, and no older than any leader's watch may be at any time.
+//! The former leader knew from the answers to its writes which pods of elastic jobs, and of jobs with a place in the topology, it had let be
+//! scheduled: one that takes them for gated lets others go in their places. Nodes, other pods and requests for nodes are others' to write, and
+//! no older than any leader's watch may be at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use tracing::warn;
 
 use crate::watch::kinds;
 
-/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say) keep all other jobs waiting.
+/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say), or pods, keep all other jobs waiting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// By kind that is watched: the number of the last list that was delivered.
@@ -26,7 +28,7 @@ type Delivered = BTreeMap<Kind, u64>;
 
 /// Whether objects of a kind are listed anew: those that a leader's decisions are written to, or read from.
 pub fn concerns(kind: Kind) -> bool {
-    kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_))
+    kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_) | Kind::JobPod)
 }
 
 /// The leader's side: asks for lists, and learns that they are there.
@@ -195,6 +197,14 @@ mod tests {
         assert!(!is_there(&mut takeover), "JobSets are not listed");
         lists.end(Kind::Job(JobKind::JOB_SET));
         assert!(is_there(&mut takeover), "they do not exist any more");
+        lists.begin(Kind::JobPod);
+        takeover.ask();
+        let turn = lists.turn();
+        deliver_own(&lists, turn);
+        lists.delivered(JOBS, turn);
+        assert!(!is_there(&mut takeover), "which pods the former leader has let go is not known");
+        lists.delivered(Kind::JobPod, turn);
+        assert!(is_there(&mut takeover));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are let
 //! go as the slice that runs was granted, those with the lowest names first.
 //!
-//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go. The pods of a
-//! job's parts are its pods, too.
+//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go. A pod of which it is
+//! not known whether it was let go counts as one that was, and is written again, before others are. The pods of a job's parts are its pods, too.
 
 use std::sync::Arc;
 
@@ -123,9 +123,12 @@ impl Engine {
         for (set, assignment) in entry.object.spec.pod_sets.iter().zip(assignments) {
             let granted = assignment.count.unwrap_or(set.count).min(set.count);
             let own = || pods.iter().filter(|one| one.is_of(view, &set.name));
-            let free = own().filter(|one| one.pod.is_free()).count();
+            let (again, waiting): (Vec<_>, Vec<_>) =
+                own().filter(|one| one.pod.is_waiting()).partition(|one| one.pod.uncertain);
+            // Those that are written again have their room.
+            let free = own().filter(|one| one.pod.is_free()).count() - again.len();
             let room = usize::try_from(granted).unwrap_or(0).saturating_sub(free);
-            for one in own().filter(|one| one.pod.is_waiting()).take(room) {
+            for one in again.into_iter().chain(waiting).take(room) {
                 match one.pod.retry.until.filter(|until| *until > self.now) {
                     Some(until) => wake = wake.into_iter().chain([until]).min(),
                     None => chosen.push((one.key.clone(), one.pod)),
@@ -165,9 +168,10 @@ impl Engine {
         };
         known.open = None;
         let job = known.controller.clone().filter(|_| known.elastic);
-        // Whatever may have been carried out counts until a newer version is seen.
-        let uncertain = matches!(result, Ok(_) | Err(WriteError::Transient(_)));
-        if let Some(place) = known.place.as_mut().filter(|_| !uncertain) {
+        // Whatever may have been carried out counts until a newer version is seen: a conflict may be one with just that.
+        known.uncertain |=
+            open.purpose == Purpose::UngatePod && matches!(result, Ok(_) | Err(WriteError::Transient(_)));
+        if let Some(place) = known.place.as_mut().filter(|_| !known.uncertain) {
             place.target = None;
         }
         if let Some(place) = &known.place {

@@ -191,6 +191,33 @@ fn pods_lose_their_gate_as_far_as_they_were_granted_lowest_names_first() {
 }
 
 #[test]
+fn a_pod_whose_write_was_not_answered_counts_until_its_watch_shows_what_became_of_it() {
+    let pod = |name: &str| ObjectRef::namespaced(Kind::JobPod, "team-a", name);
+    for carried_out in [true, false] {
+        let mut c = running("3", &json!({}));
+        c.api.edit(&pod("a-1"), &json!({"status": {"phase": "Succeeded"}}));
+        c.slow = Some(Purpose::UngatePod);
+        pods(&mut c, "a", 6);
+        c.api.delete(&pod("a-3"));
+        c.settle();
+        pods(&mut c, "a", 6);
+        c.settle();
+        c.blind = Some(Kind::JobPod);
+        c.time_out();
+        assert_eq!(free(&c), ["a-0", "a-1", "a-2"], "there is room for one, and that may be a-4");
+        if carried_out {
+            c.arrive();
+        }
+        c.advance(60);
+        assert_eq!(free(&c), ["a-0", "a-1", "a-2", "a-4"]);
+        c.blind = None;
+        c.api.edit(&pod("a-4"), &json!({"status": {"phase": "Succeeded"}}));
+        c.advance(60);
+        assert_eq!(free(&c), ["a-0", "a-1", "a-2", "a-3", "a-4"]);
+    }
+}
+
+#[test]
 fn preemption_stops_the_whole_job() {
     let policy = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
     let mut c = running("4", &policy);

@@ -261,6 +261,21 @@ fn a_write_whose_answer_is_lost_holds_its_place_and_is_made_again() {
 }
 
 #[test]
+fn a_conflict_after_a_lost_answer_gives_no_place_away() {
+    let mut c = placed(1, &[("n1", 1)]);
+    c.slow = Some(Purpose::UngatePod);
+    add(&mut c, "p2", None);
+    c.settle();
+    add(&mut c, "p1", None);
+    c.settle();
+    c.blind = Some(Kind::JobPod);
+    c.time_out();
+    c.arrive();
+    c.advance(60);
+    assert_eq!(seats(&c), ["p1 -", "p2 n1"], "what the second write is in conflict with is the first");
+}
+
+#[test]
 fn a_refused_write_is_tried_again_later_and_the_place_is_not_kept_for_it() {
     let mut c = placed(1, &[("n1", 1)]);
     c.fail.push_back((Purpose::UngatePod, WriteError::Refused("no".to_owned())));

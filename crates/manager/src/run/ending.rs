@@ -85,15 +85,14 @@ impl Running {
         error!(%why, "leadership is lost: following from now on");
         // A list that is under way is of a term that is over.
         self.takeover.ask();
+        // This holds for what the engine still emits before it steps down, too, however late that is.
         self.writer.abandon();
         self.engine.step_down();
-        // What the engine emitted before has reached the writer once this is answered.
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
-        self.writer.abandon();
         self.registry.set_role(Role::Follower);
     }
 
-    /// A part of the process is dead: nothing more is decided. Once all that was is written, the lease is given back at once.
+    /// A part of the process is dead: nothing more is decided or sent. Once all that was sent is answered, the lease is given back at once.
     pub(super) async fn give_up(self) {
         self.engine.step_down();
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;

@@ -26,6 +26,8 @@ const WATCH: u32 = 290;
 const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 5);
 /// The same for a list: the API server's own limit of a request.
 const LIST_SILENCE: Duration = Duration::from_mins(1);
+/// When watches from a version are refused so often in a row, everything is listed again: what etcd has was replaced by a backup, say.
+const REFUSALS: u32 = 3;
 
 /// Why there is no event. The next call goes on: with the same watch, another one, or a list.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +69,15 @@ impl Error {
         match self {
             Self::Ended { code, .. } => *code == 410,
             Self::Watch(kube::Error::Api(status)) => status.code == 410,
+            _ => false,
+        }
+    }
+
+    /// Whether the API server itself refuses the watch: for another reason than that it has too many requests, which passes.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Ended { code, .. } => *code != 429,
+            Self::Watch(kube::Error::Api(status)) => status.code != 429,
             _ => false,
         }
     }
@@ -190,13 +201,15 @@ pub struct Source {
     request: Request,
     selector: Selector,
     state: SourceState,
+    /// How often in a row the API server refused a watch.
+    refusals: u32,
 }
 
 impl Source {
     /// Nothing is known yet.
     pub fn new(client: Client, path: &str, selector: Selector) -> Self {
         let request = Request::new(path);
-        Self { client, alive: Box::new(|| {}), request, selector, state: SourceState::Empty }
+        Self { client, alive: Box::new(|| {}), request, selector, state: SourceState::Empty, refusals: 0 }
     }
 
     /// Has a sign of life told whenever a watch begins, goes on or brings anything.
@@ -271,25 +284,30 @@ impl Source {
                         (self.alive)();
                     }
                     let version = heard.version().unwrap_or(version);
-                    self.state = SourceState::Watching { version, body, lines };
                     match heard {
-                        Heard::Event(event) => return Ok(event),
-                        Heard::Bookmark(_) => {}
-                        Heard::Error(error) => {
-                            if error.is_desync() {
-                                self.state = SourceState::Empty;
-                            }
-                            return Err(error);
+                        Heard::Error(error) => return Err(self.from(version, error)),
+                        Heard::Event(event) => {
+                            self.go_on(SourceState::Watching { version, body, lines });
+                            return Ok(event);
                         }
+                        Heard::Bookmark(_) => self.go_on(SourceState::Watching { version, body, lines }),
                     }
                 }
             }
         }
     }
 
-    /// Another watch is to go on from a version, unless changes since then are lost.
+    /// The watch goes on.
+    fn go_on(&mut self, state: SourceState) {
+        (self.state, self.refusals) = (state, 0);
+    }
+
+    /// Another watch is to go on from a version, unless changes since then are lost, or none from that version comes about.
     fn from(&mut self, version: String, error: Error) -> Error {
-        if !error.is_desync() {
+        self.refusals += u32::from(error.is_refusal());
+        if error.is_desync() || self.refusals >= REFUSALS {
+            self.refusals = 0;
+        } else {
             self.state = SourceState::Known { version };
         }
         error

@@ -11,7 +11,7 @@ use sluice_engine::EndPods;
 use sluice_engine::input::{Kind, ObjectRef, WriteError};
 
 use super::request::{collection, decode, uri};
-use super::{Server, persist};
+use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 
 /// Pods that have not ended, in pages of so many.
@@ -75,23 +75,23 @@ impl Pod {
 
 /// Looks for the pods below these UIDs and does with those that go on what is wanted. Nothing if there are none.
 pub async fn end(
-    server: &Server,
+    sending: &Sending,
     job: &ObjectRef,
     version: &str,
     of: &[Arc<str>],
     then: &EndPods,
 ) -> Result<(), WriteError> {
-    let all = below(pods(server, job).await?, of);
+    let all = below(pods(sending, job).await?, of);
     let leaving = all.iter().filter(|pod| pod.leaves).count();
     let going_on: Vec<_> = all.into_iter().filter(|pod| !pod.leaves).collect();
     match then {
         EndPods::Touch(patch) if !going_on.is_empty() => {
             let call = Call::with_body(Method::PATCH, uri(job, version, None), Content::MergePatch, patch);
-            persist(server, &call).await?;
+            persist(sending, &call).await?;
         }
         EndPods::Delete => {
             for pod in going_on.iter().take(MOST) {
-                delete(server, job, pod).await?;
+                delete(sending, job, pod).await?;
             }
         }
         EndPods::Touch(_) => {}
@@ -104,12 +104,12 @@ pub async fn end(
 }
 
 /// The pods of the job's namespace that another object controls.
-async fn pods(server: &Server, job: &ObjectRef) -> Result<Vec<Pod>, WriteError> {
+async fn pods(sending: &Sending, job: &ObjectRef) -> Result<Vec<Pod>, WriteError> {
     let all = ObjectRef::namespaced(Kind::Pod, Arc::clone(&job.namespace), "");
     let list = format!("{}?{LIVE}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
     for _ in 0..PAGES {
-        let answer = persist(server, &Call::get(page).list_of_metadata()).await?;
+        let answer = persist(sending, &Call::get(page).list_of_metadata()).await?;
         let List { metadata, items } = decode(&answer)?;
         found.extend(items.into_iter().filter_map(Pod::of));
         if metadata.next.is_empty() {
@@ -137,12 +137,12 @@ fn below(pods: Vec<Pod>, of: &[Arc<str>]) -> Vec<Pod> {
 }
 
 /// Deletes a pod, and no namesake of it; in the background, with the grace that it asks for.
-async fn delete(server: &Server, job: &ObjectRef, pod: &Pod) -> Result<(), WriteError> {
+async fn delete(sending: &Sending, job: &ObjectRef, pod: &Pod) -> Result<(), WriteError> {
     let object = ObjectRef::namespaced(Kind::Pod, Arc::clone(&job.namespace), pod.name.as_str());
     let options = json!({"propagationPolicy": "Background", "preconditions": {"uid": pod.uid}});
     let call =
         Call::with_body(Method::DELETE, uri(&object, Kind::Pod.version(), None), Content::Json, &options);
-    match persist(server, &call).await {
+    match persist(sending, &call).await {
         Ok(_) | Err(WriteError::NotFound(_) | WriteError::Conflict(_)) => Ok(()),
         Err(error) => Err(error),
     }
@@ -160,6 +160,7 @@ mod tests {
     use super::*;
     use crate::fake_api::{self, failed, found};
     use crate::lease::deadline::Deadline;
+    use crate::writer::Server;
     use crate::writer::traffic::Traffic;
 
     fn pod(name: &str, controller: &str, leaves: bool) -> Value {
@@ -195,8 +196,9 @@ mod tests {
             async move { answer }
         });
         let server = Server::new(client, Deadline::never(), Traffic::default());
+        let sending = Sending::alone(server);
         let job = ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", "job");
-        let result = end(&server, &job, "v2beta1", &["a".into(), "b".into()], &then).await;
+        let result = end(&sending, &job, "v2beta1", &["a".into(), "b".into()], &then).await;
         let sent = sent.lock().unwrap().clone();
         (result, sent)
     }

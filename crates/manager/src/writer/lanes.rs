@@ -118,23 +118,30 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
         }
     }
 
-    /// Takes an item out at a monotonic time, of a class up to `last`; its key gives no other until [`Self::done`].
-    pub fn pop(&mut self, now: Duration, last: Class) -> Option<(K, Class, T)> {
-        let lanes = last.index() + 1;
-        let first = self.ready[..lanes].iter().position(|keys| !keys.is_empty())?;
-        let at = self.others_turn(first, lanes, now).unwrap_or(first);
-        let key = self.ready[at].pop_front()?;
+    /// Takes an item out at a monotonic time, of a class up to `last` and of a key that is not passed over; its key gives no other until
+    /// [`Self::done`].
+    pub fn pop(
+        &mut self,
+        now: Duration,
+        last: Class,
+        passes_over: impl Fn(&K) -> bool,
+    ) -> Option<(K, Class, T)> {
+        let lanes = &self.ready[..=last.index()];
+        let next: Vec<_> = lanes.iter().map(|keys| keys.iter().position(|key| !passes_over(key))).collect();
+        let first = next.iter().position(Option::is_some)?;
+        let at = self.others_turn(first, &next, now).unwrap_or(first);
+        let key = self.ready[at].remove(next[at]?)?;
         let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
         Some((key, lane, item))
     }
 
-    /// The lane after `first` whose turn it is, in rotation.
-    fn others_turn(&mut self, first: usize, lanes: usize, now: Duration) -> Option<usize> {
+    /// The lane after `first` whose turn it is, in rotation, of those with an item that is next.
+    fn others_turn(&mut self, first: usize, next: &[Option<usize>], now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
         if now.saturating_sub(last) < TURN {
             return None;
         }
-        let after = (first + 1..lanes).filter(|at| !self.ready[*at].is_empty());
+        let after = (first + 1..next.len()).filter(|at| next[*at].is_some());
         let next = after.clone().find(|at| *at > before).or_else(|| after.min())?;
         self.turn = (now, next);
         Some(next)
@@ -165,6 +172,14 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
         Some((key, item))
     }
 
+    /// Forgets all items that wait. Those that are out stay so.
+    pub fn forget_waiting(&mut self) {
+        for key in self.ready.iter_mut().flat_map(std::mem::take) {
+            self.by_key.remove(&key);
+        }
+        self.by_key.values_mut().for_each(VecDeque::clear);
+    }
+
     /// Whether nothing waits and nothing is out.
     pub fn is_idle(&self) -> bool {
         self.by_key.is_empty()
@@ -189,16 +204,16 @@ mod tests {
         for item in 1..=3 {
             lanes.push("a", Jobs, item);
         }
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 1)));
-        assert_eq!(lanes.pop(NOW, Reports), None);
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), None);
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 2)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 2)));
         lanes.push("a", Reports, 4);
-        assert_eq!(lanes.pop(NOW, Reports), None);
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), None);
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 3)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 3)));
         lanes.done(&"a");
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Reports, 4)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Reports, 4)));
         assert!(!lanes.is_idle());
         lanes.done(&"a");
         assert!(lanes.is_idle());
@@ -210,13 +225,13 @@ mod tests {
         lanes.push("a", Jobs, 1);
         lanes.push("a", Jobs, 2);
         lanes.push("b", Jobs, 3);
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 1)));
-        assert_eq!(lanes.pop(NOW, Reports), Some(("b", Jobs, 3)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 1)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("b", Jobs, 3)));
         lanes.done(&"a");
         lanes.push("c", Jobs, 4);
         assert_eq!(lanes.waiting(), [2, 0, 0, 0, 0]);
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Jobs, 2)));
-        assert_eq!(lanes.pop(NOW, Reports), Some(("c", Jobs, 4)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 2)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("c", Jobs, 4)));
     }
 
     #[test]
@@ -226,7 +241,8 @@ mod tests {
             lanes.push(at, lane, ());
             lanes.push(10 + at, lane, ());
         }
-        let order: Vec<_> = std::iter::from_fn(|| lanes.pop(NOW, Reports).map(|(key, ..)| key)).collect();
+        let order: Vec<_> =
+            std::iter::from_fn(|| lanes.pop(NOW, Reports, |_| false).map(|(key, ..)| key)).collect();
         assert_eq!(order, [0, 10, 1, 11, 2, 12, 3, 13, 4, 14]);
     }
 
@@ -240,7 +256,7 @@ mod tests {
         }
         let mut took = Vec::new();
         for ms in (0..400).step_by(50) {
-            took.extend(lanes.pop(Duration::from_millis(ms), Reports).map(|(_, lane, ())| lane));
+            took.extend(lanes.pop(Duration::from_millis(ms), Reports, |_| false).map(|(_, lane, ())| lane));
         }
         let turns = [Admissions, Admissions, Ends, Admissions, Reports, Admissions, Ends, Admissions];
         assert_eq!(took, turns);
@@ -252,10 +268,10 @@ mod tests {
         for item in 1..=3 {
             lanes.push(item, Reports, item);
         }
-        assert_eq!(lanes.pop(NOW, Reports), Some((1, Reports, 1)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some((1, Reports, 1)));
         assert_eq!(lanes.withdraw(Reports, |item| *item == 1), None);
         assert_eq!(lanes.withdraw(Reports, |item| *item == 2), Some((2, 2)));
-        assert_eq!(lanes.pop(NOW, Reports), Some((3, Reports, 3)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some((3, Reports, 3)));
         lanes.done(&1);
         lanes.done(&3);
         assert!(lanes.is_idle());
@@ -267,6 +283,37 @@ mod tests {
         lanes.push("a", Reports, 1);
         lanes.push("a", Admissions, 2);
         assert_eq!(lanes.withdraw(Reports, |item| *item == 1), Some(("a", 1)));
-        assert_eq!(lanes.pop(NOW, Reports), Some(("a", Admissions, 2)));
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Admissions, 2)));
+    }
+
+    #[test]
+    fn what_is_passed_over_keeps_its_place() {
+        let mut lanes = Lanes::default();
+        for (key, lane) in [("a", Jobs), ("b", Jobs), ("c", Admissions)] {
+            lanes.push(key, lane, ());
+        }
+        let passed = |lanes: &mut Lanes<&'static str, ()>, over: &[&str]| {
+            lanes.pop(NOW, Reports, |key| over.contains(key)).map(|(key, ..)| key)
+        };
+        assert_eq!(passed(&mut lanes, &["a", "b"]), Some("c"));
+        assert_eq!(passed(&mut lanes, &["a"]), Some("b"));
+        assert_eq!(passed(&mut lanes, &["a"]), None);
+        assert_eq!(passed(&mut lanes, &[]), Some("a"));
+    }
+
+    #[test]
+    fn what_waits_is_forgotten_and_what_is_out_keeps_its_lane_shut() {
+        let mut lanes = Lanes::default();
+        for (key, item) in [("a", 1), ("a", 2), ("b", 3)] {
+            lanes.push(key, Jobs, item);
+        }
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 1)));
+        lanes.forget_waiting();
+        lanes.push("a", Jobs, 4);
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), None);
+        lanes.done(&"a");
+        assert_eq!(lanes.pop(NOW, Reports, |_| false), Some(("a", Jobs, 4)));
+        lanes.done(&"a");
+        assert!(lanes.is_idle());
     }
 }

@@ -1,11 +1,14 @@
 //! Carries out the engine's writes: as many at once as the API server takes without getting slower, in order per object, the most important
-//! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine.
+//! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine. Those that hang
+//! leave their places to others.
 
 mod end_pods;
+mod flights;
 pub mod lanes;
 pub mod limit;
 pub mod pace;
 pub mod request;
+mod sending;
 mod template;
 pub mod traffic;
 
@@ -14,9 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use kube::Client;
 use sluice_api::job::{JobKind, JobView};
-use sluice_client::error_chain::Chain;
 use sluice_engine::effect::{EffectId, Write, WriteRequest};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::Step;
@@ -26,19 +27,17 @@ use tracing::{debug, error, warn};
 
 use crate::api_call::Call;
 use crate::intake::{Intake, Slot};
-use crate::lease::deadline::Deadline;
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
+use flights::Flights;
 use lanes::{Class, Lanes};
-use pace::{ATTEMPTS, Bucket, pause};
-use request::{Plan, answer, failure, plan, step_call, view};
-use traffic::Traffic;
+use request::{Plan, answer, plan, step_call, view};
+pub use sending::Server;
+use sending::{Pace, Sending, persist};
 
 /// How many writes are sent or pause before they are sent again, at most.
 const MOST: usize = 64;
-/// One request's timeout.
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What came of a write.
 pub type Answer = Result<Option<Object>, WriteError>;
@@ -76,12 +75,15 @@ pub struct Answering {
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
 
+/// What waits until nothing of the engine before is sent any more.
+type Then = Box<dyn FnOnce() + Send>;
+
 /// The pool's inputs.
-#[derive(Debug)]
 enum Order {
     Write(Job),
     Withdraw(u64, EffectId),
     Abandon,
+    Rebuilt(u64, Then),
 }
 
 /// Takes writes. Cheap to clone.
@@ -106,7 +108,7 @@ impl Writer {
     ) -> Self {
         let (queue, orders) = mpsc::unbounded_channel();
         let (idle, is_idle) = watch::channel(true);
-        let sender = Sender { server, versions, bucket: Bucket::new(qps, burst), started: Instant::now() };
+        let sender = Sender { server, versions, pace: Arc::new(Pace::new(qps, burst)) };
         supervisor.spawn("writer", pool(orders, idle, sender, answering));
         Self { queue, idle: is_idle }
     }
@@ -123,9 +125,16 @@ impl Writer {
         let _ = self.queue.send(Order::Withdraw(generation, id));
     }
 
-    /// Drops everything that is queued or being sent: another replica may write from now on. No answers come.
+    /// Drops everything that is queued or being sent, and what the engine as it is still decides: another replica may write from now on. No
+    /// answers come.
     pub fn abandon(&self) {
         let _ = self.queue.send(Order::Abandon);
+    }
+
+    /// The engine was built anew: what the one before decided is not sent any more. The requests that are under way are waited for, because the
+    /// new one knows nothing of them; then `then` is done.
+    pub fn rebuilt(&self, generation: u64, then: impl FnOnce() + Send + 'static) {
+        let _ = self.queue.send(Order::Rebuilt(generation, Box::new(then)));
     }
 
     /// Waits until nothing is queued or being sent, also because the pool is dead, but not longer than `limit`; whether that came about.
@@ -144,34 +153,11 @@ impl Writer {
     }
 }
 
-/// The API server, as long as this process may write. Cheap to clone.
-#[derive(Clone)]
-pub struct Server {
-    client: Client,
-    deadline: Deadline,
-    traffic: Traffic,
-}
-
-impl Server {
-    /// Writes with `client`, each before the deadline.
-    pub fn new(client: Client, deadline: Deadline, traffic: Traffic) -> Self {
-        Self { client, deadline, traffic }
-    }
-}
-
 /// What is needed to send.
 struct Sender {
     server: Server,
     versions: Versions,
-    bucket: Bucket,
-    started: Instant,
-}
-
-impl Sender {
-    /// The moment at which the next request may go.
-    fn slot(&mut self) -> Duration {
-        self.bucket.take(self.started.elapsed())
-    }
+    pace: Arc<Pace>,
 }
 
 /// A write that was carried out.
@@ -191,27 +177,51 @@ fn last_class(reports: usize, limit: usize) -> Class {
     if reports < (limit / 8).max(1) { Class::Reports } else { Class::Ends }
 }
 
+/// Waits until then.
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn pool(
     mut orders: mpsc::UnboundedReceiver<Order>,
     idle: watch::Sender<bool>,
-    mut sender: Sender,
+    sender: Sender,
     answering: Answering,
 ) {
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
     let mut running: JoinSet<Done> = JoinSet::new();
+    let mut flights = Flights::default();
     let mut open = true;
     let (mut backlog, mut reports) = (0, 0_usize);
+    // The engine that decides now, the first one whose writes count, and what waits until those before are over.
+    let (mut current, first) = (0, watch::Sender::new(0));
+    let mut then: Option<Then> = None;
+    let started = Instant::now();
     let traffic = sender.server.traffic.clone();
     let mut pausing = traffic.pausing();
     loop {
+        if running.is_empty()
+            && let Some(then) = then.take()
+        {
+            then();
+        }
         let paused = *pausing.borrow();
-        let sent = |running: &JoinSet<Done>| running.len().saturating_sub(paused);
-        while running.len() < MOST && sent(&running) < traffic.limit() {
-            let now = sender.started.elapsed();
-            let last = last_class(reports.saturating_sub(paused), traffic.limit());
-            let Some((object, class, (generation, request))) = lanes.pop(now, last) else { break };
+        let room = flights.room(Instant::now(), paused, &traffic);
+        let mut sent = room.sent;
+        for _ in 0..room.places.min(MOST.saturating_sub(running.len())) {
+            let idle_reports = paused + room.hanging_reports;
+            let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
+            let next = lanes.pop(started.elapsed(), last, |object| room.passes_over(object));
+            let Some((object, class, (generation, request))) = next else { break };
+            sent += 1;
             reports += usize::from(class == Class::Reports);
-            let (server, versions, wait) = (sender.server.clone(), sender.versions.clone(), sender.slot());
+            let versions = sender.versions.clone();
+            let pace = Arc::clone(&sender.pace);
+            let sending = Sending::new(sender.server.clone(), pace, generation, first.subscribe());
+            flights.insert(object.clone(), class, sending.since());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
             #[expect(
@@ -219,11 +229,8 @@ async fn pool(
                 reason = "it is joined below, and a panic of it goes on there"
             )]
             running.spawn(async move {
-                if !wait.is_zero() {
-                    tokio::time::sleep(wait).await;
-                }
                 let began = Instant::now();
-                let carrying_out = AssertUnwindSafe(carry_out(&server, &versions, &request)).catch_unwind();
+                let carrying_out = AssertUnwindSafe(carry_out(&sending, &versions, &request)).catch_unwind();
                 let (answer, document, bytes) = carrying_out.await.unwrap_or_else(|panic| {
                     let why = text(&*panic);
                     error!(object = %request.object, purpose = ?request.purpose, why, "a write panicked");
@@ -237,7 +244,7 @@ async fn pool(
             });
         }
         let waiting = lanes.waiting();
-        traffic.set(sent(&running), &waiting);
+        traffic.set(sent, room.hanging, &waiting);
         let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
         if std::mem::replace(&mut backlog, steps) != steps {
             (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
@@ -249,6 +256,7 @@ async fn pool(
         idle.send_if_modified(|idle| std::mem::replace(idle, resting && orders.is_empty()) != *idle);
         tokio::select! {
             order = orders.recv(), if open => match order {
+                Some(Order::Write((generation, _))) if generation < *first.borrow() => {}
                 Some(Order::Write((generation, request))) => {
                     lanes.push(request.object.clone(), Class::of(request.purpose), (generation, request));
                 }
@@ -260,14 +268,23 @@ async fn pool(
                     }
                 }
                 Some(Order::Abandon) => {
+                    first.send_replace(current + 1);
                     lanes = Lanes::default();
                     running.shutdown().await;
+                    flights = Flights::default();
                     reports = 0;
+                }
+                Some(Order::Rebuilt(generation, follows)) => {
+                    current = generation;
+                    first.send_replace(generation);
+                    lanes.forget_waiting();
+                    then = Some(follows);
                 }
                 None => open = false,
             },
             // The sender lives as long as `traffic` does.
             _ = pausing.changed() => {}
+            () = until(room.again), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
                 let Done { object, class, generation, id, answer, document, place } = match done {
                     Ok(done) => done,
@@ -275,6 +292,7 @@ async fn pool(
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
                 reports -= usize::from(class == Class::Reports);
+                flights.remove(&object);
                 lanes.done(&object);
                 (answering.answers)(generation, id, answer, document, place);
             }
@@ -284,7 +302,7 @@ async fn pool(
 
 /// Sends one write, with its retries, and reads the answer; with the length of its text.
 async fn carry_out(
-    server: &Server,
+    sending: &Sending,
     versions: &Versions,
     request: &WriteRequest,
 ) -> (Answer, Document, usize) {
@@ -293,7 +311,7 @@ async fn carry_out(
     let mut answered = Answered::default();
     let outcome = match plan(object, versions.of(object.kind), &request.write) {
         Err(error) => Err(error),
-        Ok(Plan::One(call)) => match persist(server, &call).await {
+        Ok(Plan::One(call)) => match persist(sending, &call).await {
             Ok(body) => {
                 answered = Answered::with(&body);
                 answer(object.kind, &body)
@@ -301,13 +319,13 @@ async fn carry_out(
             Err(error) if is_done(&request.write, &error) => Ok(None),
             Err(error) => Err(error),
         },
-        Ok(Plan::Template(source)) => template::create(server, object, &source).await.map(|()| None),
+        Ok(Plan::Template(source)) => template::create(sending, object, &source).await.map(|()| None),
         Ok(Plan::EndPods(of, then)) => {
             let version = versions.of(object.kind);
-            end_pods::end(server, object, version, &of, &then).await.map(|()| None)
+            end_pods::end(sending, object, version, &of, &then).await.map(|()| None)
         }
-        Ok(Plan::Pod(calls)) => on_pod(server, object.kind, &calls, &mut answered).await,
-        Ok(Plan::Steps(kind, steps)) => in_steps(server, object, kind, steps, &mut answered).await,
+        Ok(Plan::Pod(calls)) => on_pod(sending, object.kind, &calls, &mut answered).await,
+        Ok(Plan::Steps(kind, steps)) => in_steps(sending, object, kind, steps, &mut answered).await,
     };
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
@@ -315,6 +333,7 @@ async fn carry_out(
         Err(WriteError::Conflict(why) | WriteError::NotFound(why)) => {
             debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
         }
+        Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was built anew"),
         Err(why @ WriteError::PodsLeft { .. }) => debug!(object = %object, %why, "looked for pods"),
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }
@@ -335,10 +354,10 @@ impl Answered {
 }
 
 /// Sends requests on a pod, one after the other. One that is gone after the first needs no more of them.
-async fn on_pod(server: &Server, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
+async fn on_pod(sending: &Sending, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
     let mut last = Ok(None);
     for (at, call) in calls.iter().enumerate() {
-        match persist(server, call).await {
+        match persist(sending, call).await {
             Ok(body) => {
                 *answered = Answered::with(&body);
                 last = answer(kind, &body);
@@ -352,7 +371,7 @@ async fn on_pod(server: &Server, kind: Kind, calls: &[Call], answered: &mut Answ
 
 /// Sends the steps of starting or stopping a job, each pinned to the answer of the one before.
 async fn in_steps(
-    server: &Server,
+    sending: &Sending,
     object: &ObjectRef,
     kind: JobKind,
     steps: Vec<Step>,
@@ -364,7 +383,7 @@ async fn in_steps(
             Some(view) => step.pinned(&view.resource_version),
             None => step,
         };
-        match persist(server, &step_call(object, &step)).await {
+        match persist(sending, &step_call(object, &step)).await {
             Ok(body) => {
                 *answered = Answered::with(&body);
                 last = Some(view(kind, &body)?);
@@ -385,42 +404,6 @@ async fn in_steps(
 /// What is gone needs no deletion.
 fn is_done(write: &Write, error: &WriteError) -> bool {
     matches!((write, error), (Write::Delete { .. }, WriteError::NotFound(_)))
-}
-
-/// Sends a request until it is answered for good, or a few times; each time only while this process leads for certain. One that waits for
-/// that is dropped when the lease is lost.
-///
-/// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
-/// started and knows no rights yet, says nothing about that: then it is not certain what became of the write.
-async fn persist(server: &Server, call: &Call) -> Result<Vec<u8>, WriteError> {
-    let mut attempt = 1;
-    let mut may_be_done = false;
-    loop {
-        server.deadline.ahead().await;
-        let began = Instant::now();
-        let error = match call.send(&server.client, TIMEOUT).await {
-            Ok(body) => {
-                server.traffic.answered(began.elapsed());
-                return Ok(body);
-            }
-            Err(error) => error,
-        };
-        if error.is_overload() {
-            server.traffic.refused();
-        }
-        attempt += 1;
-        if !error.is_transient() || attempt > ATTEMPTS {
-            return Err(match failure(&error) {
-                WriteError::Refused(why) if may_be_done => WriteError::Transient(why),
-                other => other,
-            });
-        }
-        // Too many requests are the only ones that are certainly not carried out.
-        may_be_done |= error.code() != Some(429);
-        debug!(attempt, error = %Chain(&error), "a write is tried again");
-        let _pausing = server.traffic.pause();
-        tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())).await;
-    }
 }
 
 #[cfg(test)]

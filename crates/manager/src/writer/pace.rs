@@ -35,6 +35,12 @@ impl Bucket {
         // The configuration's bounds keep far from what a Duration cannot say.
         Duration::try_from_secs_f64(-self.tokens / self.qps).unwrap_or(Duration::MAX)
     }
+
+    /// Whether a request waits for a token.
+    #[cfg(test)]
+    pub fn is_used_up(&self) -> bool {
+        self.tokens < 0.0
+    }
 }
 
 /// How many times one write is sent before the engine gets the failure.

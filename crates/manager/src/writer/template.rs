@@ -9,38 +9,42 @@ use sluice_engine::TemplateSource;
 use sluice_engine::input::{ObjectRef, WriteError};
 
 use super::request::{collection, decode, uri};
-use super::{Server, persist};
+use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 
 /// Reads the Workload, makes the template and creates it. One that is there already and belongs to the same Workload will
 /// do, once it names the same nodes. One that is left over is deleted: if it were changed instead, the garbage collector, which knows it by its
 /// UID, might still remove it. One of another owner is a conflict: it is in the way.
-pub async fn create(server: &Server, object: &ObjectRef, source: &TemplateSource) -> Result<(), WriteError> {
+pub async fn create(
+    sending: &Sending,
+    object: &ObjectRef,
+    source: &TemplateSource,
+) -> Result<(), WriteError> {
     let version = object.kind.version();
     let workload = Call::get(uri(&source.workload, source.workload.kind.version(), None));
-    let answer = persist(server, &workload).await?;
+    let answer = persist(sending, &workload).await?;
     let workload: Workload = decode(&answer)?;
     let template = source.build(&workload).map_err(WriteError::Refused)?;
     let template = serde_json::to_value(template).map_err(|error| WriteError::Refused(error.to_string()))?;
     let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &template);
-    match persist(server, &call).await {
+    match persist(sending, &call).await {
         Ok(_) => Ok(()),
         Err(WriteError::AlreadyExists(why)) => {
             let here = uri(object, version, None);
-            let known: Value = decode(&persist(server, &Call::get(here.clone())).await?)?;
+            let known: Value = decode(&persist(sending, &Call::get(here.clone())).await?)?;
             let then = if belongs_to(&known, &source.uid) {
                 let Some(patch) = correction(&known, &template) else { return Ok(()) };
                 Call::with_body(Method::PATCH, here, Content::MergePatch, &patch)
             } else if let Some(options) = removal(&known, source) {
                 let remove = Call::with_body(Method::DELETE, here, Content::Json, &options);
-                match persist(server, &remove).await {
+                match persist(sending, &remove).await {
                     Ok(_) | Err(WriteError::NotFound(_)) => call,
                     Err(error) => return Err(error),
                 }
             } else {
                 return Err(WriteError::Conflict(why));
             };
-            persist(server, &then).await.map(drop)
+            persist(sending, &then).await.map(drop)
         }
         Err(error) => Err(error),
     }

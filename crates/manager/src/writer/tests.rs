@@ -4,13 +4,16 @@ use std::sync::Mutex;
 
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
+use axum::response::Response;
 use serde_json::json;
 use sluice_engine::effect::Purpose;
 use sluice_engine::input::Kind;
 
+use super::sending::LONG;
+use super::traffic::Traffic;
 use super::*;
 use crate::fake_api::{self, found};
-use crate::lease::deadline::{self, Until};
+use crate::lease::deadline::{self, Deadline, Until};
 use crate::supervise::tests::supervisor;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;
@@ -106,7 +109,8 @@ async fn outcome(codes: &'static [u16]) -> WriteError {
         let code = *attempts.lock().unwrap().next().expect("no more attempts than answers");
         async move { fake_api::failed(code, if code == 403 { "Forbidden" } else { "" }) }
     });
-    persist(&Server::new(client, Deadline::never(), Traffic::default()), &Call::get("/x")).await.unwrap_err()
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    persist(&Sending::alone(server), &Call::get("/x")).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -118,6 +122,14 @@ async fn a_refusal_after_an_attempt_without_an_answer_leaves_open_what_became_of
         "that one may have been carried out"
     );
     assert!(matches!(outcome(&[504, 429, 403]).await, WriteError::Transient(_)));
+}
+
+#[tokio::test]
+async fn a_conflict_after_an_attempt_without_an_answer_may_be_with_that_attempt() {
+    assert!(matches!(outcome(&[409]).await, WriteError::Conflict(_)));
+    assert!(matches!(outcome(&[429, 409]).await, WriteError::Conflict(_)), "that attempt did nothing");
+    assert!(matches!(outcome(&[503, 409]).await, WriteError::Transient(_)));
+    assert!(matches!(outcome(&[504, 429, 409]).await, WriteError::Transient(_)));
 }
 
 /// Long enough for a write to be sent, and to be tried again.
@@ -248,4 +260,181 @@ async fn writes_that_pause_do_not_hold_up_others() {
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
     assert_eq!(*traffic.pausing().borrow(), 0);
+}
+
+#[tokio::test]
+async fn what_was_decided_before_leadership_was_lost_is_not_sent_however_late_it_comes() {
+    let (until, deadline) = deadline::pair();
+    let sent: Seen<String> = Arc::default();
+    let noted = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move { found(&json!({"metadata": metadata, "spec": {}})) }
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, deadline, Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    writer.write(0, request(1, "before"));
+    writer.abandon();
+    // The engine was in the middle of a cycle.
+    writer.write(0, request(2, "late"));
+    until.send_replace(Until::Always);
+    writer.rebuilt(1, || {});
+    writer.write(1, request(3, "next"));
+    assert_eq!(answered.recv().await.unwrap(), (3, true));
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+    assert_eq!(*sent.lock().unwrap(), ["next"]);
+}
+
+#[tokio::test]
+async fn writes_that_hang_leave_places_to_others() {
+    let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
+        let path = uri.path().to_owned();
+        if path.contains("/dead/") {
+            std::future::pending::<()>().await;
+        }
+        let name = path.rsplit('/').next().unwrap().to_owned();
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        found(&json!({"metadata": metadata, "spec": {}}))
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let limit = traffic.limit();
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..100 {
+        let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
+        writer.write(0, WriteRequest { object, ..request(id, "") });
+    }
+    for id in 100..200 {
+        writer.write(0, request(id, &format!("live-{id}")));
+        assert_eq!(answered.recv().await.unwrap(), (id, true), "a webhook of theirs does not answer");
+    }
+    assert!(traffic.limit() >= limit, "nor is it the API server that has too much to do");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn an_engine_that_was_built_anew_waits_for_what_is_under_way_and_nothing_of_the_one_before_is_sent() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move {
+            if name == "old" {
+                opened.acquire().await.unwrap().forget();
+                return fake_api::failed(503, "ServiceUnavailable");
+            }
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    writer.write(0, request(1, "old"));
+    writer.write(0, request(2, "old"));
+    while sent.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let (over, mut is_over) = mpsc::unbounded_channel();
+    writer.rebuilt(1, move || over.send(()).unwrap());
+    writer.write(0, request(3, "late"));
+    writer.write(1, request(4, "new"));
+    assert_eq!(answered.recv().await.unwrap(), (4, true));
+    assert!(is_over.try_recv().is_err(), "a request of the engine before is under way");
+    gate.add_permits(10);
+    assert_eq!(is_over.recv().await, Some(()));
+    assert_eq!(answered.recv().await.unwrap(), (1, false));
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+    assert_eq!(*sent.lock().unwrap(), ["old", "new"], "nor is it tried again");
+}
+
+/// What comes of a write whose first attempt is answered like this after a while, and how often it is sent.
+async fn outcome_of_slow(answer: fn() -> Response) -> (Result<Vec<u8>, WriteError>, usize) {
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        let first = std::mem::replace(&mut *count.lock().unwrap(), 1) == 0;
+        let again = Arc::clone(&count);
+        async move {
+            if first {
+                tokio::time::sleep(LONG).await;
+                return answer();
+            }
+            *again.lock().unwrap() = 2;
+            found(&json!({}))
+        }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+    let sent = *sent.lock().unwrap();
+    (outcome, sent)
+}
+
+#[tokio::test]
+async fn a_write_that_took_long_is_given_back_unless_the_server_says_when_to_try_again() {
+    let (outcome, sent) = outcome_of_slow(|| fake_api::failed(500, "InternalError")).await;
+    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
+    assert_eq!(sent, 1);
+    let later = || {
+        let mut answer = fake_api::failed(429, "TooManyRequests");
+        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
+        answer
+    };
+    let (outcome, sent) = outcome_of_slow(later).await;
+    assert!(outcome.is_ok() && sent == 2, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_says_something_about_the_server_only_if_others_have_none_either() {
+    for others in [true, false] {
+        let traffic = Traffic::default();
+        let limit = traffic.limit();
+        let answers = traffic.clone();
+        let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+            if others {
+                answers.answered(Duration::ZERO);
+            }
+            std::future::pending::<Response>()
+        });
+        let timeout = Duration::from_millis(50);
+        let mut server = Server::new(client, Deadline::never(), traffic.clone());
+        server.timeout = timeout;
+        let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+        assert!(matches!(outcome, Err(WriteError::Transient(_))));
+        assert_eq!(traffic.limit() == limit, others);
+    }
+}
+
+#[tokio::test]
+async fn each_request_takes_a_token() {
+    let pace = Arc::new(Pace::new(1e-6, 3));
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        *count.lock().unwrap() += 1;
+        async { fake_api::failed(503, "ServiceUnavailable") }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let (first, generations) = watch::channel(0);
+    let sending = Sending::new(server, Arc::clone(&pace), 0, generations);
+    let call = Call::get("/x");
+    let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
+        while !pace.is_used_up() {
+            tokio::task::yield_now().await;
+        }
+        first.send_replace(1);
+    });
+    assert_eq!(outcome, Err(WriteError::Withdrawn), "it waited for a token");
+    assert_eq!(*sent.lock().unwrap(), 3);
 }

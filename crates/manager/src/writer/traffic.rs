@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -11,6 +11,8 @@ use super::limit::Limit;
 
 /// While writes wait, an event is sent this often at least.
 const EVENTS_AFTER: Duration = Duration::from_millis(50);
+/// A request that is answered sooner shows that the API server is not slow.
+const SOON: Duration = Duration::from_millis(250);
 
 /// The writes in flight. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -20,11 +22,15 @@ pub struct Traffic(Arc<Shared>);
 struct Shared {
     limit: Mutex<Limit>,
     in_flight: AtomicUsize,
+    /// Those that hang and leave their places to others.
+    hanging: AtomicUsize,
     waiting: [AtomicUsize; Class::ALL.len()],
     /// How many writes pause before they are sent again.
     pausing: watch::Sender<usize>,
     /// How many writes are in flight or wait.
     busy: watch::Sender<usize>,
+    /// When the last of the requests was sent that were answered soon.
+    soon: watch::Sender<Option<Instant>>,
 }
 
 impl Default for Traffic {
@@ -32,9 +38,11 @@ impl Default for Traffic {
         let shared = Shared {
             limit: Mutex::default(),
             in_flight: AtomicUsize::default(),
+            hanging: AtomicUsize::default(),
             waiting: std::array::from_fn(|_| AtomicUsize::default()),
             pausing: watch::Sender::new(0),
             busy: watch::Sender::new(0),
+            soon: watch::Sender::new(None),
         };
         Self(Arc::new(shared))
     }
@@ -83,8 +91,24 @@ impl Traffic {
 
     /// A request was answered.
     pub fn answered(&self, latency: Duration) {
-        let in_flight = self.in_flight();
+        let hanging = self.0.hanging.load(Ordering::Relaxed);
+        let in_flight = self.in_flight().saturating_sub(hanging);
         self.locked().answered(latency, in_flight);
+        if latency < SOON {
+            let sent = Instant::now().checked_sub(latency);
+            self.0.soon.send_if_modified(|last| {
+                let later = sent > *last;
+                if later {
+                    *last = sent;
+                }
+                later
+            });
+        }
+    }
+
+    /// Whether a request that was sent after this time was answered soon.
+    pub fn is_overtaken(&self, sent: Instant) -> bool {
+        self.0.soon.borrow().is_some_and(|later| later > sent)
     }
 
     /// The API server refused a request because it has too many.
@@ -92,13 +116,14 @@ impl Traffic {
         self.locked().refused();
     }
 
-    /// So many are in flight, and so many wait, by lane.
-    pub fn set(&self, in_flight: usize, waiting: &[usize; Class::ALL.len()]) {
+    /// So many are in flight, of which some hang and leave their places to others, and so many wait, by lane.
+    pub fn set(&self, in_flight: usize, hanging: usize, waiting: &[usize; Class::ALL.len()]) {
         self.0.in_flight.store(in_flight, Ordering::Relaxed);
+        self.0.hanging.store(hanging, Ordering::Relaxed);
         for (known, now) in self.0.waiting.iter().zip(waiting) {
             known.store(*now, Ordering::Relaxed);
         }
-        let busy = in_flight + waiting.iter().sum::<usize>();
+        let busy = in_flight.saturating_sub(hanging) + waiting.iter().sum::<usize>();
         self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
     }
 
@@ -113,8 +138,6 @@ impl Traffic {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use futures::FutureExt as _;
 
     use super::*;
@@ -122,9 +145,9 @@ mod tests {
     #[tokio::test]
     async fn events_go_when_there_is_room_or_after_a_moment() {
         let traffic = Traffic::default();
-        traffic.set(4, &[0; Class::ALL.len()]);
+        traffic.set(4, 0, &[0; Class::ALL.len()]);
         assert_eq!(traffic.room_for_event(3).now_or_never(), Some(()), "8 may be in flight");
-        traffic.set(4, &[1, 0, 0, 0, 0]);
+        traffic.set(4, 0, &[1, 0, 0, 0, 0]);
         assert_eq!((traffic.in_flight(), traffic.waiting(Class::Jobs)), (4, 1));
         let began = Instant::now();
         let event = traffic.room_for_event(3);

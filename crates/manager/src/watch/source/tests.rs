@@ -148,3 +148,26 @@ async fn a_watch_that_is_refused_is_asked_for_again_from_the_same_version() {
     assert!(asked[1..].iter().all(|uri| uri.ends_with("&resourceVersion=9")), "{asked:?}");
     assert_eq!(reported.len(), 4, "{reported:?}");
 }
+
+#[tokio::test]
+async fn everything_is_listed_again_when_no_watch_from_a_version_comes_about() {
+    let why = json!({"kind": "Status", "code": 504, "message": "Too large resource version"});
+    let event = || stream(&[line("ERROR", &why)]);
+    let answer = || failed(504, "Timeout");
+    let later = stream(&[line("BOOKMARK", &object("", 9)), line("ERROR", &why)]);
+    for refusals in [
+        vec![event(), event(), event()],
+        vec![answer(), event(), answer()],
+        vec![answer(), answer(), failed(429, "TooManyRequests"), answer()],
+        vec![event(), event(), later, event(), event()],
+    ] {
+        let tried = refusals.len();
+        let mut answers = vec![page("9", "", &[])];
+        answers.extend(refusals);
+        answers.push(page("5", "", &[object("a", 5)]));
+        let (asked, reported) = play(answers).await;
+        assert!(asked[1..=tried].iter().all(|uri| uri.ends_with("&resourceVersion=9")), "{asked:?}");
+        assert_eq!(reported[2 + tried..], ["init", "listed a", "done"], "{reported:?}");
+        assert!(asked[tried + 2].ends_with("&resourceVersion=5"), "{asked:?}");
+    }
+}

@@ -1,0 +1,31 @@
+//! What a write reports whose answer was lost: it is told once a newer version of the Workload shows that the write was carried out, and not at all
+//! if that shows that it was not.
+
+use sluice_api::conditions::{self, whole_seconds};
+use sluice_api::v1beta2::WorkloadStatus;
+
+use crate::effect::Effect;
+
+/// A write on the status of a Workload that may have been carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct LostAnswer {
+    /// The status if it was.
+    pub expected: Box<WorkloadStatus>,
+    /// What it reports.
+    pub then: Vec<Effect>,
+}
+
+impl LostAnswer {
+    /// Whether a status has the admission and the conditions that were written.
+    pub fn is_shown_by(&self, status: &WorkloadStatus) -> bool {
+        status.admission == self.expected.admission
+            && self.expected.conditions.iter().all(|wanted| {
+                conditions::find(&status.conditions, &wanted.type_).is_some_and(|has| {
+                    (&has.status, &has.reason, &has.message)
+                        == (&wanted.status, &wanted.reason, &wanted.message)
+                        && whole_seconds(has.last_transition_time.0)
+                            == whole_seconds(wanted.last_transition_time.0)
+                })
+            })
+    }
+}

@@ -1,0 +1,171 @@
+//! Sends the requests of one write: paced, each only while this process leads for certain and the engine that decided on it is still there, and
+//! again for a short while if they fail.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use sluice_client::error_chain::Chain;
+use sluice_engine::input::WriteError;
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::pace::{ATTEMPTS, Bucket, pause};
+use super::request::failure;
+use super::traffic::Traffic;
+use crate::api_call::{Call, CallError};
+use crate::lease::deadline::Deadline;
+
+/// One request's timeout.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// A request that takes longer waits for something, such as a webhook that is dead.
+pub const LONG: Duration = Duration::from_secs(1);
+
+/// The API server, as long as this process may write. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    client: Client,
+    deadline: Deadline,
+    pub(super) traffic: Traffic,
+    pub(super) timeout: Duration,
+}
+
+impl Server {
+    /// Writes with `client`, each before the deadline.
+    pub fn new(client: Client, deadline: Deadline, traffic: Traffic) -> Self {
+        Self { client, deadline, traffic, timeout: TIMEOUT }
+    }
+}
+
+/// How fast requests go out, all together.
+pub struct Pace {
+    bucket: Mutex<Bucket>,
+    started: Instant,
+}
+
+impl Pace {
+    /// A `qps` of 0 or less means no limit.
+    pub fn new(qps: f64, burst: u32) -> Self {
+        Self { bucket: Mutex::new(Bucket::new(qps, burst)), started: Instant::now() }
+    }
+
+    /// Whether the next request has to wait.
+    #[cfg(test)]
+    pub fn is_used_up(&self) -> bool {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).is_used_up()
+    }
+
+    /// How long the next request has to wait.
+    fn take(&self) -> Duration {
+        let now = self.started.elapsed();
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now)
+    }
+}
+
+/// What sends the requests of one write.
+pub struct Sending {
+    server: Server,
+    pace: Arc<Pace>,
+    /// The engine that decided on the write.
+    generation: u64,
+    /// The first engine whose writes count.
+    first: watch::Receiver<u64>,
+    /// Since when a request is under way.
+    since: watch::Sender<Option<Instant>>,
+}
+
+impl Sending {
+    /// Of a write of an engine; the writes of those before `first` do not count any more.
+    pub fn new(server: Server, pace: Arc<Pace>, generation: u64, first: watch::Receiver<u64>) -> Self {
+        Self { server, pace, generation, first, since: watch::Sender::new(None) }
+    }
+
+    /// Of a write beside no others.
+    #[cfg(test)]
+    pub fn alone(server: Server) -> Self {
+        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1)
+    }
+
+    /// Since when a request is under way.
+    pub fn since(&self) -> watch::Receiver<Option<Instant>> {
+        self.since.subscribe()
+    }
+
+    /// Waits until the engine that decided on the write is no more.
+    async fn over(&self) {
+        let mut first = self.first.clone();
+        let over = first.wait_for(|first| *first > self.generation).await.is_ok();
+        if !over {
+            // The pool is gone, and its tasks with it.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the next request may go.
+    async fn turn(&self) {
+        let wait = self.pace.take();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        self.server.deadline.ahead().await;
+    }
+}
+
+/// Sends a request until it is answered for good, or a few times; each time only while this process leads for certain. One that waits for
+/// that is dropped when the lease is lost, or the engine was built anew. One that takes long is sent once: other writes need its place, and the
+/// engine asks for it again later.
+///
+/// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
+/// started and knows no rights yet, says nothing about that, and a conflict may be one with that very attempt: then it is not certain what became
+/// of the write.
+pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteError> {
+    let server = &sending.server;
+    let mut attempt = 1;
+    let mut may_be_done = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = sending.over() => return Err(WriteError::Withdrawn),
+            () = sending.turn() => {}
+        }
+        let began = Instant::now();
+        sending.since.send_replace(Some(began));
+        let outcome = call.send(&server.client, server.timeout).await;
+        sending.since.send_replace(None);
+        let took = began.elapsed();
+        // A server that answers others soon has not too much to do.
+        let overtaken = server.traffic.is_overtaken(began);
+        let error = match outcome {
+            Ok(body) => {
+                if took < LONG || !overtaken {
+                    server.traffic.answered(took);
+                }
+                return Ok(body);
+            }
+            Err(error) => error,
+        };
+        let hangs = overtaken && matches!(error, CallError::Timeout { .. });
+        if error.is_overload() && !hangs {
+            server.traffic.refused();
+        }
+        attempt += 1;
+        // How long it is to wait only the server knows, if it says that.
+        let long = took > LONG && error.retry_after().is_none();
+        if !error.is_transient() || long || attempt > ATTEMPTS {
+            return Err(match failure(&error) {
+                WriteError::Refused(why) | WriteError::Conflict(why) if may_be_done => {
+                    WriteError::Transient(why)
+                }
+                other => other,
+            });
+        }
+        // Too many requests are the only ones that are certainly not carried out.
+        may_be_done |= error.code() != Some(429);
+        debug!(attempt, error = %Chain(&error), "a write is tried again");
+        let _pausing = server.traffic.pause();
+        tokio::select! {
+            () = sending.over() => {}
+            () = tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())) => {}
+        }
+    }
+}
