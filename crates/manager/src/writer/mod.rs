@@ -219,8 +219,8 @@ async fn pool(
             sent += 1;
             reports += usize::from(class == Class::Reports);
             let versions = sender.versions.clone();
-            let pace = Arc::clone(&sender.pace);
-            let sending = Sending::new(sender.server.clone(), pace, generation, first.subscribe());
+            let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
+            let sending = Sending::new(server, rate, generation, first.subscribe());
             pending.insert(object.clone(), class, sending.since());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
