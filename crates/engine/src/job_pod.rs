@@ -9,6 +9,7 @@ use crate::topology::ungater_names::Names;
 
 /// A pod of an elastic job, or one with a place in the topology, and what is under way with it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a pod")]
 pub(crate) struct JobPod {
     /// Its UID.
     pub uid: Box<str>,

@@ -3,10 +3,10 @@
 //! leave their places to others.
 
 mod end_pods;
-mod flights;
 pub mod lanes;
 pub mod limit;
 pub mod pace;
+mod pending_writes;
 pub mod request;
 mod sending;
 mod template;
@@ -30,8 +30,8 @@ use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
-use flights::Flights;
 use lanes::{Class, Lanes};
+use pending_writes::PendingWrites;
 use request::{Plan, answer, plan, step_call, view};
 pub use sending::Server;
 use sending::{Pace, Sending, persist};
@@ -193,7 +193,7 @@ async fn pool(
 ) {
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
     let mut running: JoinSet<Done> = JoinSet::new();
-    let mut flights = Flights::default();
+    let mut pending = PendingWrites::default();
     let mut open = true;
     let (mut backlog, mut reports) = (0, 0_usize);
     // The engine that decides now, the first one whose writes count, and what waits until those before are over.
@@ -209,19 +209,19 @@ async fn pool(
             then();
         }
         let paused = *pausing.borrow();
-        let room = flights.room(Instant::now(), paused, &traffic);
-        let mut sent = room.sent;
-        for _ in 0..room.places.min(MOST.saturating_sub(running.len())) {
-            let idle_reports = paused + room.hanging_reports;
+        let free = pending.free_places(Instant::now(), paused, &traffic);
+        let mut sent = free.sent;
+        for _ in 0..free.places.min(MOST.saturating_sub(running.len())) {
+            let idle_reports = paused + free.hanging_reports;
             let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
-            let next = lanes.pop(started.elapsed(), last, |object| room.passes_over(object));
+            let next = lanes.pop(started.elapsed(), last, |object| free.passes_over(object));
             let Some((object, class, (generation, request))) = next else { break };
             sent += 1;
             reports += usize::from(class == Class::Reports);
             let versions = sender.versions.clone();
-            let pace = Arc::clone(&sender.pace);
-            let sending = Sending::new(sender.server.clone(), pace, generation, first.subscribe());
-            flights.insert(object.clone(), class, sending.since());
+            let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
+            let sending = Sending::new(server, rate, generation, first.subscribe());
+            pending.insert(object.clone(), class, sending.since());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
             #[expect(
@@ -244,7 +244,7 @@ async fn pool(
             });
         }
         let waiting = lanes.waiting();
-        traffic.set(sent, room.hanging, &waiting);
+        traffic.set(sent, free.hanging, &waiting);
         let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
         if std::mem::replace(&mut backlog, steps) != steps {
             (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
@@ -271,7 +271,7 @@ async fn pool(
                     first.send_replace(current + 1);
                     lanes = Lanes::default();
                     running.shutdown().await;
-                    flights = Flights::default();
+                    pending = PendingWrites::default();
                     reports = 0;
                 }
                 Some(Order::Rebuilt(generation, follows)) => {
@@ -284,7 +284,7 @@ async fn pool(
             },
             // The sender lives as long as `traffic` does.
             _ = pausing.changed() => {}
-            () = until(room.again), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
+            () = until(free.again), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
                 let Done { object, class, generation, id, answer, document, place } = match done {
                     Ok(done) => done,
@@ -292,7 +292,7 @@ async fn pool(
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
                 reports -= usize::from(class == Class::Reports);
-                flights.remove(&object);
+                pending.remove(&object);
                 lanes.done(&object);
                 (answering.answers)(generation, id, answer, document, place);
             }

@@ -13,7 +13,7 @@ use super::traffic::Traffic;
 
 /// A write that is under way.
 #[derive(Debug)]
-struct Flight {
+struct PendingWrite {
     class: Class,
     /// Since when its request is.
     since: watch::Receiver<Option<Instant>>,
@@ -21,11 +21,11 @@ struct Flight {
 
 /// All of them, by object.
 #[derive(Debug, Default)]
-pub struct Flights(BTreeMap<ObjectRef, Flight>);
+pub struct PendingWrites(BTreeMap<ObjectRef, PendingWrite>);
 
 /// How many more may go, and which.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct FreePlaces {
     /// So many more.
     pub places: usize,
     /// How many are under way and do not pause.
@@ -39,7 +39,7 @@ pub struct Room {
     passed_over: Groups,
 }
 
-impl Room {
+impl FreePlaces {
     /// Whether an object's writes wait, because others like them hang.
     pub fn passes_over(&self, object: &ObjectRef) -> bool {
         self.passed_over.contains(object)
@@ -65,10 +65,10 @@ impl Groups {
     }
 }
 
-impl Flights {
+impl PendingWrites {
     /// A write is under way.
     pub fn insert(&mut self, object: ObjectRef, class: Class, since: watch::Receiver<Option<Instant>>) {
-        self.0.insert(object, Flight { class, since });
+        self.0.insert(object, PendingWrite { class, since });
     }
 
     /// It is no more.
@@ -81,20 +81,20 @@ impl Flights {
     /// A request hangs if it is under way for long and one that was sent later was answered soon. All of these together take a quarter of the
     /// places, and while they do, no more of their kind and namespace goes. If all are under way for long, it is not known whether they hang or the
     /// server is slow: a few others may go to find that out.
-    pub fn room(&self, now: Instant, paused: usize, traffic: &Traffic) -> Room {
+    pub fn free_places(&self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
         let limit = traffic.limit();
         let share = (limit / 4).max(1);
         let sent = self.0.len().saturating_sub(paused);
-        let since = |flight: &Flight| *flight.since.borrow();
+        let since = |write: &PendingWrite| *write.since.borrow();
         let is_long = |began: Instant| now.saturating_duration_since(began) >= LONG;
         let (mut long, mut hanging, mut hanging_reports, mut again) = (Vec::new(), Vec::new(), 0, None);
-        for (object, flight) in &self.0 {
-            match since(flight) {
+        for (object, write) in &self.0 {
+            match since(write) {
                 Some(began) if is_long(began) => {
                     long.push(object);
                     if traffic.is_overtaken(began) {
                         hanging.push(object);
-                        hanging_reports += usize::from(flight.class == Class::Reports);
+                        hanging_reports += usize::from(write.class == Class::Reports);
                     }
                 }
                 began => again = again.into_iter().chain([began.unwrap_or(now) + LONG]).min(),
@@ -110,7 +110,7 @@ impl Flights {
         } else {
             (0, Groups::default())
         };
-        Room { places, sent, hanging: surplus, hanging_reports, again, passed_over }
+        FreePlaces { places, sent, hanging: surplus, hanging_reports, again, passed_over }
     }
 }
 
@@ -129,56 +129,55 @@ mod tests {
     }
 
     /// So many writes that are under way, by kind and namespace; and the moment after which they were sent.
-    fn flights(of: &[(Kind, &str, usize)]) -> (Flights, Instant) {
-        let (mut flights, began) = (Flights::default(), Instant::now());
+    fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
+        let (mut writes, began) = (PendingWrites::default(), Instant::now());
         for (kind, namespace, count) in of {
             for at in 0..*count {
                 let since = watch::channel(Some(began)).1;
-                flights.insert(object(*kind, namespace, at), Class::Jobs, since);
+                writes.insert(object(*kind, namespace, at), Class::Jobs, since);
             }
         }
-        (flights, began)
+        (writes, began)
     }
 
     #[test]
     fn a_server_that_is_slow_for_all_gets_no_more_than_a_quarter_beyond_the_limit() {
         let traffic = Traffic::default();
         for (count, places) in [(7, 1), (8, 1), (9, 1), (10, 0)] {
-            let (flights, began) = flights(&[(Kind::Workload, "a", count)]);
-            let room = flights.room(began + LONG, 0, &traffic);
-            assert_eq!((room.places, room.sent, room.hanging), (places, count, 0));
+            let (writes, began) = pending(&[(Kind::Workload, "a", count)]);
+            let free = writes.free_places(began + LONG, 0, &traffic);
+            assert_eq!((free.places, free.sent, free.hanging), (places, count, 0));
             let probes = (8..10).contains(&count);
-            assert_eq!(room.passes_over(&object(Kind::Workload, "a", 9)), probes, "others show more");
-            assert!(!room.passes_over(&object(Kind::Workload, "b", 9)));
+            assert_eq!(free.passes_over(&object(Kind::Workload, "a", 9)), probes, "others show more");
+            assert!(!free.passes_over(&object(Kind::Workload, "b", 9)));
         }
-        let (flights, began) = flights(&[(Kind::Workload, "a", 8)]);
-        let room = flights.room(began, 0, &traffic);
-        assert_eq!((room.places, room.again), (0, Some(began + LONG)));
+        let (writes, began) = pending(&[(Kind::Workload, "a", 8)]);
+        let free = writes.free_places(began, 0, &traffic);
+        assert_eq!((free.places, free.again), (0, Some(began + LONG)));
     }
 
     #[test]
     fn what_hangs_shares_a_quarter_of_the_places_and_gets_no_more() {
         let traffic = Traffic::default();
-        let (flights, began) =
-            flights(&[(Kind::Workload, "dead", 6), (JOB_SETS, "a", 1), (JOB_SETS, "b", 1)]);
+        let (writes, began) = pending(&[(Kind::Workload, "dead", 6), (JOB_SETS, "a", 1), (JOB_SETS, "b", 1)]);
         while Instant::now() == began {}
         traffic.answered(Duration::ZERO);
-        let room = flights.room(began + LONG, 0, &traffic);
-        assert_eq!((room.places, room.sent, room.hanging), (6, 8, 6), "2 of 8 are left to them");
-        assert!(room.passes_over(&object(Kind::Workload, "dead", 9)));
-        assert!(!room.passes_over(&object(Kind::Workload, "a", 9)), "their tenant's webhook hangs");
-        assert!(room.passes_over(&object(JOB_SETS, "c", 9)), "that of their kind hangs");
-        assert!(!room.passes_over(&object(Kind::Job(JobKind::JOB), "a", 9)));
+        let free = writes.free_places(began + LONG, 0, &traffic);
+        assert_eq!((free.places, free.sent, free.hanging), (6, 8, 6), "2 of 8 are left to them");
+        assert!(free.passes_over(&object(Kind::Workload, "dead", 9)));
+        assert!(!free.passes_over(&object(Kind::Workload, "a", 9)), "their tenant's webhook hangs");
+        assert!(free.passes_over(&object(JOB_SETS, "c", 9)), "that of their kind hangs");
+        assert!(!free.passes_over(&object(Kind::Job(JobKind::JOB), "a", 9)));
     }
 
     #[test]
     fn one_that_hangs_keeps_no_others_of_its_kind_waiting() {
         let traffic = Traffic::default();
-        let (flights, began) = flights(&[(Kind::Workload, "dead", 1)]);
+        let (writes, began) = pending(&[(Kind::Workload, "dead", 1)]);
         while Instant::now() == began {}
         traffic.answered(Duration::ZERO);
-        let room = flights.room(began + LONG, 0, &traffic);
-        assert_eq!((room.places, room.hanging), (7, 0));
-        assert!(!room.passes_over(&object(Kind::Workload, "dead", 9)));
+        let free = writes.free_places(began + LONG, 0, &traffic);
+        assert_eq!((free.places, free.hanging), (7, 0));
+        assert!(!free.passes_over(&object(Kind::Workload, "dead", 9)));
     }
 }
