@@ -183,7 +183,10 @@ fn what_is_lent_is_what_is_borrowed_beyond_the_cohorts_own_quota() {
     for (cohort, parent, quota) in
         [("left", "top", "6"), ("right", "top", "6"), ("top", "", "12"), ("flat", "", "5")]
     {
-        let info = format!("cohort=\"{cohort}\",parent_cohort=\"{parent}\",root_cohort=\"top\"");
+        let info = format!(
+            "cohort=\"{cohort}\",parent_cohort=\"{parent}\",root_cohort=\"{}\"",
+            if cohort == "flat" { "flat" } else { "top" }
+        );
         input.push(series("kueue_cohort_info", &info, "1x5"));
         let labels = of(&format!("cohort=\"{cohort}\""));
         input.push(series("kueue_cohort_subtree_quota", &labels, &steady(quota)));

@@ -9,8 +9,11 @@ use sluice_testkit::browser::Page;
 const SCROLL: &str = include_str!("dashboard/scroll.js");
 /// The table that is scrolled, if no other is named.
 pub const TABLE: &str = ".rows, .grid-body";
-/// A page with much takes at most so many times as long as one with little.
+/// The first picture of a page with much takes at most so many times as long as that of one with little.
 const FACTOR: f64 = 3.0;
+/// And each picture while it is scrolled. With little to do a picture still waits for the screen, on a fast and on a slow machine: on a slow one the
+/// factor is larger.
+const FACTOR_OF_SCROLLING: f64 = 8.0;
 /// The best of so many tries counts: other programs run on the machine, too.
 pub const TRIES: usize = 3;
 
@@ -23,7 +26,7 @@ impl Pace {
     pub fn is_as_smooth_as(self, little: Self, name: &str) {
         println!("{name}: 95 of 100 and the longest in ms: {:?}, with little {:?}", self.0, little.0);
         for (much, little) in self.0.into_iter().zip(little.0) {
-            assert!(much <= FACTOR * little, "{name}: {much} ms, and {little} ms with little");
+            assert!(much <= FACTOR_OF_SCROLLING * little, "{name}: {much} ms, and {little} ms with little");
         }
     }
 }

@@ -16,7 +16,7 @@ const TABLES: [(&str, [&str; 2], &str); 4] = [
     ("now", ["1000 queues", "10 queues"], TABLE),
     ("workload", ["20000 workloads", "100 workloads"], TABLE),
     ("queue/team-1", ["2000 workloads", "10 workloads"], TABLE),
-    ("nodes", ["700 workloads lost their nodes", "3 workloads lost their nodes"], DISPLACED),
+    ("nodes", ["700 workloads lost their nodes", "30 workloads lost their nodes"], DISPLACED),
 ];
 
 /// The page as it is opened first, once for each try, and when it was drawn; the last one goes on.

@@ -218,9 +218,10 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
         (["nodes"], _) => data::nodes(offset, limit),
         (["displaced"], _) => {
             let mut all = data::displaced(offset, limit);
-            all["total"] = few(DISPLACED).into();
+            let total = few(DISPLACED).max(30);
+            all["total"] = total.into();
             let items = all["items"].as_array_mut().unwrap();
-            items.truncate(few(DISPLACED).saturating_sub(offset));
+            items.truncate(total.saturating_sub(offset));
             all
         }
         (["topologies"], _) => data::topologies(),
