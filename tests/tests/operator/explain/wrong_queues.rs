@@ -78,11 +78,13 @@ async fn a_job_that_is_too_large_starts_with_as_much_for_each_pod_as_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_asks_for_a_resource_without_quota_starts_when_its_queue_has_some() {
     let place = Place::new(bed().await.plane, "explain-resource", 4).await.unwrap();
-    for name in ["mine", "elsewhere"] {
+    for (name, codes) in
+        [("mine", &["ResourceNotCovered"][..]), ("elsewhere", &["BehindOthers", "ResourceNotCovered"])]
+    {
         let mut more = job(name, "lq", 1, 1, 3_600);
         more["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("1Gi");
         place.make_job(&more).await.unwrap();
-        let answer = found(&place, name, &["ResourceNotCovered"]).await;
+        let answer = found(&place, name, codes).await;
         let words = "take memory out of the requests and limits of the pods, or add it to coveredResources";
         let all = remedy(&answer, words)["text"].to_string();
         assert!(all.contains("or name a queue that has it"), "{all}");
