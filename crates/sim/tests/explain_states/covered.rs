@@ -145,8 +145,8 @@ fn shown(code: Code) -> Shown {
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tests/operator/explain");
-    let files =
-        ["pods.rs", "states.rs"].map(|name| std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
+    let files = ["pods.rs", "states.rs", "wrong_queues.rs"]
+        .map(|name| std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
     for code in Code::ALL {
         match shown(code) {
             Ends(tests) => assert!(!tests.is_empty(), "{code:?}"),

@@ -78,7 +78,10 @@ async fn a_job_that_is_too_large_starts_with_as_much_for_each_pod_as_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_asks_for_a_resource_without_quota_starts_when_its_queue_has_some() {
     let place = Place::new(bed().await.plane, "explain-resource", 4).await.unwrap();
-    for name in ["mine", "elsewhere"] {
+    let resources = json!([{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "4Gi"}]);
+    let flavors = json!([{"name": place.name, "resources": resources}]);
+    let groups = json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}]);
+    let refused = async |name: &str| {
         let mut more = job(name, "lq", 1, 1, 3_600);
         more["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("1Gi");
         place.make_job(&more).await.unwrap();
@@ -86,26 +89,25 @@ async fn a_job_that_asks_for_a_resource_without_quota_starts_when_its_queue_has_
         let words = "take memory out of the requests and limits of the pods, or add it to coveredResources";
         let all = remedy(&answer, words)["text"].to_string();
         assert!(all.contains("or name a queue that has it"), "{all}");
-    }
-    // The resources of a Job's pods cannot be changed: another one does not ask for it.
-    place.job("less", "lq", 1).await.unwrap();
-    wait_for_pods(&place, "less", 1).await;
-    found(&place, "less", &[]).await;
-    let resources = json!([{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "4Gi"}]);
-    let flavors = json!([{"name": place.name, "resources": resources}]);
-    let groups = json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}]);
+    };
+    let starts = async |name: &str| {
+        wait_for_pods(&place, name, 1).await;
+        found(&place, name, &[]).await;
+    };
+    refused("elsewhere").await;
     let spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
     create(&place.cluster_queues(), json!({"metadata": {"name": "explain-memory"}, "spec": spec}))
         .await
         .unwrap();
     place.local_queue("memory", "explain-memory").await.unwrap();
     place.patch_job("elsewhere", json!({"metadata": {"labels": {QUEUE_NAME: "memory"}}})).await.unwrap();
-    wait_for_pods(&place, "elsewhere", 1).await;
-    found(&place, "elsewhere", &[]).await;
-    found(&place, "mine", &["ResourceNotCovered"]).await;
+    starts("elsewhere").await;
+    refused("mine").await;
+    // The resources of a Job's pods cannot be changed: another one does not ask for it.
+    place.job("less", "lq", 1).await.unwrap();
+    starts("less").await;
     patch(&place.cluster_queues(), &place.name, json!({"spec": {"resourceGroups": groups}})).await.unwrap();
-    wait_for_pods(&place, "mine", 1).await;
-    found(&place, "mine", &[]).await;
+    starts("mine").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
