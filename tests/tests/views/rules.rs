@@ -171,7 +171,7 @@ fn what_is_lent_is_what_is_borrowed_beyond_the_cohorts_own_quota() {
         ("flat-lends", "flat", "flat", "4", "+Inf", "0"),
     ];
     let mut input = Vec::new();
-    let steady = |value: &str| vec![value; 6].join(" ");
+    let steady = |value: &str| [value; 6].join(" ");
     for (queue, cohort, root, nominal, limit, held) in queues {
         let labels = of(&format!("cluster_queue=\"{queue}\",cohort=\"{cohort}\""));
         let info = format!("cluster_queue=\"{queue}\",parent_cohort=\"{cohort}\",root_cohort=\"{root}\"");

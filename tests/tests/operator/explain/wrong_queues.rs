@@ -126,9 +126,9 @@ async fn a_suspended_job_that_names_no_queue_starts_when_it_gets_the_label() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_priority_class_is_missing_starts_when_it_is_made() {
     let place = Place::new(bed().await.plane, "explain-class", 4).await.unwrap();
-    let mut classed = job("mine", "lq", 1, 1, 3_600);
-    classed["metadata"]["labels"][PRIORITY_CLASS] = json!("explain-class");
-    place.make_job(&classed).await.unwrap();
+    let mut mine = job("mine", "lq", 1, 1, 3_600);
+    mine["metadata"]["labels"][PRIORITY_CLASS] = json!("explain-class");
+    place.make_job(&mine).await.unwrap();
     let answer = found(&place, "mine", &["PriorityClassMissing"]).await;
     remedy(&answer, "create the WorkloadPriorityClass explain-class, or name one that exists");
     let classes = place.global("WorkloadPriorityClass", "workloadpriorityclasses");
