@@ -117,8 +117,8 @@ impl World {
         })
     }
 
-    /// Tells the core what the API server has of a Workload.
-    fn tell(&mut self, name: &str) {
+    /// Gives the core what the API server has of a Workload.
+    fn give(&mut self, name: &str) {
         let mut spec = self.workloads[name].clone();
         if let Some(holder) = self.holders.get(name) {
             spec.state = WorkloadState::Reserved {
@@ -157,7 +157,7 @@ impl World {
             5..7 => {
                 if let Some(name) = self.any_holder(|holder| holder.evicted) {
                     self.holders.remove(&name);
-                    self.tell(&name);
+                    self.give(&name);
                 }
             }
             7 => self.flip(),
@@ -188,7 +188,7 @@ impl World {
             let each = asks.requests.iter().find(|(asked, _)| asked == resource);
             *amount = amount.sub(each.map_or(Amount(0), |(_, each)| *each));
         }
-        self.tell(&name);
+        self.give(&name);
     }
 
     /// A node fails, or is well again.
@@ -212,7 +212,7 @@ impl World {
                 holder.unhealthy = vec![host.clone()];
             }
             if holder.unhealthy != before {
-                self.tell(&name);
+                self.give(&name);
             }
         }
     }
@@ -231,7 +231,7 @@ impl World {
                         self.holders.remove(&name);
                         self.core.admission_failed(&key(&name), now);
                     } else {
-                        self.tell(&name);
+                        self.give(&name);
                         self.placed += 1;
                     }
                 }
@@ -253,7 +253,7 @@ impl World {
         let holder = self.holders.get_mut(name).expect("victims hold quota");
         (holder.evicted, holder.unhealthy, holder.next) = (true, Vec::new(), None);
         self.evicted += 1;
-        self.tell(name);
+        self.give(name);
     }
 
     fn moved(&mut self, name: &str, nodes: Vec<(sluice_core::Name, SharedAssignment)>) {
@@ -276,7 +276,7 @@ impl World {
         let holder = self.holders.get_mut(&name).expect("it is one");
         let next = holder.next.take();
         holder.admission = next.filter(|_| written).unwrap_or_else(|| holder.admission.clone());
-        self.tell(&name);
+        self.give(&name);
     }
 
     /// The nodes that a Workload was just given have room for all that is on them.
