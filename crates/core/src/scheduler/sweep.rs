@@ -12,6 +12,7 @@ use crate::cluster_queue::ClusterQueue;
 use crate::intern::{LocalId, NodeId, QueueId, UsedNames};
 use crate::local_queue::LocalQueue;
 use crate::tables::{TABLES, TableSize};
+use crate::workloads::TopologyReservation;
 
 impl Scheduler {
     /// How long each table is.
@@ -142,7 +143,7 @@ impl Scheduler {
             let topology = workload.reservation().and_then(|reservation| reservation.topology.as_deref());
             let nodes = topology.into_iter().flat_map(|topology| &topology.pod_sets);
             used.flavors.extend(nodes.map(|nodes| nodes.flavor));
-            let pods = topology.into_iter().flat_map(|topology| topology.pods());
+            let pods = topology.into_iter().flat_map(TopologyReservation::pods);
             used.resources.extend(pods.flat_map(|pods| &pods.per_pod).map(|&(resource, _)| resource));
             used.resources.extend(workload.last_assignment.iter().flat_map(|last| last.resources()));
         }
