@@ -61,7 +61,7 @@ impl World {
         }
         core.set_namespace(&n(sluice_core::fixtures::NS), Vec::new());
         let mut nodes = Vec::new();
-        for at in 0..1 + random.below(5) {
+        for at in 0..=random.below(5) {
             let rack = if at < 2 { "r0" } else { "r1" };
             let cpu = i64::try_from(2 + random.below(11)).expect("small");
             nodes.push(node(&format!("h{at}"), &[(RACK, rack)], &[("cpu", cpu), ("memory", 40)]));
@@ -84,7 +84,7 @@ impl World {
         let mut asks = job(&name, queue).priority(*self.random.pick(&[0, 0, 1, 2]));
         let equal = self.random.chance(50);
         let cpu = 1 + self.random.below(3);
-        for set in 0..1 + self.random.below(2) {
+        for set in 0..=self.random.below(2) {
             if set > 0 {
                 asks = asks.pod_set("second");
             }
