@@ -86,6 +86,7 @@ async fn paste(plane: &ControlPlane, script: &str) {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
     command.args(["-ec", script]).env("PATH", path).env("KUBECONFIG", plane.kubeconfig_path());
+    command.env("KUBECACHEDIR", plane.folder().join("discovery"));
     let output = command.kill_on_drop(true).output().await.unwrap();
     assert!(output.status.success(), "{output:?}");
 }

@@ -45,9 +45,12 @@ async fn paste(plane: &ControlPlane, folder: &Path, step: &str) -> (i32, String)
         .current_dir(folder)
         .env("PATH", path)
         .env("KUBECONFIG", plane.kubeconfig_path());
-    for (variable, folder) in
-        [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
-    {
+    for (variable, folder) in [
+        ("HELM_CACHE_HOME", "cache"),
+        ("HELM_CONFIG_HOME", "config"),
+        ("HELM_DATA_HOME", "data"),
+        ("KUBECACHEDIR", "discovery"),
+    ] {
         command.env(variable, home.join(folder));
     }
     let output = command.kill_on_drop(true).output().await.unwrap();
