@@ -58,7 +58,9 @@ impl Scheduler {
         };
         let delayed = topology.is_delayed();
         let lost = topology.unhealthy_in_use();
-        let outcome = match self.place_beside_reserved(id, &topology, delayed, state) {
+        // What heads without victims only reserve in this cycle is not kept from what holds quota.
+        let found = self.without_reserved(state, |core| core.place_second(id, &topology, delayed));
+        let outcome = match found {
             Ok(nodes) => {
                 let (pods, to) = moved(&topology, &nodes);
                 let nodes = self.hold_nodes(id, *topology, nodes);
@@ -78,26 +80,6 @@ impl Scheduler {
         };
         state.report.progress = true;
         state.report.entries.push(self.report(entry, outcome));
-    }
-
-    /// As [`Scheduler::place_second`]: what heads without victims only reserve in this cycle is not kept from what holds quota.
-    fn place_beside_reserved(
-        &mut self,
-        id: WorkloadId,
-        topology: &TopologyReservation,
-        delayed: bool,
-        state: &CycleState,
-    ) -> Result<Vec<PodSetNodes>, (String, Option<String>)> {
-        if state.reserved_pods.is_empty() {
-            return self.place_second(id, topology, delayed);
-        }
-        let mark = self.books.nodes.mark();
-        for (_, pods) in &state.reserved_pods {
-            self.books.nodes.remove(pods);
-        }
-        let placed = self.place_second(id, topology, delayed);
-        self.books.nodes.rollback(&mark);
-        placed
     }
 
     /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none, and why their slice cannot move, if slices

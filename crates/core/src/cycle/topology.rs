@@ -37,12 +37,7 @@ impl Scheduler {
         if state.reserved_pods.is_empty() || self.nodes_are_free(entry, state) {
             return Vec::new();
         }
-        let mark = self.books.nodes.mark();
-        for (_, pods) in &state.reserved_pods {
-            self.books.nodes.remove(pods);
-        }
-        let free = self.nodes_are_free(entry, state);
-        self.books.nodes.rollback(&mark);
+        let free = self.without_reserved(state, |core| core.nodes_are_free(entry, state));
         if free { state.reserved_pods.iter().map(|&(id, _)| id).collect() } else { Vec::new() }
     }
 

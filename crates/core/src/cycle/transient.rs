@@ -68,6 +68,17 @@ impl Scheduler {
             state.reserved_pods.push((entry.head.workload, pods.clone()));
         }
     }
+
+    /// What comes of it when the nodes are free that heads without victims only reserved in this cycle.
+    pub(super) fn without_reserved<T>(&mut self, state: &CycleState, run: impl FnOnce(&mut Self) -> T) -> T {
+        let mark = self.books.nodes.mark();
+        for (_, pods) in &state.reserved_pods {
+            self.books.nodes.remove(pods);
+        }
+        let outcome = run(self);
+        self.books.nodes.rollback(&mark);
+        outcome
+    }
 }
 
 /// The nodes that the entry will use.
