@@ -276,9 +276,9 @@ pub enum RequeuingTimestamp {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientConnection {
-    /// Writes per second; 0 or less for no limit, which is the default (Kueue: 300).
+    /// Requests per second that write; 0 or less for no limit, which is the default (Kueue: 300).
     pub qps: f64,
-    /// Writes above that for a moment; 500 by default.
+    /// Requests above that for a moment; 500 by default.
     pub burst: i32,
 }
 
