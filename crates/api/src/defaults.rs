@@ -2,6 +2,8 @@
 //!
 //! Works on documents, because what is to be filled in is what the types already demand.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -54,13 +56,13 @@ pub fn covered_resources(object: &Value) -> Vec<PatchOperation> {
 }
 
 fn resources_named(group: &Value) -> Vec<&str> {
-    let mut named: Vec<&str> = Vec::new();
+    let (mut named, mut known) = (Vec::new(), BTreeSet::new());
     let flavors = group.get("flavors").and_then(Value::as_array);
     for flavor in flavors.into_iter().flatten() {
         let resources = flavor.get("resources").and_then(Value::as_array);
         for resource in resources.into_iter().flatten() {
             if let Some(name) = resource.get("name").and_then(Value::as_str)
-                && !named.contains(&name)
+                && known.insert(name)
             {
                 named.push(name);
             }

@@ -15,6 +15,7 @@ mod tolerations;
 mod workload;
 mod workload_update;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -138,12 +139,8 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     if let [only] = errors {
         return only.to_string();
     }
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut known = BTreeSet::new();
+    let texts: Vec<String> =
+        errors.iter().map(ToString::to_string).filter(|text| known.insert(text.clone())).collect();
     format!("[{}]", texts.join(", "))
 }

@@ -1,5 +1,7 @@
 //! ClusterQueue, LocalQueue, Cohort and MultiKueueCluster.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::object::{Object, part, rename, text};
@@ -62,58 +64,68 @@ fn checks_up(spec: &mut Object) {
             return;
         }
     };
-    let mut rules: Vec<Value> = Vec::new();
+    let named: Vec<Value> = names.into_iter().map(|name| json!({"name": name})).collect();
+    let mut rules = Rules::default();
     if let Some(Value::Array(listed)) = strategy.get("admissionChecks") {
         for rule in listed {
-            join_rule(&mut rules, rule.clone());
+            rules.join(rule);
         }
     }
-    for name in names {
-        join_rule(&mut rules, json!({"name": name}));
+    for rule in &named {
+        rules.join(rule);
     }
+    let rules = rules.written();
     if !rules.is_empty() {
         spec.insert("admissionChecksStrategy".to_owned(), json!({"admissionChecks": rules}));
     }
 }
 
-/// Adds a rule, or lets the rule of the same check cover its flavors too. No flavors means all.
-fn join_rule(rules: &mut Vec<Value>, mut rule: Value) {
-    let Some(name) = rule.get("name").and_then(Value::as_str).map(str::to_owned) else {
-        rules.push(rule);
-        return;
-    };
-    let flavors = match rule.get_mut("onFlavors") {
-        Some(Value::Array(flavors)) => distinct(std::mem::take(flavors)),
-        _ => Vec::new(),
-    };
-    let same = rules
-        .iter_mut()
-        .find(|r| r.get("name").and_then(Value::as_str) == Some(&name))
-        .and_then(Value::as_object_mut);
-    match same {
-        Some(same) => {
-            let joined = match same.remove("onFlavors") {
-                Some(Value::Array(mut joined)) if !joined.is_empty() && !flavors.is_empty() => {
-                    joined.extend(flavors);
-                    distinct(joined)
-                }
-                _ => return,
-            };
-            same.insert("onFlavors".to_owned(), joined.into());
-        }
-        None if flavors.is_empty() => rules.push(json!({"name": name})),
-        None => rules.push(json!({"name": name, "onFlavors": flavors})),
-    }
+/// The rules of the checks, each check once. A list may be as long as a request: each item is looked at once.
+#[derive(Default)]
+struct Rules<'a> {
+    listed: Vec<Rule>,
+    /// Where the rule of a check is.
+    by_name: HashMap<String, usize>,
+    /// The flavors of each rule in `listed`.
+    flavors: HashSet<(usize, &'a Value)>,
 }
 
-fn distinct(values: Vec<Value>) -> Vec<Value> {
-    let mut seen: Vec<Value> = Vec::with_capacity(values.len());
-    for value in values {
-        if !seen.contains(&value) {
-            seen.push(value);
+enum Rule {
+    /// Without a name: as it came.
+    Odd(Value),
+    /// Of a check. No flavors means all.
+    Named { name: String, flavors: Vec<Value> },
+}
+
+impl<'a> Rules<'a> {
+    /// Adds a rule, or lets the rule of the same check cover its flavors too.
+    fn join(&mut self, rule: &'a Value) {
+        let Some(name) = rule.get("name").and_then(Value::as_str) else {
+            return self.listed.push(Rule::Odd(rule.clone()));
+        };
+        let more: &[Value] = rule.get("onFlavors").and_then(Value::as_array).map_or(&[], Vec::as_slice);
+        let known = self.by_name.get(name).copied();
+        let at = known.unwrap_or(self.listed.len());
+        if known.is_none() {
+            self.by_name.insert(name.to_owned(), at);
+            self.listed.push(Rule::Named { name: name.to_owned(), flavors: Vec::new() });
+        }
+        let Rule::Named { flavors, .. } = &mut self.listed[at] else { return };
+        if more.is_empty() {
+            flavors.clear();
+        } else if known.is_none() || !flavors.is_empty() {
+            flavors.extend(more.iter().filter(|flavor| self.flavors.insert((at, *flavor))).cloned());
         }
     }
-    seen
+
+    fn written(self) -> Vec<Value> {
+        let rule = |rule| match rule {
+            Rule::Odd(rule) => rule,
+            Rule::Named { name, flavors } if flavors.is_empty() => json!({"name": name}),
+            Rule::Named { name, flavors } => json!({"name": name, "onFlavors": flavors}),
+        };
+        self.listed.into_iter().map(rule).collect()
+    }
 }
 
 /// v1beta2 has the past consumption only on LocalQueues.

@@ -95,12 +95,14 @@ fn check_on_flavors(
     gates: Gates,
     errors: &mut Vec<FieldError>,
 ) {
-    let before = match old {
-        Some(old) if !gates.enabled(Gate::RejectUpdatesToCQWithInvalidOnFlavors) => strangers(old),
-        _ => Vec::new(),
+    let before: BTreeSet<(&str, &str)> = match old {
+        Some(old) if !gates.enabled(Gate::RejectUpdatesToCQWithInvalidOnFlavors) => {
+            strangers(old).into_iter().map(|(_, check, flavor)| (check, flavor)).collect()
+        }
+        _ => BTreeSet::new(),
     };
     for (path, check, flavor) in strangers(spec) {
-        if !before.iter().any(|(_, c, f)| *c == check && *f == flavor) {
+        if !before.contains(&(check, flavor)) {
             errors.push(FieldError::invalid(
                 path,
                 flavor,

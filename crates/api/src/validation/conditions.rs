@@ -1,17 +1,20 @@
 //! Conditions: well formed, and each type once.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::FieldError;
 use super::syntax::qualified_name;
 
 pub(super) fn check_conditions(path: &str, conditions: &[Condition], errors: &mut Vec<FieldError>) {
+    let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let at = format!("{path}[{index}]");
         let kind = &condition.type_;
         let problems = qualified_name(kind);
         errors.extend(problems.into_iter().map(|p| FieldError::invalid(format!("{at}.type"), kind, p)));
-        if conditions[..index].iter().any(|other| other.type_ == *kind) {
+        if !seen.insert(kind) {
             errors.push(FieldError::duplicate(format!("{at}.type"), kind));
         }
         if !["True", "False", "Unknown"].contains(&condition.status.as_str()) {

@@ -1,5 +1,7 @@
 //! ResourceFlavor (docs/reference/01-api.md 1.0 and 1.1).
 
+use std::collections::BTreeSet;
+
 use super::FieldError;
 use super::syntax::{check_key, check_labels, label_value};
 use super::tolerations::{EFFECTS, check_tolerations};
@@ -13,6 +15,7 @@ pub fn validate_resource_flavor(new: &ResourceFlavor, old: Option<&ResourceFlavo
     }
     let spec = &new.spec;
     check_labels("spec.nodeLabels", &spec.node_labels, &mut errors);
+    let mut seen = BTreeSet::new();
     for (index, taint) in spec.node_taints.iter().enumerate() {
         let path = format!("spec.nodeTaints[{index}]");
         check_key(&format!("{path}.key"), &taint.key, &mut errors);
@@ -22,8 +25,7 @@ pub fn validate_resource_flavor(new: &ResourceFlavor, old: Option<&ResourceFlavo
         if !EFFECTS.contains(&taint.effect.as_str()) {
             errors.push(FieldError::not_supported(format!("{path}.effect"), &taint.effect, EFFECTS));
         }
-        let earlier = &spec.node_taints[..index];
-        if earlier.iter().any(|other| other.key == taint.key && other.effect == taint.effect) {
+        if !seen.insert((&taint.key, &taint.effect)) {
             errors.push(FieldError::duplicate(path, taint));
         }
     }

@@ -13,9 +13,17 @@ use crate::gates::{Gate, Gates};
 use crate::labels;
 use crate::v1beta2::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};
 
+/// The most pod sets of a workload, as in its schema.
+const MAX_POD_SETS: usize = 18;
+
 /// Everything about a workload, on creation, update and writes of its status.
 pub fn validate_workload(new: &Workload, old: Option<&Workload>, gates: Gates) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    // The schema allows no more; without this bound, each name that is none of them would be answered with all of them.
+    let pod_sets = new.spec.pod_sets.len();
+    if pod_sets > MAX_POD_SETS {
+        return vec![FieldError::too_many("spec.podSets", pod_sets, MAX_POD_SETS)];
+    }
     // Most writes are to the status: what was accepted once is not read again.
     if old.is_none_or(|old| old.spec.pod_sets != new.spec.pod_sets) {
         check_pod_sets(new, gates, &mut errors);

@@ -1,12 +1,14 @@
 //! Workload: what may change (docs/reference/01-api.md 1.4: webhook rules).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::FieldError;
 use super::workload::{annotation, is_elastic, is_reserved};
 use crate::gates::{Gate, Gates};
 use crate::labels;
-use crate::v1beta2::{Admission, CheckState, PodSet, Workload, WorkloadStatus};
+use crate::v1beta2::{
+    Admission, AdmissionCheckState, CheckState, PodSet, ReclaimablePod, Workload, WorkloadStatus,
+};
 
 pub(super) fn check_update(new: &Workload, old: &Workload, gates: Gates, errors: &mut Vec<FieldError>) {
     let elastic = is_elastic(new, gates);
@@ -67,13 +69,15 @@ fn check_reclaimable(
     elastic: bool,
     errors: &mut Vec<FieldError>,
 ) {
+    // A slice that shrank cannot give back as much any more, as fewer of its pods are to come.
+    if elastic {
+        return;
+    }
+    let now: BTreeMap<&str, &ReclaimablePod> =
+        now.reclaimable_pods.iter().rev().map(|pod| (pod.name.as_str(), pod)).collect();
     for old in &before.reclaimable_pods {
         let path = format!("status.reclaimablePods[{}]", old.name);
-        // A slice that shrank cannot give back as much any more, as fewer of its pods are to come.
-        if elastic {
-            continue;
-        }
-        match now.reclaimable_pods.iter().find(|pod| pod.name == old.name) {
+        match now.get(old.name.as_str()) {
             None => errors.push(FieldError::required(path, "cannot be removed")),
             Some(pod) if pod.count < old.count => errors.push(FieldError::invalid(
                 format!("{path}.count"),
@@ -133,8 +137,10 @@ fn check_cluster_name(
 
 /// While a check stays ready, what it adds to the pods stays as it is: the pods may run already.
 fn check_pod_set_updates(now: &WorkloadStatus, before: &WorkloadStatus, errors: &mut Vec<FieldError>) {
+    let before: BTreeMap<&str, &AdmissionCheckState> =
+        before.admission_checks.iter().rev().map(|check| (check.name.as_str(), check)).collect();
     for (index, check) in now.admission_checks.iter().enumerate() {
-        let old = before.admission_checks.iter().find(|old| old.name == check.name);
+        let old = before.get(check.name.as_str());
         let stays_ready = |old: &CheckState| *old == CheckState::Ready && check.state == CheckState::Ready;
         if let Some(old) = old
             && stays_ready(&old.state)

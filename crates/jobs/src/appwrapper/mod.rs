@@ -11,6 +11,7 @@ mod pods;
 mod template;
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use sluice_api::job::{
 use sluice_api::labels;
 use sluice_api::names::dns1123_label_error;
 
+use self::own::OwnPods;
 use self::pods::Pods;
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
 use crate::object;
@@ -167,6 +169,7 @@ impl Adapter for AppWrapper {
             return;
         }
         let known = change.old.map(|(old, _)| beyond_declared(old)).unwrap_or_default();
+        let known: BTreeSet<_> = known.into_iter().collect();
         for (path, why) in beyond_declared(change.object).into_iter().filter(|one| !known.contains(one)) {
             violations.add(&path, why);
         }
@@ -217,14 +220,15 @@ fn of_component<'a>(
     }
     let sizes = own.as_ref().map(|own| own.iter().map(|own| own.pods.clone()).collect());
     let wrapped = Arc::new(wrapped(at, object, status, sizes));
-    let mut own = own.unwrap_or_default();
+    // The first of those at a place; each is taken once.
+    let own = own.unwrap_or_default().into_iter().rev();
+    let mut own: BTreeMap<String, OwnPods<'_>> = own.map(|own| (own.pointer.clone(), own)).collect();
     let mut all = Vec::new();
     for (number, mut pods) in pods.into_iter().enumerate() {
         let (template, pointer) =
             path::find(object, &pods.path).map_err(|why| format!("podSets[{number}]: {why}"))?;
         let mut template = Cow::Borrowed(template);
-        if let Some(same) = own.iter().position(|own| own.pointer == pointer) {
-            let same = own.swap_remove(same);
+        if let Some(same) = own.remove(&pointer) {
             pods.count = same.pods.count.max(pods.count);
             template = same.template;
         }

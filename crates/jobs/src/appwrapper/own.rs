@@ -1,6 +1,7 @@
 //! What a wrapped object asks for by the adapter of its own kind: its controller makes these pods, whatever an AppWrapper declares.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::job::{JobKind, WrappedPods};
@@ -24,12 +25,14 @@ pub(super) struct OwnPods<'a> {
 /// Which pods of a wrapped object are beyond those that its component declares: where that is, from the component on, and what is wrong.
 pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[OwnPods<'_>]) -> Option<(String, String)> {
     let is_inferred = pods::are_known(object);
-    let find = |pods: &Pods| path::find(object, &pods.path).ok().map(|(_, pointer)| pointer);
+    let find = |(at, pods): (usize, &Pods)| Some((path::find(object, &pods.path).ok()?.1, (at, pods.count)));
+    // The first of those at a place.
+    let declared: BTreeMap<String, (usize, i32)> =
+        declared.iter().enumerate().rev().filter_map(find).collect();
     own.iter().filter(|own| own.pods.count > 0).find_map(|own| {
         let wanted = own.pods.count;
-        let at = declared.iter().position(|pods| find(pods).as_deref() == Some(&own.pointer));
-        match at.and_then(|at| Some((at, declared.get(at)?.count))) {
-            Some((at, count)) if count < wanted && !is_inferred => Some((
+        match declared.get(&own.pointer) {
+            Some(&(at, count)) if count < wanted && !is_inferred => Some((
                 format!("podSets[{at}].replicas"),
                 format!("{count}, and the template has {wanted} pods"),
             )),

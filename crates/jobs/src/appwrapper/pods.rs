@@ -70,7 +70,12 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     }
     let wanted = if declared.is_empty() { known } else { declared };
     let Some(written) = status.map(|status| list(&status["podSets"])) else { return Ok(wanted) };
-    let has = |pods: &Pods| written.iter().any(|one| one.path == pods.path && one.count >= pods.count);
+    let mut most = BTreeMap::new();
+    for one in &written {
+        let most = most.entry(one.path.as_str()).or_insert(one.count);
+        *most = one.count.max(*most);
+    }
+    let has = |pods: &Pods| most.get(pods.path.as_str()).is_some_and(|most| *most >= pods.count);
     match wanted.iter().find(|pods| !has(pods)) {
         None => Ok(written),
         Some(changed) => Err(format!("{}: it changed after its controller had seen it", changed.path)),

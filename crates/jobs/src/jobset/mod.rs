@@ -3,6 +3,8 @@
 #[cfg(rustfmt)]
 mod descriptor;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
@@ -114,8 +116,10 @@ fn observe(jobset: &Value) -> JobView {
         .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
         .sum();
     view.pods_ready = ready >= replicas;
-    view.reclaimable = jobs.iter().filter_map(|job| pods_of(job, statuses, "succeeded")).collect();
-    view.running = jobs.iter().filter_map(|job| pods_of(job, statuses, "active")).collect();
+    let by_name: BTreeMap<&str, &Value> =
+        statuses.iter().rev().map(|status| (name(status), status)).collect();
+    view.reclaimable = jobs.iter().filter_map(|job| pods_of(job, &by_name, "succeeded")).collect();
+    view.running = jobs.iter().filter_map(|job| pods_of(job, &by_name, "active")).collect();
     object::set_pod_sets(
         &mut view,
         jobs.iter().enumerate().map(|(index, job)| pod_set(index, job, &jobset["metadata"])).collect(),
@@ -160,8 +164,8 @@ fn exclusive_topology(job: &Value, jobset: &Value) -> Option<ExclusiveTopology> 
 }
 
 /// The pods of the replicas that the status counts under this name: those that succeeded, or are active.
-fn pods_of(job: &Value, statuses: &[Value], counted: &str) -> Option<(String, i32)> {
-    let status = statuses.iter().find(|status| name(status) == name(job))?;
+fn pods_of(job: &Value, statuses: &BTreeMap<&str, &Value>, counted: &str) -> Option<(String, i32)> {
+    let status = statuses.get(name(job))?;
     let replicas = object::int(&status[counted])?.clamp(0, replicas(job));
     let pods = replicas.saturating_mul(pods_per_replica(job));
     (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))

@@ -1,6 +1,6 @@
 //! The pods of a SparkApplication, as the Spark operator makes them: the user's template with what its other fields say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 use sluice_quantity::Quantity;
@@ -188,15 +188,18 @@ fn mounted(
     mounts: &Value,
     path: &str,
 ) -> Result<Vec<Value>, String> {
-    let volumes = volumes.as_array().map_or(&[][..], Vec::as_slice);
+    let volumes = volumes.as_array().into_iter().flatten();
+    // The last of a name counts.
+    let volumes: BTreeMap<&str, &Value> =
+        volumes.filter_map(|volume| Some((volume["name"].as_str()?, volume))).collect();
     let (mut needed, mut names) = (Vec::new(), BTreeSet::new());
     for mount in mounts.as_array().into_iter().flatten() {
         let Some(name) = mount["name"].as_str().filter(|name| !name.starts_with(LOCAL_VOLUMES)) else {
             continue;
         };
-        let Some(volume) = volumes.iter().rev().find(|volume| volume["name"] == name) else { continue };
+        let Some(volume) = volumes.get(name) else { continue };
         if names.insert(name) {
-            needed.push(volume.clone());
+            needed.push((*volume).clone());
         }
         list_in(container, "volumeMounts", path)?.push(mount.clone());
     }
@@ -205,9 +208,10 @@ fn mounted(
 
 /// Adds the containers of which there is none with the same name and image.
 fn add_unknown(containers: &mut Vec<Value>, more: &Value) {
+    let key = |container: &Value| ["name", "image"].map(|key| container[key].clone());
+    let mut known: HashSet<_> = containers.iter().map(key).collect();
     for one in more.as_array().into_iter().flatten() {
-        let same = |other: &Value| ["name", "image"].iter().all(|key| other[*key] == one[*key]);
-        if !containers.iter().any(same) {
+        if known.insert(key(one)) {
             containers.push(one.clone());
         }
     }

@@ -1,5 +1,7 @@
 //! Merging a patch into a Job's template as Kubernetes' strategic merge does it, for the fields that a patch of a runtime may have.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 /// Deepest nesting that is merged; what is deeper is replaced.
@@ -34,10 +36,19 @@ fn merge_field(field: &str, target: &mut Value, patch: &Value, depth: usize) {
         }
         (Value::Array(target), Value::Array(patch)) if key_of(field).is_some() && depth < DEEPEST => {
             let Some(key) = key_of(field) else { return };
+            let mut known = HashMap::with_capacity(target.len());
+            for (at, item) in target.iter().enumerate().filter(|(_, item)| !item[key].is_null()) {
+                known.entry(item[key].clone()).or_insert(at);
+            }
             for item in patch {
-                match target.iter_mut().find(|known| !item[key].is_null() && known[key] == item[key]) {
-                    Some(known) => merge_field("", known, item, depth + 1),
-                    None => target.push(item.clone()),
+                match known.get(&item[key]) {
+                    Some(at) => merge_field("", &mut target[*at], item, depth + 1),
+                    None => {
+                        if !item[key].is_null() {
+                            known.insert(item[key].clone(), target.len());
+                        }
+                        target.push(item.clone());
+                    }
                 }
             }
         }

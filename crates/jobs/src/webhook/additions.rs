@@ -1,5 +1,7 @@
 //! A JSON patch that only adds.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::patch::escape;
@@ -9,13 +11,13 @@ pub(super) struct Additions<'a> {
     object: &'a Value,
     operations: Vec<Value>,
     /// Maps and lists that are there by now.
-    made: Vec<String>,
+    made: BTreeSet<String>,
 }
 
 impl<'a> Additions<'a> {
     /// Nothing yet.
     pub fn to(object: &'a Value) -> Self {
-        Self { object, operations: Vec::new(), made: Vec::new() }
+        Self { object, operations: Vec::new(), made: BTreeSet::new() }
     }
 
     /// The patch.
@@ -30,7 +32,7 @@ impl<'a> Additions<'a> {
     /// Makes a map or a list that the object does not have, and what is above it; says whether it is there then. Where something else is, the
     /// object stays as it is: the API server says what is wrong with it.
     fn make(&mut self, pointer: &str, empty: &Value) -> bool {
-        if self.made.iter().any(|made| made == pointer) {
+        if self.made.contains(pointer) {
             return true;
         }
         if let Some(there) = self.object.pointer(pointer).filter(|there| !there.is_null()) {
@@ -39,7 +41,7 @@ impl<'a> Additions<'a> {
         if pointer.rsplit_once('/').is_some_and(|(above, _)| !self.make(above, &json!({}))) {
             return false;
         }
-        self.made.push(pointer.to_owned());
+        self.made.insert(pointer.to_owned());
         self.add(pointer, empty);
         true
     }

@@ -2,6 +2,8 @@
 //! pod template too large, and etcd one that makes the object too large, so that a job as large as there may be could be neither started nor
 //! stopped as it should.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use sluice_api::job::JobKind;
 
@@ -21,8 +23,9 @@ const OURS_OF_WHOLE: usize = 64 << 10;
 /// Refuses annotations that leave the manager no room. A job that was managed with them, as `old`, may have them, and may not get more.
 pub(super) fn check(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
     let before = old.map(|old| sizes(kind, old)).unwrap_or_default();
+    let before: BTreeMap<String, usize> = before.into_iter().rev().collect();
     for (path, bytes) in sizes(kind, object) {
-        let before = before.iter().find(|(known, _)| *known == path).map_or(0, |(_, bytes)| *bytes);
+        let before = before.get(&path).copied().unwrap_or(0);
         if bytes > (ALL - OURS).max(before) {
             let most = ALL - OURS;
             violations.add(

@@ -1,34 +1,50 @@
 //! Runs of nodes whose names begin alike (docs/reference/06-algorithm.md 6.21).
 
-use std::collections::BTreeMap;
-
 use super::{MAX_DOMAINS_IN_SLICE, Row};
 
 /// The most slices that an assignment may have.
 const MAX_SLICES: usize = 1000;
 
+/// The longest value that a label of a node may have. Longer names are not names of nodes, and may have any number of dashes.
+const LONGEST_NAME: usize = 63;
+
 /// Cuts the domains into runs of consecutive ones with the same key. A node's key is the longest part of its name that ends in a
 /// dash and that another node's name begins with too; it is looked for ever fewer dashes deep, until the runs are few enough.
 pub(super) fn runs(domains: &[Row]) -> Vec<&[Row]> {
     let names: Vec<&str> = domains.iter().map(|row| row.values.last().map_or("", String::as_str)).collect();
-    let mut occurrences: BTreeMap<&str, u32> = BTreeMap::new();
-    for name in &names {
-        for prefix in prefixes(name) {
-            *occurrences.entry(prefix).or_default() += 1;
-        }
+    let whole = || domains.chunks(MAX_DOMAINS_IN_SLICE).collect();
+    if names.iter().any(|name| name.len() > LONGEST_NAME) {
+        return whole();
     }
-    let deepest = names.iter().map(|name| prefixes(name).count()).max().unwrap_or_default();
+    let shared = shared(&names);
+    let deepest = shared.iter().map(|shared| shared.matches('-').count()).max().unwrap_or_default();
     for depth in (1..=deepest).rev() {
-        let key = |name: &'_ str| -> usize {
-            let shared = prefixes(name).take(depth).filter(|prefix| occurrences.get(prefix) > Some(&1));
-            shared.last().map_or(0, str::len)
-        };
-        let runs = cut(domains, &names, key);
+        let keys: Vec<&str> =
+            shared.iter().map(|shared| prefixes(shared).nth(depth - 1).unwrap_or(shared)).collect();
+        let runs = cut(domains, &keys);
         if runs.len() <= MAX_SLICES {
             return runs;
         }
     }
-    domains.chunks(MAX_DOMAINS_IN_SLICE).collect()
+    whole()
+}
+
+/// Of each name the longest prefix that another name has, too. Names that begin alike are neighbours in their order.
+fn shared<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut sorted: Vec<usize> = (0..names.len()).collect();
+    sorted.sort_unstable_by_key(|at| names[*at]);
+    let mut shared = vec![""; names.len()];
+    for pair in sorted.windows(2) {
+        let (a, b) = (names[pair[0]], names[pair[1]]);
+        let of_both =
+            prefixes(a).zip(prefixes(b)).take_while(|(a, b)| a == b).last().map_or(0, |(a, _)| a.len());
+        for at in pair {
+            if of_both > shared[*at].len() {
+                shared[*at] = &names[*at][..of_both];
+            }
+        }
+    }
+    shared
 }
 
 /// The beginnings of a name that end in a dash, without the name itself.
@@ -36,8 +52,7 @@ fn prefixes(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('-').map(|(at, _)| &name[..=at]).filter(move |prefix| prefix.len() < name.len())
 }
 
-fn cut<'a>(domains: &'a [Row], names: &[&str], key: impl Fn(&str) -> usize) -> Vec<&'a [Row]> {
-    let keys: Vec<&str> = names.iter().map(|name| &name[..key(name)]).collect();
+fn cut<'a>(domains: &'a [Row], keys: &[&str]) -> Vec<&'a [Row]> {
     let mut runs = Vec::new();
     let mut start = 0;
     for end in 1..=domains.len() {
@@ -48,4 +63,25 @@ fn cut<'a>(domains: &'a [Row], names: &[&str], key: impl Fn(&str) -> usize) -> V
         }
     }
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_name_shares_its_longest_beginning_that_another_name_has_too(
+            names in prop::collection::vec("[ab-]{0,6}", 0..12)
+        ) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let of = |at: usize| {
+                let others = || names.iter().enumerate().filter(move |(other, _)| *other != at);
+                let both = |prefix: &&str| others().any(|(_, other)| prefixes(other).any(|one| one == *prefix));
+                prefixes(names[at]).filter(both).last().unwrap_or_default()
+            };
+            prop_assert_eq!(shared(&names), (0..names.len()).map(of).collect::<Vec<_>>());
+        }
+    }
 }
