@@ -25,6 +25,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "sluice.fullname" . }}-controller-manager
 {{- end }}
 
+{{/* Takes the keys of a map away whose value is null, as the manager reads them: a section that is written and empty is left out. Prints nothing. */}}
+{{- define "sluice.withoutNulls" -}}
+{{- range $key := keys . -}}
+{{- $value := get $ $key -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $ $key -}}
+{{- else if kindIs "map" $value -}}
+{{- include "sluice.withoutNulls" $value -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/*
 The effective Configuration as YAML: the text of managerConfig with what this release decides filled in. The templates read
 it back with fromYaml, so that a port or a framework is said in one place.
@@ -39,6 +51,7 @@ it back with fromYaml, so that a port or a framework is said in one place.
 {{- if hasKey $config "Error" -}}
 {{- fail (printf "managerConfig.controllerManagerConfigYaml is not YAML: %s" $config.Error) -}}
 {{- end -}}
+{{- include "sluice.withoutNulls" $config -}}
 {{- if ne ($config.kind | default "") "Configuration" -}}
 {{- fail "managerConfig.controllerManagerConfigYaml must be of kind Configuration (config.kueue.x-k8s.io)" -}}
 {{- end -}}
@@ -173,10 +186,21 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- include "sluice.port" (dig "metrics" "bindAddress" ":8443" $config) -}}
 {{- end }}
 
-{{/* The port of the aggregated APIs; empty when the gate VisibilityOnDemand, or AllBeta without it, switches them off. */}}
+{{/*
+Whether a feature gate is on, as text: by its own entry, else by that of its stage, else by its default. The argument is a list of the root, the
+gate's name, the name for its stage (AllAlpha, AllBeta) and its default.
+*/}}
+{{- define "sluice.gate" -}}
+{{- $gates := dig "featureGates" dict (fromYaml (include "sluice.config" (index . 0))) -}}
+{{- if dig (index . 1) (dig (index . 2) (index . 3) $gates) $gates -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* The port of the aggregated APIs; empty when the gate VisibilityOnDemand switches them off. */}}
 {{- define "sluice.visibilityPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
-{{- if dig "featureGates" "VisibilityOnDemand" (dig "featureGates" "AllBeta" true $config) $config -}}
+{{- if include "sluice.gate" (list . "VisibilityOnDemand" "AllBeta" true) -}}
 {{- dig "visibilityServer" "bindPort" 8082 $config -}}
 {{- end -}}
 {{- end }}

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod configuration;
 mod dashboard;
 mod declared;
 mod journal;
@@ -139,28 +140,6 @@ fn the_kinds_webhooks_are_those_that_the_manager_answers() {
         })
         .collect();
     assert_eq!(rendered, answered);
-}
-
-#[test]
-fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
-    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
-                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\nvisibilityServer: {bindPort: 18082}\n\
-                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [batch/job]}\n";
-    let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
-    let objects = objects(&[&config]);
-    let container =
-        &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
-    let ports: Vec<_> =
-        container["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
-    assert_eq!(ports, [18081, 18443, 18082, 19443]);
-    let jobs: Vec<&Value> =
-        webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
-    assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
-    assert!(
-        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
-    );
-    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
-    assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
 }
 
 #[test]
@@ -391,6 +370,10 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("webhookService.ports[0].port=8443", "webhookService.ports is not supported but for 443"),
         ("metricsService.ports[0].port=443", "metricsService.ports is not supported but for 8443"),
         ("metrics.prometheusRule.freeQuotaPercent=0", "minimum"),
+        (
+            "managerConfig.controllerManagerConfigYaml=kind: Configuration\ninternalCertManagement: {webhookServiceName: sluice-webhook-service}",
+            "kueue-webhook-service, by whose name the manager finds its webhooks: leave it out. For names with another prefix, set fullnameOverride",
+        ),
         (
             "managerConfig.controllerManagerConfigYaml=kind: Configuration\nnamespace: elsewhere",
             "is not that of the release",

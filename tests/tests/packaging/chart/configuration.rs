@@ -1,0 +1,62 @@
+//! What the templates take from the text of the Configuration.
+
+use serde_json::{Value, json};
+
+use super::{objects, render, webhooks};
+
+#[test]
+fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
+    let config = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \":18443\"}\n\
+                  health: {healthProbeBindAddress: \":18081\"}\nwebhook: {port: 19443}\nvisibilityServer: {bindPort: 18082}\n\
+                  managedJobsNamespaceSelector: {matchLabels: {team: ml}}\nintegrations: {frameworks: [batch/job]}\n";
+    let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+    let objects = objects(&[&config]);
+    let container =
+        &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+    let ports: Vec<_> =
+        container["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
+    assert_eq!(ports, [18081, 18443, 18082, 19443]);
+    let jobs: Vec<&Value> =
+        webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
+    assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
+    assert!(
+        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
+    );
+    let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
+    assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
+}
+
+#[test]
+fn a_stage_of_gates_gives_the_rights_that_its_gates_need() {
+    let reasons_to_fail_pods = |gates: &str| {
+        let config = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfeatureGates: {{{gates}}}\n"
+        );
+        let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+        let role = &objects(&[&config])["ClusterRole/kueue-manager-role"]["rules"];
+        let of_pods =
+            role.as_array().unwrap().iter().filter(|rule| rule["resources"] == json!(["pods/status"]));
+        of_pods.count()
+    };
+    // By the gates TopologyAwareScheduling, of stage beta, and FailureRecoveryPolicy, of stage alpha.
+    for (gates, expected) in [
+        ("", 1),
+        ("AllAlpha: true", 2),
+        ("AllAlpha: true, FailureRecoveryPolicy: false", 1),
+        ("AllBeta: false", 0),
+        ("AllBeta: false, TopologyAwareScheduling: true", 1),
+    ] {
+        assert_eq!(reasons_to_fail_pods(gates), expected, "{gates}");
+    }
+}
+
+#[test]
+fn an_empty_section_of_the_configuration_is_one_that_is_left_out() {
+    let rendered = |sections: &str| {
+        let config = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{sections}");
+        render(&[&format!("managerConfig.controllerManagerConfigYaml={config}")]).unwrap()
+    };
+    let empty = "namespace:\nmetrics:\nintegrations:\nfeatureGates:\nhealth:\nwebhook:\n  port:\nleaderElection:\n  leaderElect:\n\
+                 visibilityServer:\ndashboard:\ninternalCertManagement:\n  enable:\n";
+    assert_eq!(rendered(empty), rendered("leaderElection: {}\n"));
+}
