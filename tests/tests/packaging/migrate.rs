@@ -134,6 +134,7 @@ async fn kueues_objects_survive_the_switch_and_the_way_back() {
     for removal in REMOVED {
         kubectl(&plane, removal).await.unwrap();
     }
+    renewed_elsewhere(&plane).await;
     let manager = install(&plane).await;
 
     // What was stored in v1beta1 alone is there in both versions, and the same in the one that it was written in.
@@ -163,6 +164,20 @@ async fn kueues_objects_survive_the_switch_and_the_way_back() {
     assert_eq!(everything(&plane, "v1beta2").await, new);
     manager.stop().await.unwrap();
     plane.stop();
+}
+
+/// A holder that renews the lease is in the way, also where there is no deployment.
+async fn renewed_elsewhere(plane: &ControlPlane) {
+    let lease = ["lease", "c1f6bfd2.kueue.x-k8s.io", "-n", chart::NAMESPACE];
+    let renewed = json!({"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}}).to_string();
+    kubectl(plane, &[&["patch"], &lease[..], &["--type=merge", "-p", &renewed]].concat()).await.unwrap();
+    let (code, report) = migrate(plane, &["check"]).await;
+    assert!(code == 3 && report.contains("no deployment kueue-system/kueue-controller-manager"), "{report}");
+    assert!(
+        report.contains("kueue-controller-manager-0_1 holds the lease kueue-system/c1f6bfd2"),
+        "{report}"
+    );
+    kubectl(plane, &[&["delete"], &lease[..]].concat()).await.unwrap();
 }
 
 /// What a round trip through v1beta2 leaves of an object of v1beta1 (docs/reference/01-api.md: the documented losses).

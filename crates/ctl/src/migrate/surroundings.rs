@@ -1,10 +1,11 @@
 //! What else is in the cluster: what manages it now, with which configuration, and what Kueue would leave behind.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
@@ -19,8 +20,12 @@ use super::report::Report;
 
 /// The Deployment, in Kueue's manifests and in Sluice's.
 const DEPLOYMENT: &str = "kueue-controller-manager";
-/// The ConfigMap with the configuration, in both.
-const CONFIG_MAP: &str = "kueue-manager-config";
+/// What follows the prefix of all names in the Deployment's name.
+const DEPLOYMENT_SUFFIX: &str = "-controller-manager";
+/// The label of the Deployment, under any name.
+const MANAGER_LABEL: &str = "control-plane=controller-manager";
+/// The prefix, in the manifests.
+const PREFIX: &str = "kueue";
 const CONFIG_KEY: &str = "controller_manager_config.yaml";
 /// The group of Kueue's aggregated API.
 const VISIBILITY: &str = "visibility.kueue.x-k8s.io";
@@ -38,58 +43,95 @@ pub struct Place {
 
 /// Looks at everything but the objects of Kueue's kinds. The configuration in force, as far as it can be read.
 pub async fn look(place: &Place, report: &mut Report) -> Result<Option<Configuration>, MigrateError> {
-    let gates = manager(place, report).await?;
-    let configuration = configuration(place, gates, report).await?;
-    lease(place, configuration.as_ref(), report).await?;
+    let manager = manager(place, report).await?;
+    let kueue_runs = manager.kueue_runs;
+    let configuration = configuration(place, manager, report).await?;
+    lease(place, configuration.as_ref(), kueue_runs, report).await?;
     webhooks(place, report).await?;
     api_services(place, report).await?;
     Ok(configuration)
 }
 
-/// The Deployment; the value of its `--feature-gates`.
-async fn manager(place: &Place, report: &mut Report) -> Result<Option<String>, MigrateError> {
+/// What was found of the manager.
+#[derive(Default)]
+struct Manager {
+    /// The value of its `--feature-gates`.
+    feature_gates: Option<String>,
+    /// The prefix of the names of its objects.
+    prefix: Option<String>,
+    /// Whether a Kueue is about that has pods, or is to have some.
+    kueue_runs: bool,
+}
+
+/// The Deployments: the one of the usual name, else those by the label, whatever their release is named.
+async fn manager(place: &Place, report: &mut Report) -> Result<Manager, MigrateError> {
     let api: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
     let what = format!("reading the deployment {}/{DEPLOYMENT}", place.namespace);
-    let Some(deployment) = api.get_opt(DEPLOYMENT).await.map_err(MigrateError::api(what))? else {
+    let mut found: Vec<_> =
+        api.get_opt(DEPLOYMENT).await.map_err(MigrateError::api(what))?.into_iter().collect();
+    if found.is_empty() {
+        let what = format!("listing the deployments of {} with the label {MANAGER_LABEL}", place.namespace);
+        let labelled = ListParams::default().labels(MANAGER_LABEL);
+        found = api.list(&labelled).await.map_err(MigrateError::api(what))?.items;
+    }
+    let mut manager = Manager::default();
+    for deployment in found {
+        describe(deployment, &place.namespace, &mut manager, report);
+    }
+    if report.managers.is_empty() {
         report.managers.push(format!("no deployment {}/{DEPLOYMENT}", place.namespace));
-        return Ok(None);
-    };
+    }
+    Ok(manager)
+}
+
+/// What a Deployment says of the manager; nothing if it is that of another operator, which may have the label, too.
+fn describe(deployment: Deployment, namespace: &str, manager: &mut Manager, report: &mut Report) {
+    let name = deployment.metadata.name.unwrap_or_default();
     let spec = deployment.spec.unwrap_or_default();
     let replicas = spec.replicas.unwrap_or(1);
     let containers = spec.template.spec.unwrap_or_default().containers;
-    let manager = containers.iter().find(|c| c.name == "manager").or(containers.first());
-    let Some(manager) = manager else { return Ok(None) };
-    let words: Vec<&String> = manager.command.iter().chain(&manager.args).flatten().collect();
+    let Some(container) = containers.iter().find(|c| c.name == "manager").or(containers.first()) else {
+        return;
+    };
+    let words: Vec<&String> = container.command.iter().chain(&container.args).flatten().collect();
     // Kueue's binary is /manager; Sluice's takes `manager` as its first word.
     let is_sluice = words.iter().any(|word| *word == "manager");
+    let image = container.image.as_deref().unwrap_or("unknown");
+    let label = deployment.metadata.labels.as_ref().and_then(|labels| labels.get("app.kubernetes.io/name"));
+    let named = [name.as_str(), image, label.map_or("", String::as_str)];
+    if !is_sluice && !named.iter().any(|text| text.contains("kueue")) {
+        return;
+    }
     let who = if is_sluice { "Sluice" } else { "Kueue" };
-    let image = manager.image.as_deref().unwrap_or("unknown");
-    report.managers.push(format!(
-        "{who}: deployment {}/{DEPLOYMENT}, image {image}, replicas {replicas}",
-        place.namespace
-    ));
+    report.managers.push(format!("{who}: deployment {namespace}/{name}, image {image}, replicas {replicas}"));
     if !is_sluice && replicas > 0 {
+        manager.kueue_runs = true;
         report.obstacles.push(format!(
-            "stop Kueue, never run both: kubectl -n {} scale deployment/{DEPLOYMENT} --replicas=0",
-            place.namespace
+            "stop Kueue, never run both: kubectl -n {namespace} scale deployment/{name} --replicas=0"
         ));
     }
-    Ok(words.iter().find_map(|word| word.strip_prefix("--feature-gates=")).map(str::to_owned))
+    if manager.prefix.is_none() {
+        manager.prefix = name.strip_suffix(DEPLOYMENT_SUFFIX).map(str::to_owned);
+        let gates = words.iter().find_map(|word| word.strip_prefix("--feature-gates="));
+        manager.feature_gates = gates.map(str::to_owned);
+    }
 }
 
 /// The configuration that Sluice would take over, if it accepts it.
 async fn configuration(
     place: &Place,
-    feature_gates: Option<String>,
+    manager: Manager,
     report: &mut Report,
 ) -> Result<Option<Configuration>, MigrateError> {
+    let feature_gates = manager.feature_gates;
+    let name = format!("{}-manager-config", manager.prefix.as_deref().unwrap_or(PREFIX));
     let api: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
-    let what = format!("reading the ConfigMap {}/{CONFIG_MAP}", place.namespace);
-    let map = api.get_opt(CONFIG_MAP).await.map_err(MigrateError::api(what))?;
+    let what = format!("reading the ConfigMap {}/{name}", place.namespace);
+    let map = api.get_opt(&name).await.map_err(MigrateError::api(what))?;
     let Some(text) = map.and_then(|map| map.data).and_then(|mut data| data.remove(CONFIG_KEY)) else {
         report
             .notes
-            .push(format!("no ConfigMap {}/{CONFIG_MAP}: the configuration is not checked", place.namespace));
+            .push(format!("no ConfigMap {}/{name}: the configuration is not checked", place.namespace));
         return Ok(None);
     };
     let environment =
@@ -115,6 +157,7 @@ async fn configuration(
 async fn lease(
     place: &Place,
     configuration: Option<&Configuration>,
+    kueue_runs: bool,
     report: &mut Report,
 ) -> Result<(), MigrateError> {
     let default = Configuration::default();
@@ -122,18 +165,35 @@ async fn lease(
     let namespace =
         if section.resource_namespace.is_empty() { &place.namespace } else { &section.resource_namespace };
     let api: Api<Lease> = Api::namespaced(place.client.clone(), namespace);
-    let what = format!("reading the lease {namespace}/{}", section.resource_name);
-    let lease = api.get_opt(&section.resource_name).await.map_err(MigrateError::api(what))?;
-    let holder = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity);
-    let line = match holder.filter(|holder| !holder.is_empty()) {
-        None => format!("no manager holds the lease {namespace}/{}", section.resource_name),
-        Some(holder) if holder.starts_with(IDENTITY_PREFIX) => {
-            format!("the lease is held by Sluice ({holder})")
-        }
-        Some(holder) => format!("the lease was last held by Kueue ({holder})"),
-    };
-    report.managers.push(line);
+    let name = format!("{namespace}/{}", section.resource_name);
+    let lease = api.get_opt(&section.resource_name).await;
+    let lease = lease.map_err(MigrateError::api(format!("reading the lease {name}")))?;
+    let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+    holder(&name, &spec, Timestamp::now(), kueue_runs, report);
     Ok(())
+}
+
+/// Who holds a lease. A foreign holder that renews it is a manager that runs, wherever that is; one that is `known` to run is an obstacle already.
+fn holder(name: &str, spec: &LeaseSpec, now: Timestamp, known: bool, report: &mut Report) {
+    let Some(holder) = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty()) else {
+        return report.managers.push(format!("no manager holds the lease {name}"));
+    };
+    if holder.starts_with(IDENTITY_PREFIX) {
+        return report.managers.push(format!("the lease is held by Sluice ({holder})"));
+    }
+    let lasts = spec.lease_duration_seconds.unwrap_or_default();
+    let renewed = spec.renew_time.as_ref().map(|time| time.0);
+    let until = renewed.and_then(|time| time.checked_add(SignedDuration::from_secs(lasts.into())).ok());
+    if until.is_none_or(|until| until <= now) {
+        return report.managers.push(format!("the lease was last held by Kueue ({holder})"));
+    }
+    report.managers.push(format!("the lease is held by Kueue ({holder})"));
+    if !known {
+        report.obstacles.push(format!(
+            "stop Kueue, never run both: {holder} holds the lease {name}, which it renewed less than {lasts} s ago; its deployment may have \
+             another name, or be in another namespace (--namespace)"
+        ));
+    }
 }
 
 /// Webhooks of Kueue that no server answers any more: with them in the cluster, whole kinds could not be created any more.
@@ -221,6 +281,67 @@ async fn api_services(place: &Place, report: &mut Report) -> Result<(), MigrateE
 mod tests {
     use super::*;
     use k8s_openapi::api::admissionregistration::v1::ServiceReference;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+    use serde_json::json;
+
+    #[test]
+    fn a_foreign_holder_that_renews_the_lease_is_in_the_way_whatever_its_deployment_is() {
+        let renewed: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let spec = |holder: &str| LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            renew_time: Some(MicroTime(renewed)),
+            ..LeaseSpec::default()
+        };
+        let obstacles = |holder_: &str, seconds: i64, known: bool| {
+            let mut report = Report::default();
+            holder(
+                "ns/lease",
+                &spec(holder_),
+                renewed + SignedDuration::from_secs(seconds),
+                known,
+                &mut report,
+            );
+            report.obstacles
+        };
+        let [obstacle] = &obstacles("other-0_1", 14, false)[..] else { panic!("one obstacle") };
+        assert!(
+            obstacle.starts_with("stop Kueue, never run both: other-0_1 holds the lease ns/lease"),
+            "{obstacle}"
+        );
+        assert!(obstacles("other-0_1", 14, true).is_empty(), "its deployment is one");
+        assert!(obstacles("other-0_1", 15, false).is_empty(), "it stopped");
+        assert!(obstacles("sluice_pod_1", 14, false).is_empty());
+        let mut report = Report::default();
+        holder("ns/lease", &LeaseSpec { renew_time: None, ..spec("other-0_1") }, renewed, false, &mut report);
+        assert!(report.is_clear());
+    }
+
+    #[test]
+    fn a_deployment_of_another_release_is_known_and_another_operators_is_not() {
+        let described = |name: &str, image: &str| {
+            let deployment = json!({
+                "metadata": {"name": name},
+                "spec": {"selector": {}, "template": {"spec": {"containers": [
+                    {"name": "manager", "image": image, "command": ["/manager"], "args": ["--feature-gates=A=true"]},
+                ]}}},
+            });
+            let (mut manager, mut report) = (Manager::default(), Report::default());
+            describe(serde_json::from_value(deployment).unwrap(), "ns", &mut manager, &mut report);
+            (manager.prefix, manager.feature_gates, report.obstacles)
+        };
+        let (prefix, gates, obstacles) =
+            described("team-controller-manager", "registry.k8s.io/kueue/kueue:v0.14.4");
+        assert_eq!((prefix.as_deref(), gates.as_deref()), (Some("team"), Some("A=true")));
+        assert_eq!(
+            obstacles,
+            [
+                "stop Kueue, never run both: kubectl -n ns scale deployment/team-controller-manager --replicas=0"
+            ]
+        );
+        let other = described("jobset-controller-manager", "registry.k8s.io/jobset/jobset:v0.10.1");
+        assert_eq!(other, (None, None, Vec::new()));
+    }
 
     #[test]
     fn webhooks_that_no_server_answers_are_told_and_no_others() {
