@@ -50,6 +50,21 @@ fn job(name: &str) -> String {
     .to_string()
 }
 
+/// A pod that is queued itself, with a gate and a finalizer of its owner's besides.
+fn pod(name: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "tenant", "labels": { "kueue.x-k8s.io/queue-name": "lq" }, "finalizers": ["example.com/mine"],
+        },
+        "spec": {
+            "schedulingGates": [{ "name": "example.com/mine" }],
+            "containers": [{ "name": "main", "image": "busybox", "resources": { "requests": { "cpu": "1" } } }],
+        },
+    })
+    .to_string()
+}
+
 async fn get(plane: &ControlPlane, args: &[&str]) -> Result<Value> {
     let args: Vec<&str> = ["get"].iter().chain(args).chain(&["-o", "json"]).copied().collect();
     Ok(serde_json::from_str(&kubectl(plane, &args).await?)?)
@@ -64,8 +79,9 @@ async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
     .unwrap();
 }
 
-/// The second shell block below the page's heading, as a reader would paste it.
-fn clean_up_of_the_book() -> String {
+/// The shell blocks below the page's heading that come after the one for helm, as a reader would paste them: what lets waiting pods go, and what
+/// cleans up.
+fn blocks_of_the_book() -> [String; 2] {
     let page = fs::read_to_string(assets::workspace().join("docs/tasks/upgrade-uninstall.md")).unwrap();
     let (_, section) = page.split_once("\n## Uninstall\n").unwrap();
     let blocks: Vec<&str> = section
@@ -76,9 +92,9 @@ fn clean_up_of_the_book() -> String {
         .skip(1)
         .map(|b| b.split("```").next().unwrap())
         .collect();
-    assert_eq!(blocks.len(), 2, "{blocks:?}");
-    assert!(blocks[0].starts_with("helm uninstall"), "{blocks:?}");
-    blocks[1].to_owned()
+    let [helm, gates, clean_up] = blocks[..] else { panic!("{blocks:?}") };
+    assert!(helm.starts_with("helm uninstall"), "{blocks:?}");
+    [gates.to_owned(), clean_up.to_owned()]
 }
 
 async fn paste(plane: &ControlPlane, script: &str) {
@@ -96,15 +112,18 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     nodes::pool("machines", 1).make(&plane.client().await.unwrap()).await.unwrap();
     plane.make_namespace("tenant").await.unwrap();
-    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
+    let setup =
+        Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job", "pod"]}}));
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
     kubectl::apply(&plane, QUEUES).await.unwrap();
     kubectl::apply(&plane, &job("runs")).await.unwrap();
     wait_for_active_pods(&plane, "runs", 1).await;
     kubectl::apply(&plane, &job("waits")).await.unwrap();
+    kubectl::apply(&plane, &pod("gated")).await.unwrap();
     eventually("a Workload of each job", DEADLINE, || async {
         let workloads = get(&plane, &["workloads", "-n", "tenant"]).await?;
-        Ok(progress(workloads["items"].as_array().map_or(0, Vec::len) == 2, &workloads))
+        Ok(progress(workloads["items"].as_array().map_or(0, Vec::len) == 3, &workloads))
     })
     .await
     .unwrap();
@@ -117,7 +136,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     let waiting = get(&plane, &["job", "waits", "-n", "tenant"]).await.unwrap();
     assert_eq!(waiting["spec"]["suspend"], true);
     let workloads = get(&plane, &["workloads", "-n", "tenant"]).await.unwrap();
-    assert_eq!(workloads["items"].as_array().unwrap().len(), 2);
+    assert_eq!(workloads["items"].as_array().unwrap().len(), 3);
     // No webhook without a server is left: jobs come, change and go.
     kubectl::apply(&plane, &job("later")).await.unwrap();
     wait_for_active_pods(&plane, "later", 1).await;
@@ -125,9 +144,26 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl(&plane, &resume).await.unwrap();
     wait_for_active_pods(&plane, "waits", 1).await;
 
+    let [gates, clean_up] = blocks_of_the_book();
+    paste(&plane, &gates).await;
+    let gated = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
+    assert_eq!(gated["spec"]["schedulingGates"], json!([{ "name": "example.com/mine" }]));
     // The commands help, too, where the namespace was deleted before.
     kubectl(&plane, &["delete", "namespace", "tenant", "--wait=false"]).await.unwrap();
-    paste(&plane, &clean_up_of_the_book()).await;
+    paste(&plane, &clean_up).await;
+    let gated = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
+    assert_eq!(gated["metadata"]["finalizers"], json!(["example.com/mine"]));
+    let free = [
+        "-n",
+        "tenant",
+        "patch",
+        "pod",
+        "gated",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"finalizers":null}}"#,
+    ];
+    kubectl(&plane, &free).await.unwrap();
     let kubeconfig = plane.kubeconfig_path();
     eventually("the namespace to go", DEADLINE, || async {
         let args = ["get", "namespace", "tenant", "-o", "json"];
