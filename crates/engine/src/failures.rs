@@ -34,7 +34,7 @@ impl Engine {
         };
         let Some((subject, uid, reporter)) = self.subject(open) else { return };
         let note = format!("Error {verb} {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
-        if self.retry_of(open).is_some_and(|retry| retry.tells(error, &note)) {
+        if self.retry_of(open).is_some_and(|retry| retry.should_report(error, &note)) {
             self.outbox.push(warning(About::new(&subject, &uid, reporter), reason, note));
         }
     }

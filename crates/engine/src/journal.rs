@@ -35,10 +35,10 @@ pub(crate) struct Missed {
 
 impl Missed {
     /// Whether the end of one more is written down.
-    fn tells(&mut self) -> bool {
-        let tells = self.reported < MOST_MISSED;
-        *(if tells { &mut self.reported } else { &mut self.counted }) += 1;
-        tells
+    fn reports_next(&mut self) -> bool {
+        let reported = self.reported < MOST_MISSED;
+        *(if reported { &mut self.reported } else { &mut self.counted }) += 1;
+        reported
     }
 }
 
@@ -57,7 +57,11 @@ impl Engine {
             return;
         }
         let before = self.world.workloads.get(key).map(|entry| &entry.object);
-        if before.is_none() && !self.synced && ended_lately(&after.status, self.now) && !self.missed.tells() {
+        if before.is_none()
+            && !self.synced
+            && ended_lately(&after.status, self.now)
+            && !self.missed.reports_next()
+        {
             return;
         }
         let queue = self.world.cluster_queue_of(key, after).unwrap_or_default();

@@ -71,7 +71,7 @@ impl Retry {
 
     /// Whether the last failure is to be reported, as `note`: a refusal at once, a failure that may pass by itself only when it lasts; each text
     /// once.
-    pub fn tells(&mut self, error: &WriteError, note: &str) -> bool {
+    pub fn should_report(&mut self, error: &WriteError, note: &str) -> bool {
         let patience = match error {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
             WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
@@ -122,14 +122,14 @@ mod tests {
     fn each_text_is_told_once_and_what_passes_by_itself_only_when_it_lasts() {
         let mut retry = Retry::default();
         retry.failed(Purpose::Pend, &refused(), T0);
-        assert!(retry.tells(&refused(), "a"));
-        assert!(!retry.tells(&refused(), "a"));
-        assert!(retry.tells(&refused(), "b"));
+        assert!(retry.should_report(&refused(), "a"));
+        assert!(!retry.should_report(&refused(), "a"));
+        assert!(retry.should_report(&refused(), "b"));
         let conflict = WriteError::Conflict("meanwhile".to_owned());
-        assert!(!retry.tells(&conflict, "c"));
+        assert!(!retry.should_report(&conflict, "c"));
         for _ in 0..10 {
             retry.failed(Purpose::Pend, &conflict, T0);
         }
-        assert!(retry.tells(&conflict, "c"));
+        assert!(retry.should_report(&conflict, "c"));
     }
 }

@@ -157,7 +157,7 @@ struct Taken {
 }
 
 /// What the engine says, so far.
-struct Told {
+struct EngineAnswer {
     decides: bool,
     /// It has seen everything: one that was built anew has not, and says of nothing that it is not there.
     knows: bool,
@@ -282,8 +282,9 @@ impl Explainer {
         name: &str,
         any_replica: bool,
     ) -> Result<(bool, Option<Account>), Refused> {
-        let open = Told { decides: false, knows: false, accounting: Accounting::new(kind, namespace, name) };
-        let asking = self.engine.pages(open, move |reported: &mut Told, engine: &mut Engine| {
+        let open =
+            EngineAnswer { decides: false, knows: false, accounting: Accounting::new(kind, namespace, name) };
+        let asking = self.engine.pages(open, move |reported: &mut EngineAnswer, engine: &mut Engine| {
             reported.decides = engine.decides();
             reported.knows = engine.is_synced();
             let answers = reported.knows && (reported.decides || any_replica);

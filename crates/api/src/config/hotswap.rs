@@ -13,7 +13,8 @@ use super::reader::{Reader, field, not_negative};
 pub struct Hotswap {
     /// How long a node may be not ready before it counts as failing. 30 s.
     pub not_ready_after: Duration,
-    /// With more of a flavor's nodes unhealthy than this, in percent, nothing is evicted: it is the network, or us. 55.
+    /// With more of a flavor's nodes unhealthy than this, in percent, nothing is evicted: the cause is then more likely the network
+    /// or the manager than the nodes. 55.
     pub max_unhealthy_percent: i32,
     /// Labels, with their values, of nodes that are about to go. `cloud.google.com/active-node-maintenance: "true"`.
     pub departing_labels: BTreeMap<String, String>,

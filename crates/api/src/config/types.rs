@@ -36,7 +36,8 @@ pub struct Configuration {
     pub managed_jobs_namespace_selector: LabelSelector,
     /// The webhook's own certificates.
     pub internal_cert_management: InternalCertManagement,
-    /// Waiting for pods to be ready; absent: off.
+    /// Waiting for pods to be ready. Absent, it is on in v1beta2, with a `timeout` of 30 min and as many tries as it takes; only the gate
+    /// DisableWaitForPodsReady switches it off there. In v1beta1 it is off unless `enable: true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// Limits of requests to the API server.
@@ -357,7 +358,7 @@ pub struct MultiKueue {
     pub origin: String,
     /// Time until the workloads of a lost worker are requeued.
     pub worker_lost_timeout: Duration,
-    /// Who selects worker clusters.
+    /// The controller that selects worker clusters.
     pub dispatcher_name: String,
     /// Clusters per step of the incremental dispatcher; `None` with other dispatchers.
     #[serde(skip)]

@@ -7,7 +7,7 @@ use super::{Hold, HoldEnd, JobRecord, Record, TimelineEvent};
 
 /// What the entries of a job say in all.
 #[derive(Clone, Default)]
-struct Told {
+struct JobTotals {
     preempted: u32,
     preempts: u32,
     /// The last reason for waiting, until it was admitted.
@@ -57,10 +57,10 @@ impl Record {
     }
 
     /// What the entries say of each job.
-    fn reported(&self) -> Vec<Told> {
+    fn reported(&self) -> Vec<JobTotals> {
         let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
         let by_key: BTreeMap<String, usize> = keys.collect();
-        let mut all = vec![Told::default(); self.jobs.len()];
+        let mut all = vec![JobTotals::default(); self.jobs.len()];
         for entry in &self.entries {
             let Some(job) = entry.job else { continue };
             match &entry.what {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::tables::{cell, without_citations};
 
@@ -38,7 +38,8 @@ fn rows(types: &Types, name: &str, above: &str, text: &mut String) -> Result<()>
             let variants: Vec<String> = variants.iter().map(|variant| format!("`{variant}`")).collect();
             let _ = write!(doc, " One of {}.", variants.join(", "));
         }
-        let _ = writeln!(text, "| `{path}` | {} | {} |", type_name(types, &field.type_), cell(&doc));
+        let type_ = type_name(types, &field.type_).with_context(|| path.clone())?;
+        let _ = writeln!(text, "| `{path}` | {type_} | {} |", cell(&doc));
         if types.structs.contains_key(inner) {
             let list = if field.type_.contains("Vec<") { "[]" } else { "" };
             rows(types, inner, &format!("{path}{list}"), text)?;
@@ -53,24 +54,26 @@ fn innermost(type_: &str) -> &str {
     inner.rsplit("::").next().unwrap_or(inner)
 }
 
-fn type_name(types: &Types, text: &str) -> String {
+fn type_name(types: &Types, text: &str) -> Result<String> {
     if let Some(inner) = text.strip_prefix("Option<").and_then(|inner| inner.strip_suffix('>')) {
         return type_name(types, inner);
     }
     if let Some(inner) = text.strip_prefix("Vec<").and_then(|inner| inner.strip_suffix('>')) {
-        return format!("list of {}", type_name(types, inner));
+        return Ok(format!("list of {}", type_name(types, inner)?));
     }
-    match innermost(text) {
+    Ok(match innermost(text) {
         _ if text.starts_with("BTreeMap<") => "map".to_owned(),
         "String" => "string".to_owned(),
         "bool" => "boolean".to_owned(),
         "Duration" => "duration".to_owned(),
         "LabelSelector" => "label selector".to_owned(),
         "f64" => "number".to_owned(),
+        "Value" => "anything".to_owned(),
         "u16" | "i32" | "i64" => "integer".to_owned(),
         name if types.enums.contains_key(name) => "string".to_owned(),
-        _ => "object".to_owned(),
-    }
+        name if types.structs.contains_key(name) => "object".to_owned(),
+        name => bail!("the type {name} is in none of the files that are read: its fields would be missing"),
+    })
 }
 
 fn parse(source: &str) -> Types {
@@ -145,6 +148,16 @@ mod tests {
                 "| `someEntries` | list of object | Entries. |",
                 "| `someEntries[].how` | string | How. One of `First`, `Second`. |",
             ]
+        );
+    }
+
+    #[test]
+    fn a_type_whose_fields_are_not_known_is_an_error() {
+        let source = "pub struct Configuration {\n    pub dashboard: Dashboard,\n}\n";
+        let why = format!("{:#}", table(source).unwrap_err());
+        assert_eq!(
+            why,
+            "dashboard: the type Dashboard is in none of the files that are read: its fields would be missing"
         );
     }
 }

@@ -47,8 +47,9 @@ pub fn drift(root: &Path) -> Result<BTreeMap<String, String>> {
 
 fn tables(root: &Path) -> Result<BTreeMap<&'static str, String>> {
     let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-    let sources = ["types", "hotswap", "journal", "journal_store", "tracing", "declared"]
-        .map(|name| read(&format!("crates/api/src/config/{name}.rs")));
+    let sources =
+        ["types", "hotswap", "journal", "journal_store", "tracing", "declared", "dashboard", "scheduler"]
+            .map(|name| read(&format!("crates/api/src/config/{name}.rs")));
     let types: String = sources.into_iter().collect::<Result<_>>()?;
     Ok(BTreeMap::from([
         ("api", api()),

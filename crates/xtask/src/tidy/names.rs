@@ -16,11 +16,17 @@ const TYPES: &[(&str, &str)] = &[
     ("Room", "free capacity, bound"),
     ("Flight", "pending write"),
     ("Keeper", "the name of what it does"),
+    ("Told", "totals, the answer"),
 ];
 
 /// Names of functions that are retired, and what to write instead. A name that ends with an underscore stands for all that begin with it.
-const FUNCTIONS: &[(&str, &str)] =
-    &[("told", "reported"), ("tell", "report"), ("tell_", "report_…"), ("leave", "the name of what it does")];
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("told", "reported"),
+    ("tell", "report"),
+    ("tells", "should_report"),
+    ("tell_", "report_…"),
+    ("leave", "the name of what it does"),
+];
 
 /// Names that had been given to several types of one crate.
 const ONCE: &[&str] = &["Decision", "Entry", "Outcome", "State", "Place", "Displaced"];
