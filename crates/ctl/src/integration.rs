@@ -92,7 +92,7 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
         bail!("the object has no metadata.name");
     }
     if !(object["metadata"]["labels"].is_null() || object["metadata"]["labels"].is_object()) {
-        bail!("the object's metadata.labels is no map");
+        bail!("the object's metadata.labels is not a map");
     }
     for (field, value) in
         [("namespace", "default"), ("resourceVersion", "1"), ("uid", "00000000-0000-0000-0000-000000000001")]
@@ -313,7 +313,7 @@ mod tests {
                 "{{apiVersion: try.example.com/v1, kind: Foo, metadata: {{name: x, labels: {labels}}}}}"
             );
             let why = attempt(&declaration, &write("l.yaml", &text));
-            assert_eq!(why, "the object's metadata.labels is no map", "{labels}");
+            assert_eq!(why, "the object's metadata.labels is not a map", "{labels}");
         }
         let why = attempt(&declaration, &write("p.yaml", "{apiVersion: v1, kind: Pod}"));
         assert!(why.contains("are not declared in"), "{why}");

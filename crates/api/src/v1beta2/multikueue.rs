@@ -35,7 +35,7 @@ pub struct MultiKueueConfigSpec {
         )
     )]
     pub clusters: Vec<String>,
-    /// Who sets the manager's quotas (gate MultiKueueManagerQuotaAutomation); absent = by hand.
+    /// How the manager's quotas are set (gate MultiKueueManagerQuotaAutomation); absent = by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_management: Option<QuotaManagement>,
 }

@@ -145,11 +145,11 @@ impl Engine {
         true
     }
 
-    /// Says that so many pods of a group are no owners of its Workload.
+    /// Says that so many pods of a group are not owners of its Workload.
     fn report_left_out(&mut self, key: &JobKey, pods: usize) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
         let note = format!(
-            "{pods} pods are no owners of the Workload of their group: owner references take at most {MAX_OWNER_BYTES} bytes; it goes with the pods that are"
+            "{pods} pods are not owners of their group's Workload: owner references take at most {MAX_OWNER_BYTES} bytes; the Workload is deleted with the pods that are owners"
         );
         self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
     }

@@ -125,14 +125,14 @@ impl Engine {
 
     /// Whether a controller of pods makes so many of them anew without ending.
     fn spares(&self, controller: Option<&Name>, count: usize) -> Result<(), String> {
-        let Some(uid) = controller else { return Err("nothing makes its pods anew".to_owned()) };
+        let Some(uid) = controller else { return Err("no controller recreates its pods".to_owned()) };
         let job = self.world.job_by_uid.get(uid).and_then(|key| self.world.jobs.get(key));
         let Some(view) = job.map(|job| &job.view) else {
             return Err("the controller of its pods is not known".to_owned());
         };
         let (kind, name) = (view.job.kind.kind(), &*view.job.name);
         let Some(spare) = view.spare_failures else {
-            return Err(format!("it is not known what {kind} {name:?} does about deleted pods"));
+            return Err(format!("Sluice does not know how {kind} {name:?} handles deleted pods"));
         };
         if usize::try_from(spare).is_ok_and(|spare| spare < count) {
             return Err(format!(

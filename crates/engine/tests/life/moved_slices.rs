@@ -248,7 +248,7 @@ fn a_job_that_would_fail_by_it_is_evicted_instead() {
             Some(1),
             "Job \"a\" would fail: its backoffLimit allows 1 more pod(s) to fail, and 2 would be deleted",
         ),
-        (None, "it is not known what Job \"a\" does about deleted pods"),
+        (None, "Sluice does not know how Job \"a\" handles deleted pods"),
     ] {
         let mut c = started(&[], &hotswap(), |view| view.spare_failures = spare);
         lose(&mut c, "a1", "p1");

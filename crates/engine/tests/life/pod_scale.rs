@@ -193,7 +193,7 @@ fn pods_of_a_group_that_cannot_own_its_workload_run_and_it_is_said() {
     assert!((1..pods).all(|at| c.api.is_free(&format!("{at:0>253}"))));
     let notes = c.notes("ErrWorkloadCompose");
     assert!(
-        notes.len() == 1 && notes[0].starts_with("Pod/p: 72 pods are no owners of the Workload"),
+        notes.len() == 1 && notes[0].starts_with("Pod/p: 72 pods are not owners of their group's Workload"),
         "{notes:?}"
     );
     let writes = c.written(Purpose::UpdateWorkload);

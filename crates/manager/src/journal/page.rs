@@ -42,7 +42,7 @@ pub struct Page {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The token is none of ours.
-    #[error("continue: not what a page before said, or another replica's")]
+    #[error("continue: the token is not from an earlier page of this replica; begin again")]
     Token,
     /// The files cannot be read.
     #[error("the journal cannot be read")]

@@ -106,7 +106,7 @@ fn retry(check: &Check, state: State, requeue: &Value, now: Timestamp) -> Findin
         State::Waiting | State::Deactivated => format!("it gave its quota back, and is queued again {when}"),
         _ => format!("it gives its quota back once its pods are gone, and is queued again {when}"),
     };
-    let help = format!("wait: {then}; its checks begin anew with its next quota");
+    let help = format!("wait: {then}; its checks start again when it next gets quota");
     about(Code::CheckRetry, check, &what).detail(then).with(Help::words(help))
 }
 
@@ -119,7 +119,7 @@ fn rejected(check: &Check, workload: &Value, state: State) -> Finding {
         (false, _) => "the manager deactivates it, so that it is not tried again by itself",
     };
     let help = format!(
-        "mend what the check {} says, and activate the Workload then: its checks begin anew with its next quota",
+        "mend what the check {} says, and activate the Workload then: its checks start again when it next gets quota",
         check.name
     );
     about(Code::CheckRejected, check, &what).detail(then).with(Help::words(help))

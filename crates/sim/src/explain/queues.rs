@@ -135,10 +135,9 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str, names: Name
     );
     let own = queues.iter().filter(|(r, _)| *r.namespace == *namespace).map(|(r, _)| &*r.name);
     if let Some(there) = few(own) {
-        finding =
-            finding.detail(format!("LocalQueues of the namespace: {there}")).with(Help::words(format!(
-                "name one of the LocalQueues that there are ({there}) in the label kueue.x-k8s.io/queue-name"
-            )));
+        finding = finding.detail(format!("LocalQueues of the namespace: {there}")).with(Help::words(
+            format!("name one of the existing LocalQueues ({there}) in the label kueue.x-k8s.io/queue-name"),
+        ));
     }
     let labels = view.cluster(Kind::Namespace, namespace).map(labels).unwrap_or_default();
     let takes = |queue: &Value| selector_of(queue).is_some_and(|s| selector_matches(&s, &labels));
@@ -172,7 +171,7 @@ fn missing_cluster_queue(
     let (all, known) = (view.of_kind(Kind::ClusterQueue), names.known(view, namespace));
     let all = all.iter().map(|(r, _)| &*r.name).filter(|queue| known(queue));
     if let Some(there) = few(all) {
-        finding = finding.detail(format!("ClusterQueues that there are: {there}"));
+        finding = finding.detail(format!("existing ClusterQueues: {there}"));
     }
     finding.with(Help::words(format!(
         "create the ClusterQueue {name}, or name a LocalQueue that is for one that exists"

@@ -71,7 +71,7 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     {
         let label = labels::PREBUILT_WORKLOAD_NAME;
         let text = format!(
-            "it waits for the Workload {name}, which its {label} names: its queue has none of that name"
+            "it waits for the Workload {name}, which its {label} names: no Workload of that name exists in its queue"
         );
         let help = Help::words(format!("create the Workload {name}, or make the job anew without {label}"));
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));

@@ -218,7 +218,7 @@ fn rows() -> Vec<Row> {
             Code::LocalQueueMissing,
             &["LocalQueues of the namespace: other"],
             Act::Change(
-                "name one of the LocalQueues that there are (other)",
+                "name one of the existing LocalQueues (other)",
                 ("Job", "a", "mine"),
                 json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
             ),

@@ -13,7 +13,7 @@ async fn a_job_that_names_no_local_queue_of_its_namespace_starts_when_it_names_o
     let place = Place::new(bed().await.plane, "explain-other-queue", 4).await.unwrap();
     place.make_job(&job("mine", "none", 1, 1, 3_600)).await.unwrap();
     let answer = found(&place, "mine", &["LocalQueueMissing"]).await;
-    remedy(&answer, "name one of the LocalQueues that there are (lq) in the label kueue.x-k8s.io/queue-name");
+    remedy(&answer, "name one of the existing LocalQueues (lq) in the label kueue.x-k8s.io/queue-name");
     place.patch_job("mine", json!({"metadata": {"labels": {QUEUE_NAME: "lq"}}})).await.unwrap();
     wait_for_pods(&place, "mine", 1).await;
     found(&place, "mine", &[]).await;

@@ -175,6 +175,6 @@ mod tests {
         assert_eq!(from("batch/v1", "Job"), Some(JobKind::JOB));
         assert_eq!(from("other.example.com/v1", "Errand"), None);
         assert_eq!(from("owners.example.com/v1", "Other"), None);
-        assert_eq!(JobKind::from_owner("owners.example.com/v1", "Errand"), None, "it is no job's kind");
+        assert_eq!(JobKind::from_owner("owners.example.com/v1", "Errand"), None, "it is not a kind of job");
     }
 }

@@ -25,7 +25,7 @@ pub(super) type Variables = Vec<(String, String)>;
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The URL.
-    #[error("journal.store.url: {0:?} names no place")]
+    #[error("journal.store.url: {0:?} is not a bucket URL: use gs://, s3:// or az://")]
     Url(String),
     /// The certificates.
     #[error("{0}")]
