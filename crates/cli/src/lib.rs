@@ -4,10 +4,11 @@
 //! `sluice-ctl` meet.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sluice_api::gates::Gate;
 use sluice_ctl::connection::ClusterArgs;
 use sluice_ctl::explain::ExplainArgs;
@@ -16,6 +17,7 @@ use sluice_ctl::migrate::command::MigrateCommand;
 use sluice_ctl::print::table;
 use sluice_ctl::replay::ReplayArgs;
 use sluice_ctl::simulate::SimulateArgs;
+use sluice_ctl::switch_values::with_values;
 use sluice_manager::args::ManagerArgs;
 use sluice_manager::controllers::Controller;
 use sluice_manager::dashboard::local::DashboardArgs;
@@ -27,6 +29,18 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads a command line, with the name of the program as its first word.
+    ///
+    /// # Errors
+    /// When it is wrong, or asks for help or the version.
+    pub fn read(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let mut command = with_values(Self::command());
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
 }
 
 /// The subcommands.
@@ -124,18 +138,18 @@ pub fn gates() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        with_values(Cli::command()).debug_assert();
     }
 
     #[test]
     fn flags_of_kueues_deployment_are_understood() {
         let line = "sluice manager --config=/controller_manager_config.yaml --zap-log-level=2 \
                     --feature-gates=PartialAdmission=true --controllers=*,-scheduler";
-        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let cli = Cli::read(line.split_whitespace()).unwrap();
         let Command::Manager(args) = cli.command else { unreachable!("the line says manager") };
         assert_eq!(args.log_level, "2");
         assert_eq!(args.controllers, "*,-scheduler");
@@ -143,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_controllers_list_may_begin_with_a_minus() {
-        let cli = Cli::try_parse_from(["sluice", "manager", "--controllers", "-job,*"]).unwrap();
+        let cli = Cli::read(["sluice", "manager", "--controllers", "-job,*"]).unwrap();
         let Command::Manager(args) = cli.command else { unreachable!("the line says manager") };
         assert_eq!(args.controllers, "-job,*");
     }
@@ -158,7 +172,7 @@ mod tests {
     #[test]
     fn controllers_are_in_the_help_of_the_manager_and_gates_have_their_own_command() {
         assert!(controllers().contains("scheduler        reserves quota"));
-        assert!(matches!(Cli::try_parse_from(["sluice", "gates"]).unwrap().command, Command::Gates));
+        assert!(matches!(Cli::read(["sluice", "gates"]).unwrap().command, Command::Gates));
         let gates = gates();
         assert_eq!(gates.lines().count(), Gate::ALL.len() + 1);
         let partial = gates.lines().find(|line| line.starts_with("PartialAdmission ")).unwrap();
@@ -167,14 +181,25 @@ mod tests {
     }
 
     #[test]
+    fn migrations_take_the_flags_of_kubectl() {
+        for line in [
+            "sluice migrate check --context x --as eve --manager-namespace m",
+            "sluice migrate check --kubeconfig k --namespace m",
+            "sluice migrate storage --page-size 5 -s https://a",
+        ] {
+            assert!(Cli::read(line.split(' ')).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn simulations_of_a_cluster_take_the_flags_of_kubectl() {
         let line = "sluice simulate --from-cluster --context x --as eve -s https://a";
-        let Command::Simulate(simulate) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+        let Command::Simulate(simulate) = Cli::read(line.split(' ')).unwrap().command else {
             unreachable!("the line says simulate")
         };
         assert_eq!(simulate.cluster.as_user.as_deref(), Some("eve"));
         let line = "sluice explain job/a -n team --from-cluster --token t";
-        let Command::Explain(explain) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+        let Command::Explain(explain) = Cli::read(line.split(' ')).unwrap().command else {
             unreachable!("the line says explain")
         };
         assert_eq!(explain.cluster.namespace.as_deref(), Some("team"));

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use sluice_cli::{Cli, Command, ConfigCheckArgs, ConfigCommand, InCluster, gates};
 use sluice_client::error_chain::Chain;
 use sluice_client::{settings, version};
 use sluice_ctl::explain::{self, ExplainArgs};
 use sluice_ctl::integration;
 use sluice_ctl::migrate::command::{self as migrate, MigrateCommand};
-use sluice_ctl::print::{line, print};
+use sluice_ctl::print::{line, print, say};
 use sluice_ctl::replay;
 use sluice_ctl::simulate::{self, SimulateArgs};
 use sluice_manager::args::ManagerArgs;
@@ -23,7 +22,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // Exactly one TLS provider, before anything else can choose another.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit()).command {
         Command::Manager(args) => manager(args),
         Command::Config { command: ConfigCommand::Check(args) } => config_check(&args),
         Command::Integration { command } => integration::run(&command),
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("sluice: {}", Chain(error.as_ref()));
+            say(&format!("sluice: {}", Chain(error.as_ref())));
             ExitCode::FAILURE
         }
     }
@@ -91,7 +90,7 @@ fn config_check(args: &ConfigCheckArgs) -> anyhow::Result<u8> {
     let environment = settings::environment(args.feature_gates.clone());
     let (configuration, warnings) = settings::load(Some(&args.file), &environment)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        say(&format!("warning: {warning}"));
     }
     line(configuration.effective_yaml().trim_end())?;
     for kind in &configuration.integrations.declared {

@@ -1,21 +1,26 @@
 //! Where the API server is, and the clients that talk to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+
+use crate::proxy;
+
+/// How long the connection itself may take.
+pub const CONNECT: Duration = Duration::from_secs(5);
 
 /// Why no client could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig of `--kubeconfig` or `KUBECONFIG` is not usable.
+    /// A kubeconfig is not usable.
     #[error("reading the kubeconfig {path}")]
     Kubeconfig {
         /// The file.
         path: String,
         /// What is wrong with it.
-        source: Box<kube::config::KubeconfigError>,
+        source: Box<KubeconfigError>,
     },
     /// The kubeconfig has no such context, cluster or user.
     #[error("{what} {name:?} does not exist")]
@@ -41,6 +46,16 @@ pub enum ClientError {
     /// Neither a kubeconfig nor an in-cluster account is there.
     #[error("no --kubeconfig, no KUBECONFIG, and not inside a cluster")]
     InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The API server is to be reached through a proxy.
+    #[error(
+        "{server} is to be reached through a proxy ({by}), and proxies are not supported: if it can be reached without, name its host in NO_PROXY"
+    )]
+    Proxy {
+        /// The API server's address.
+        server: String,
+        /// What says so.
+        by: &'static str,
+    },
     /// The HTTP stack could not be built.
     #[error("building the client for {server}")]
     Build {
@@ -51,40 +66,123 @@ pub enum ClientError {
     },
 }
 
-/// Reads the connection: `--kubeconfig`, else `KUBECONFIG`, else the in-cluster account.
+/// Why a kubeconfig of this path is not usable.
+fn unusable(path: &Path) -> impl Fn(KubeconfigError) -> ClientError + '_ {
+    move |source| ClientError::Kubeconfig { path: path.display().to_string(), source: Box::new(source) }
+}
+
+/// Reads a kubeconfig. An empty context or namespace is none.
+///
+/// # Errors
+/// When it does not exist, cannot be read, or is none.
+pub fn read(path: &Path) -> Result<Kubeconfig, ClientError> {
+    let mut file = Kubeconfig::read_from(path).map_err(unusable(path))?;
+    let is_empty = |text: &mut String| text.is_empty();
+    file.current_context.take_if(is_empty);
+    for context in file.contexts.iter_mut().filter_map(|named| named.context.as_mut()) {
+        context.namespace.take_if(is_empty);
+    }
+    Ok(file)
+}
+
+/// Reads kubeconfigs as kubectl does: what does not exist is left out, and of what several say the first holds. Nothing if none exists.
+///
+/// # Errors
+/// When one cannot be read or is none, or they do not go together.
+pub fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, ClientError> {
+    let mut all: Option<Kubeconfig> = None;
+    for path in paths {
+        let file = match read(path) {
+            Err(ClientError::Kubeconfig { source, .. }) if is_absent(&source) => continue,
+            file => file?,
+        };
+        all = Some(match all {
+            Some(all) => all.merge(file).map_err(unusable(path))?,
+            None => file,
+        });
+    }
+    Ok(all)
+}
+
+fn is_absent(error: &KubeconfigError) -> bool {
+    matches!(error, KubeconfigError::ReadConfig(error, _) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// The files that `KUBECONFIG` names.
+pub fn of_environment() -> Vec<PathBuf> {
+    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// The files that kubectl reads: those of `KUBECONFIG`, else `~/.kube/config`.
+pub fn of_kubectl() -> Vec<PathBuf> {
+    let named = of_environment();
+    if !named.is_empty() {
+        return named;
+    }
+    std::env::home_dir().map(|home| home.join(".kube").join("config")).into_iter().collect()
+}
+
+fn called(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads a program's connection: `--kubeconfig`, else `KUBECONFIG`, else the in-cluster account.
 ///
 /// # Errors
 ///
 /// If the kubeconfig cannot be read or has no usable context, cluster or user; or if there is none, and the process does not run in a cluster.
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let failed = |source| ClientError::Kubeconfig {
-                path: path.display().to_string(),
-                source: Box::new(source),
-            };
-            let file = Kubeconfig::read_from(path).map_err(failed)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?
-        }
-        None => match Kubeconfig::from_env() {
-            Ok(Some(file)) => Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .map_err(from_environment)?,
-            Ok(None) => Config::incluster().map_err(|e| ClientError::InCluster(Box::new(e)))?,
-            Err(error) => return Err(from_environment(error)),
-        },
+    let paths = kubeconfig.map_or_else(of_environment, |path| vec![path.to_owned()]);
+    let file = match (merged(&paths)?, paths.first()) {
+        // A program that is told where to look does not look elsewhere.
+        (None, Some(path)) => Some(read(path)?),
+        (file, _) => file,
     };
-    // Retries are ours: the client's own last up to 15 attempts with a cap of 1,000 s.
-    config.default_retry = false;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    Ok(config)
+    match file {
+        Some(file) => of_file(file, &paths).await,
+        None => in_cluster(),
+    }
 }
 
-fn from_environment(source: kube::config::KubeconfigError) -> ClientError {
-    ClientError::Kubeconfig {
-        path: std::env::var("KUBECONFIG").unwrap_or_else(|_| "KUBECONFIG".to_owned()),
-        source: Box::new(source),
+/// The connection of a kubeconfig's current context. `paths` are those of the kubeconfig, for messages.
+///
+/// # Errors
+/// When it has no usable context, cluster or user, or the API server is to be reached through a proxy.
+pub async fn of_file(file: Kubeconfig, paths: &[PathBuf]) -> Result<Config, ClientError> {
+    let own_proxy = proxy_url(&file);
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let failed = |source| ClientError::Kubeconfig { path: called(paths), source: Box::new(source) };
+    let mut config = config.map_err(failed)?;
+    let variable = |name: &str| std::env::var(name).ok();
+    if let Some(by) = proxy::wanted(&config.cluster_url, own_proxy.as_deref(), variable) {
+        return Err(ClientError::Proxy { server: config.cluster_url.to_string(), by });
     }
+    // The environment's, which the client takes for every host.
+    config.proxy_url = None;
+    Ok(patient(config))
+}
+
+/// The proxy that a kubeconfig names for the cluster of its current context.
+fn proxy_url(file: &Kubeconfig) -> Option<String> {
+    let context = file.contexts.iter().find(|named| Some(&named.name) == file.current_context.as_ref())?;
+    let name = &context.context.as_ref()?.cluster;
+    file.clusters.iter().find(|named| named.name == *name)?.cluster.as_ref()?.proxy_url.clone()
+}
+
+/// The connection of the pod that this runs in.
+///
+/// # Errors
+/// When it runs in none.
+pub fn in_cluster() -> Result<Config, ClientError> {
+    Config::incluster().map(patient).map_err(|error| ClientError::InCluster(Box::new(error)))
+}
+
+/// What is asked again, and when, is decided where it is asked: the client's own retries are up to 15, over minutes, and repeat writes as well.
+fn patient(mut config: Config) -> Config {
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
+    config
 }
 
 /// Builds a client. Each has its own connections, so that the lease never queues behind other requests.
@@ -97,4 +195,50 @@ pub fn client(config: &Config) -> Result<Client, ClientError> {
         server: config.cluster_url.to_string(),
         source: Box::new(source),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "
+current-context: ''
+contexts: [{name: both, context: {cluster: a, user: u, namespace: ''}}]
+";
+    const SECOND: &str = "
+current-context: two
+contexts:
+- {name: both, context: {cluster: b, user: u, namespace: n}}
+- {name: two, context: {cluster: b, user: u, namespace: n}}
+";
+
+    #[test]
+    fn kubeconfigs_are_merged_as_kubectl_merges_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [("first", FIRST), ("second", SECOND), ("broken", "contexts: [")] {
+            std::fs::write(path(name), text).unwrap();
+        }
+        let of = |names: &[&str]| merged(&names.iter().map(|name| path(name)).collect::<Vec<_>>());
+        let both = of(&["none", "first", "second"]).unwrap().unwrap();
+        // An empty context is none, and so is an empty namespace.
+        assert_eq!(both.current_context.as_deref(), Some("two"));
+        let context = |at: usize| both.contexts[at].context.clone().unwrap();
+        assert_eq!((context(0).cluster.as_str(), context(0).namespace), ("a", None));
+        assert_eq!((both.contexts.len(), context(1).namespace.as_deref()), (2, Some("n")));
+        assert!(of(&["none", "nowhere"]).unwrap().is_none() && of(&[]).unwrap().is_none());
+        // What is there and cannot be read is never passed over.
+        let ClientError::Kubeconfig { path: named, .. } = of(&["none", "broken", "second"]).unwrap_err()
+        else {
+            panic!("another error")
+        };
+        assert_eq!(named, path("broken").display().to_string());
+        assert!(of(&["."]).is_err() && read(&path("none")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_told_where_to_look_does_not_look_elsewhere() {
+        let error = connection(Some(Path::new("/nowhere/config"))).await.unwrap_err();
+        assert_eq!(error.to_string(), "reading the kubeconfig /nowhere/config");
+    }
 }

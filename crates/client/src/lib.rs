@@ -11,5 +11,7 @@ pub mod error_chain;
 pub mod kubeconfig;
 pub mod lease;
 pub mod list;
+pub mod patience;
+mod proxy;
 pub mod settings;
 pub mod version;

@@ -3,6 +3,8 @@
 use kube::Client;
 use serde_json::Value;
 
+use crate::patience;
+
 /// Objects in one answer.
 const PAGE: usize = 500;
 /// The annotation in which kubectl keeps what was applied.
@@ -39,7 +41,7 @@ pub async fn objects(
     let mut pages = Pages::new(collection, query, PAGE);
     while let Some(uri) = pages.uri() {
         let request = http::Request::get(uri).body(Vec::new())?;
-        let page: Value = match client.request(request).await {
+        let page: Value = match patience::get(client, request).await {
             Ok(page) => page,
             Err(kube::Error::Api(status)) if status.code == 404 => break,
             Err(source) => {
@@ -53,7 +55,7 @@ pub async fn objects(
 }
 
 /// An object without its managed fields and without its own text as kubectl keeps it: nothing is made of them.
-pub(crate) fn without_clutter(mut object: Value) -> Value {
+pub fn without_clutter(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {

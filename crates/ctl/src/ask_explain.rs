@@ -8,6 +8,9 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::client::UpgradeConnectionError;
+use serde_json::Value;
+use sluice_client::patience;
+use sluice_sim::explain::plain;
 
 use crate::ask::{self, Reply};
 use crate::cluster::{object, selector};
@@ -133,19 +136,22 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
         "/apis/visibility.sluice.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/{subresource}?kind={word}&output={output}&all={all}{change}"
     );
     let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-    let found: serde_json::Value = match person.client.request(request).await {
+    let found = match patience::get(&person.client, request).await {
         Ok(found) => found,
         Err(kube::Error::Api(status)) if is_not_served(&status) => return Ok(None),
         Err(kube::Error::Api(status)) => bail!("{}", status.message),
         Err(error) => return Err(error.into()),
     };
-    let body = if let Some(text) = found["text"].as_str() {
-        text.to_owned()
-    } else {
-        let field = if args.what_if.is_some() { "whatIf" } else { "explanation" };
-        serde_json::to_string_pretty(&found[field])? + "\n"
-    };
-    Ok(Some(Reply { status: 200, body }))
+    Ok(Some(Reply { status: 200, body: body(&found, args.what_if.is_some())? }))
+}
+
+/// What is printed of an answer of the API.
+fn body(found: &Value, is_what_if: bool) -> anyhow::Result<String> {
+    if let Some(text) = found["text"].as_str() {
+        return Ok(plain::lines(text));
+    }
+    let field = if is_what_if { "whatIf" } else { "explanation" };
+    Ok(plain::json(&serde_json::to_string_pretty(&found[field])?) + "\n")
 }
 
 /// Whether an answer is the API server's about the API, and not the manager's about the Workload: that names a Workload that is missing, and where it
@@ -236,6 +242,16 @@ mod tests {
         assert!(!is_not_served(&status(404, named)) && !is_not_served(&status(403, none)));
         // The manager's own word that it cannot answer now.
         assert!(!is_not_served(&status(503, serde_json::json!({"retryAfterSeconds": 1}))));
+    }
+
+    #[test]
+    fn what_an_answer_contains_does_not_act_on_a_terminal() {
+        let name = "\u{1b}[2J\u{9b}\r\u{202e}";
+        let document = body(&serde_json::json!({"explanation": {"name": name}}), false).unwrap();
+        assert!(document.is_ascii() && !document.contains(['\u{1b}', '\r']), "{document:?}");
+        assert_eq!(serde_json::from_str::<Value>(&document).unwrap()["name"], name);
+        let text = body(&serde_json::json!({"text": format!("a\n{name}\n")}), false).unwrap();
+        assert_eq!(text, "a\n\\u{1b}[2J\\u{9b}\\r\\u{202e}\n");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The command line of `kubectl kueue`.
 
-use clap::{Args as _, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::ask_explain::AskExplainArgs;
@@ -13,6 +15,7 @@ use crate::list::ListCommand;
 use crate::report::ReportArgs;
 use crate::simulate::SimulateArgs;
 use crate::switch::{ResumeCommand, StopCommand};
+use crate::switch_values::with_values;
 use crate::usage::UsageArgs;
 
 /// Manage queues and Workloads, and see why jobs wait: the kubectl plugin of Sluice, for Kueue's API.
@@ -98,6 +101,16 @@ pub enum Command {
 }
 
 impl Plugin {
+    /// Reads a command line, with the name of the program as its first word.
+    ///
+    /// # Errors
+    /// When it is wrong, or asks for help or the version.
+    pub fn read(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let mut command = with_values(Self::command());
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     /// Runs the command; the process's exit code.
     ///
     /// # Errors
@@ -114,10 +127,10 @@ impl Plugin {
             Command::Stop { command } => command.run(cluster).await,
             Command::Resume { command } => command.run(cluster).await,
             Command::Delete { command } => command.run(cluster).await,
-            Command::Get(args) => args.run("get", cluster).await,
-            Command::Describe(args) => args.run("describe", cluster).await,
-            Command::Edit(args) => args.run("edit", cluster).await,
-            Command::Patch(args) => args.run("patch", cluster).await,
+            Command::Get(args) => args.run("get", cluster),
+            Command::Describe(args) => args.run("describe", cluster),
+            Command::Edit(args) => args.run("edit", cluster),
+            Command::Patch(args) => args.run("patch", cluster),
             Command::Completion { shell } => {
                 crate::print::print(&complete::script(shell)?)?;
                 Ok(0)
@@ -146,15 +159,15 @@ fn options() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     fn parse(line: &str) -> Result<Plugin, clap::Error> {
-        Plugin::try_parse_from(std::iter::once("kubectl-kueue").chain(line.split_whitespace()))
+        Plugin::read(std::iter::once("kubectl-kueue").chain(line.split_whitespace()))
     }
 
     #[test]
     fn the_command_line_is_consistent() {
         Plugin::command().debug_assert();
+        with_values(Plugin::command()).debug_assert();
     }
 
     #[test]
@@ -180,6 +193,8 @@ mod tests {
             "delete workload a b -y --dry-run=client",
             "delete kwl --all -o json",
             "delete cq a --ignore-not-found",
+            "delete wl --all=true --yes=true",
+            "list wl --all-namespaces=true --no-headers=false --insecure-skip-tls-verify=true",
             "get wl -o yaml",
             "patch cq a --type=merge -p {}",
             "describe lq main -n team",

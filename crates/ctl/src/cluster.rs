@@ -7,6 +7,7 @@ use kube::Client;
 use serde_json::Value;
 use sluice_api::names::dns1123_subdomain_error;
 use sluice_client::list::{self, Pages};
+use sluice_client::patience;
 use sluice_sim::Kind;
 
 /// Objects in one answer, unless the environment says otherwise (docs/reference/08-tooling.md 8.1).
@@ -41,17 +42,38 @@ pub fn shown(kind: Kind, name: &str) -> String {
     }
 }
 
-/// A request that answers with a document.
+/// A request that answers with a document. A read is repeated if the API server says when.
 ///
 /// # Errors
 ///
 /// If the API server cannot be reached, refuses the request, or answers with what is not JSON.
 pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
     let what = format!("{} {}", request.method(), request.uri().path());
-    match client.request(request).await {
+    let answer = match *request.method() {
+        http::Method::GET => patience::get(client, request).await,
+        _ => client.request(request).await,
+    };
+    match answer {
         // What the API server answers says itself what it is about.
         Err(error @ kube::Error::Api(_)) => Err(error.into()),
         answer => answer.with_context(|| what),
+    }
+}
+
+/// Reads a document.
+///
+/// # Errors
+///
+/// If `uri` cannot stand in a request; and as [`ask`].
+pub async fn get(client: &Client, uri: &str) -> anyhow::Result<Value> {
+    ask(client, http::Request::get(uri).body(Vec::new()).context("making a request")?).await
+}
+
+/// What the API server answered instead, if it did: the HTTP status and its words.
+pub fn refusal(error: &anyhow::Error) -> Option<&kube::core::Status> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => None,
     }
 }
 
@@ -72,38 +94,60 @@ pub async fn send(
     ask(client, request).await
 }
 
-/// Every object of a collection, page by page. `query` has the selectors, each with a leading `&`.
+/// Every object of a collection. `query` has the selectors, each with a leading `&`; of each object, what `keep` makes of it is kept, page by
+/// page.
 ///
 /// # Errors
 ///
 /// If the collection or the query cannot stand in a URL, or a page cannot be had: see [`ask`].
-pub async fn list(client: &Client, collection: &str, query: &str) -> anyhow::Result<Vec<Value>> {
-    let page = async |uri: String| {
-        let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-        ask(client, request).await
-    };
-    Ok(pages(collection, query, page).await?.into_iter().flat_map(list::items).collect())
+pub async fn list<T>(
+    client: &Client,
+    collection: &str,
+    query: &str,
+    keep: impl Fn(Value) -> Option<T>,
+) -> anyhow::Result<Vec<T>> {
+    let mut all = Vec::new();
+    let page = async |uri: String| get(client, &uri).await;
+    each_page(collection, query, page, |answer| {
+        all.extend(list::items(answer).into_iter().filter_map(&keep))
+    })
+    .await?;
+    Ok(all)
 }
 
-/// The answers with a collection's pages; `ask` asks for one.
+/// Of an object the fields at these JSON pointers, where it has them.
+pub fn only(mut object: Value, fields: &[&str]) -> Value {
+    let mut kept = Value::Object(serde_json::Map::new());
+    for field in fields {
+        let Some(value) = object.pointer_mut(field).map(Value::take) else { continue };
+        let mut place = &mut kept;
+        for key in field.split('/').skip(1) {
+            place = &mut place[key];
+        }
+        *place = value;
+    }
+    kept
+}
+
+/// Gives the answers with a collection's pages to `take`; `ask` asks for one.
 ///
 /// # Errors
 ///
-/// As `ask`, of the first page that cannot be had; the pages before it are lost.
-pub async fn pages(
+/// As `ask`, of the first page that cannot be had.
+pub async fn each_page(
     collection: &str,
     query: &str,
     ask: impl AsyncFn(String) -> anyhow::Result<Value>,
-) -> anyhow::Result<Vec<Value>> {
+    mut take: impl FnMut(Value),
+) -> anyhow::Result<()> {
     let page = std::env::var(PAGE_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(PAGE);
-    let mut all = Vec::new();
     let mut pages = Pages::new(collection, query, page);
     while let Some(uri) = pages.uri() {
         let answer = ask(uri).await?;
         pages.answered(&answer);
-        all.push(answer);
+        take(answer);
     }
-    Ok(all)
+    Ok(())
 }
 
 /// A selector as a part of a query.
@@ -135,6 +179,13 @@ mod tests {
         assert_eq!(collection(Kind::ClusterQueue, Some("a")), "/apis/kueue.x-k8s.io/v1beta2/clusterqueues");
         assert_eq!(shown(Kind::ClusterQueue, "x"), "clusterqueue.kueue.x-k8s.io/x");
         assert_eq!(shown(Kind::Pod, "x"), "pod/x");
+    }
+
+    #[test]
+    fn of_an_object_only_the_fields_are_kept_that_are_used() {
+        let object = serde_json::json!({"metadata": {"name": "a", "managedFields": [1]}, "spec": {"a": 1}});
+        let kept = only(object, &["/metadata/name", "/metadata/uid", "/spec"]);
+        assert_eq!(kept, serde_json::json!({"metadata": {"name": "a"}, "spec": {"a": 1}}));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use sluice_sim::resource::{explained, named};
 
 use crate::cluster::{collection, list};
 use crate::connection::ClusterArgs;
+use crate::switch_values::with_values;
 
 /// The program.
 const PROGRAM: &str = "kubectl-kueue";
@@ -136,10 +137,7 @@ pub fn users() -> ArgValueCompleter {
 
 fn of_kubeconfig(names: fn(&Kubeconfig) -> Vec<String>) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
-        let file = match connection(&words()).kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
+        let file = connection(&words()).file().ok().flatten();
         matching(current, file.map(|file| names(&file)).unwrap_or_default())
     })
 }
@@ -162,7 +160,7 @@ fn words() -> Vec<String> {
 
 /// The connection flags of a command line that need not be complete.
 fn connection(words: &[String]) -> ClusterArgs {
-    let command = ClusterArgs::augment_args(clap::Command::new(PROGRAM));
+    let command = with_values(ClusterArgs::augment_args(clap::Command::new(PROGRAM)));
     let known = |word: &str| {
         let name = word.split_once('=').map_or(word, |(name, _)| name);
         command.get_arguments().find(|flag| match name.strip_prefix("--") {
@@ -175,7 +173,7 @@ fn connection(words: &[String]) -> ClusterArgs {
     while let Some(word) = rest.next() {
         let Some(flag) = known(word) else { continue };
         kept.push(word.clone());
-        if flag.get_action().takes_values() && !word.contains('=') {
+        if flag.get_action().takes_values() && !flag.is_require_equals_set() && !word.contains('=') {
             kept.extend(rest.next().cloned());
         }
     }
@@ -190,9 +188,8 @@ fn of_cluster(kind: Kind) -> Vec<String> {
     };
     let asking = async {
         let person = connection(&words()).connect().await.ok()?;
-        let found = list(&person.client, &collection(kind, Some(&person.namespace)), "").await.ok()?;
-        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
-        Some(found.iter().filter_map(name).collect())
+        let name = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        list(&person.client, &collection(kind, Some(&person.namespace)), "", name).await.ok()
     };
     runtime
         .block_on(async { tokio::time::timeout(PATIENCE, asking).await })
@@ -318,5 +315,8 @@ mod tests {
         assert_eq!(found.kubeconfig.as_deref(), Some("k".as_ref()));
         assert_eq!((found.context.as_deref(), found.namespace.as_deref()), (Some("c"), Some("team")));
         assert_eq!((found.as_group.len(), found.insecure_skip_tls_verify, found.as_user), (1, true, None));
+        let words = ["--insecure-skip-tls-verify=true", "--context", "c"].map(str::to_owned);
+        let found = connection(&words);
+        assert_eq!((found.insecure_skip_tls_verify, found.context.as_deref()), (true, Some("c")));
     }
 }

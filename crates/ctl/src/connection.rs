@@ -5,19 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
-};
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use kube::{Client, Config};
 use sluice_api::names::dns1123_label_error;
-use sluice_client::kubeconfig::{ClientError, client};
+use sluice_client::kubeconfig::{self, CONNECT, ClientError, client};
 
 use crate::complete;
 
 /// The name of the context, cluster and user that flags and kubeconfig come to.
 const CHOSEN: &str = "chosen";
-/// How long the connection itself may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// kubectl's connection flags. They override the kubeconfig, as in kubectl. The first three show in every help, the rest in
 /// that of `kubectl kueue options`.
@@ -130,28 +126,28 @@ impl ClusterArgs {
         all.into_iter().filter_map(one).chain(groups).collect()
     }
 
-    /// The kubeconfig that the flags name.
-    fn file(&self) -> Result<Kubeconfig, ClientError> {
-        let failed = |source| ClientError::Kubeconfig {
-            path: self.kubeconfig.as_ref().map_or("of kubectl".to_owned(), |path| path.display().to_string()),
-            source: Box::new(source),
-        };
+    /// The kubeconfigs that are read, if they exist.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.kubeconfig.as_ref().map_or_else(kubeconfig::of_kubectl, |path| vec![path.clone()])
+    }
+
+    /// The kubeconfig; nothing if there is none. One that the flag names has to be there.
+    pub(crate) fn file(&self) -> Result<Option<Kubeconfig>, ClientError> {
         match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path).map_err(failed),
-            None => Kubeconfig::read().map_err(failed),
+            Some(path) => kubeconfig::read(path).map(Some),
+            None => kubeconfig::merged(&self.files()),
         }
     }
 
     async fn config(&self) -> Result<Config, ClientError> {
-        let mut config = match self.file() {
-            Ok(file) => self.load(file).await?,
+        let chooses =
+            [&self.context, &self.cluster, &self.user, &self.server].iter().any(|flag| flag.is_some());
+        let mut config = match self.file()? {
+            Some(file) => self.load(file).await?,
             // Without a kubeconfig the flags alone may say where the API server is.
-            Err(_) if self.kubeconfig.is_none() && self.server.is_some() => {
-                self.load(Kubeconfig::default()).await?
-            }
-            Err(error) if self.kubeconfig.is_some() || self.context.is_some() => return Err(error),
-            Err(error) => {
-                let mut config = Config::incluster().map_err(|_| error)?;
+            None if chooses => self.load(Kubeconfig::default()).await?,
+            None => {
+                let mut config = kubeconfig::in_cluster()?;
                 self.authenticate(&mut config.auth_info);
                 config
             }
@@ -159,7 +155,6 @@ impl ClusterArgs {
         if let Some(namespace) = &self.namespace {
             config.default_namespace.clone_from(namespace);
         }
-        config.connect_timeout = Some(CONNECT);
         if let Some(time) = self.request_timeout {
             config.read_timeout = Some(time).filter(|time| !time.is_zero());
             config.connect_timeout =
@@ -169,16 +164,7 @@ impl ClusterArgs {
     }
 
     async fn load(&self, file: Kubeconfig) -> Result<Config, ClientError> {
-        let chosen = self.chosen(file)?;
-        Config::from_custom_kubeconfig(chosen, &KubeConfigOptions::default()).await.map_err(|source| {
-            ClientError::Kubeconfig {
-                path: self
-                    .kubeconfig
-                    .as_ref()
-                    .map_or("of kubectl".to_owned(), |path| path.display().to_string()),
-                source: Box::new(source),
-            }
-        })
+        kubeconfig::of_file(self.chosen(file)?, &self.files()).await
     }
 
     /// A kubeconfig with one context: what the flags choose, with what they override.
@@ -396,6 +382,8 @@ contexts:
         assert_eq!((config.read_timeout, config.connect_timeout), (None, Some(CONNECT)));
         let absent = args("--kubeconfig /nowhere/config").config().await.unwrap_err().to_string();
         assert!(absent.contains("/nowhere/config"), "{absent}");
+        // A write that was lost on its way back is not repeated, and nothing for minutes.
+        assert!(!with("").config().await.unwrap().default_retry);
     }
 
     #[test]

@@ -1,21 +1,36 @@
 //! `kubectl kueue delete` (docs/reference/08-tooling.md 8.1): of a Workload the *job* is deleted, or it would come back; the rest goes to kubectl.
 
+mod removal;
+mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::BufRead as _;
-use std::process::Stdio;
+use std::io::{BufRead as _, Write as _};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
+use kube::Client;
 use serde_json::Value;
+use sluice_client::error_chain::complaint;
 use sluice_sim::Kind;
+use sluice_sim::explain::plain;
+use sluice_sim::resource::named;
 
-use crate::cluster::{ask, collection, list, object};
+use crate::cli::{Command, Plugin};
+use crate::cluster::{collection, get, list, object, only, refusal};
 use crate::complete;
 use crate::connection::ClusterArgs;
-use crate::kubectl::{PassArgs, full_name, kubectl};
+use crate::kubectl::PassArgs;
 use crate::output::Format;
-use crate::print::nothing_found;
+use crate::print::{nothing_found, print, say};
 use crate::write::{DryRun, WriteArgs};
+use removal::Doomed;
+#[cfg(test)]
+pub(crate) use target::targets;
+use target::{Kinds, Target};
+
+/// The fields of a Workload by which it is known what goes.
+const USED: [&str; 3] = ["/metadata/name", "/metadata/uid", "/metadata/ownerReferences"];
 
 /// `kubectl kueue delete workload`.
 #[derive(Clone, Debug, Default, Args)]
@@ -43,8 +58,8 @@ pub struct DeleteArgs {
 }
 
 impl DeleteArgs {
-    async fn run(self, kind: Kind, cluster: &ClusterArgs) -> anyhow::Result<u8> {
-        PassArgs { resource: kind.as_str().to_owned(), rest: self.rest }.run("delete", cluster).await
+    fn run(self, kind: Kind, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        PassArgs { resource: kind.as_str().to_owned(), rest: self.rest }.run("delete", cluster)
     }
 }
 
@@ -76,15 +91,82 @@ impl DeleteCommand {
     pub async fn run(self, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         match self {
             Self::Workload(args) => args.run(cluster).await,
-            Self::Clusterqueue(args) => args.run(Kind::ClusterQueue, cluster).await,
-            Self::Localqueue(args) => args.run(Kind::LocalQueue, cluster).await,
-            Self::Resourceflavor(args) => args.run(Kind::ResourceFlavor, cluster).await,
+            Self::Clusterqueue(args) => args.run(Kind::ClusterQueue, cluster),
+            Self::Localqueue(args) => args.run(Kind::LocalQueue, cluster),
+            Self::Resourceflavor(args) => args.run(Kind::ResourceFlavor, cluster),
             Self::Other(words) => {
                 let mut words = words.into_iter();
                 let resource = words.next().context("expected a kind")?;
-                PassArgs { resource, rest: words.collect() }.run("delete", cluster).await
+                if is_workload(&resource) {
+                    return match workload_line(cluster, &resource, words) {
+                        Ok((args, cluster)) => args.run(&cluster).await,
+                        Err(error) => {
+                            error.print()?;
+                            Ok(u8::from(error.use_stderr()))
+                        }
+                    };
+                }
+                PassArgs { resource, rest: words.collect() }.run("delete", cluster)
             }
         }
+    }
+}
+
+/// Whether `KIND` or `KIND/NAME` is a Workload.
+fn is_workload(word: &str) -> bool {
+    named(word.split_once('/').map_or(word, |(kind, _)| kind)) == Some(Kind::Workload)
+}
+
+/// The line that deletes the job of a Workload, of one that calls the Workload in another way: `workload.kueue.x-k8s.io/NAME`, as it is listed.
+fn workload_line(
+    cluster: &ClusterArgs,
+    resource: &str,
+    rest: impl Iterator<Item = String>,
+) -> Result<(DeleteWorkloadArgs, ClusterArgs), clap::Error> {
+    let line = ["kubectl-kueue".to_owned()].into_iter().chain(cluster.flags());
+    let line = line.chain(["delete", "workload"].map(str::to_owned));
+    // One that has a name is a name as it is.
+    let line = line.chain(resource.contains('/').then(|| resource.to_owned())).chain(rest);
+    let plugin = Plugin::read(line)?;
+    match plugin.command {
+        Command::Delete { command: DeleteCommand::Workload(args) } => Ok((args, plugin.cluster)),
+        _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
+    }
+}
+
+/// What goes: each object once, and which of them for each Workload.
+#[derive(Debug, Default)]
+struct Plan {
+    doomed: Vec<Doomed>,
+    /// The name of a Workload, and where in `doomed` is what goes for it.
+    workloads: Vec<(String, Vec<usize>)>,
+}
+
+/// What could not be done, though the rest was.
+#[derive(Debug, Default)]
+struct Troubles(usize);
+
+impl Troubles {
+    /// Says an error, and goes on.
+    fn tell(&mut self, error: &anyhow::Error) {
+        say(&complaint("kubectl kueue", error.as_ref()));
+        self.0 += 1;
+    }
+
+    /// The same of what the API server refused. Where it does not answer, nothing else can be done.
+    fn bear<T>(&mut self, outcome: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match outcome {
+            Ok(done) => Ok(Some(done)),
+            Err(error) if refusal(&error).is_some() => {
+                self.tell(&error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn code(&self) -> u8 {
+        u8::from(self.0 > 0)
     }
 }
 
@@ -93,93 +175,169 @@ impl DeleteWorkloadArgs {
         if self.names.is_empty() != self.all {
             bail!("name Workloads, or delete all of the namespace with --all");
         }
-        let format = self.write.output.format()?;
+        let format = self.write.format(Kind::Workload)?;
         let person = cluster.connect().await?;
-        let place = collection(Kind::Workload, Some(&person.namespace));
-        let workloads = if self.all {
-            list(&person.client, &place, "").await?
-        } else {
-            let mut found = Vec::new();
-            for name in &self.names {
-                let request =
-                    http::Request::get(object(&place, name)?).body(Vec::new()).context("making a request")?;
-                found.push(ask(&person.client, request).await?);
+        let (client, namespace) = (&person.client, person.namespace.as_str());
+        let mut troubles = Troubles::default();
+        let workloads = self.workloads(client, namespace, &mut troubles).await?;
+        let plan = plan(client, namespace, &workloads, &mut troubles).await?;
+        if plan.doomed.is_empty() {
+            if troubles.0 == 0 {
+                nothing_found(Some(namespace));
             }
-            found
-        };
-        let targets: Vec<String> = workloads.iter().flat_map(targets).collect();
-        if targets.is_empty() {
-            nothing_found(Some(&person.namespace));
-            return Ok(0);
+            return Ok(troubles.code());
         }
         let asks = !self.yes && self.write.dry_run == DryRun::None;
-        if asks && !agreed(&workloads, &person.namespace)? {
-            eprintln!("Nothing was deleted.");
-            return Ok(0);
+        if asks && !agreed(&plan, namespace)? {
+            say("Nothing was deleted.");
+            return Ok(troubles.code());
         }
-        let cluster = ClusterArgs { namespace: Some(person.namespace), ..cluster.clone() };
-        let mut stdout = Stdio::inherit();
-        if format.as_ref().is_some_and(|format| *format != Format::Name) {
-            // kubectl delete prints names only: what goes is printed before it goes.
-            let code = kubectl(&self.shows(&cluster, &targets), Stdio::inherit()).await?;
-            if code != 0 {
-                return Ok(code);
+        let mut doomed = plan.doomed;
+        if let Some(format) = format.as_ref().filter(|format| **format != Format::Name) {
+            // What goes is printed before it goes.
+            doomed = self.show(client, doomed, format, &mut troubles).await?;
+        }
+        for doomed in doomed {
+            let removed = doomed.remove(client, self.write.dry_run).await;
+            if troubles.bear(removed)? == Some(true) {
+                self.report(&doomed, namespace, format.as_ref())?;
             }
-            stdout = Stdio::null();
         }
-        kubectl(&self.deletes(&cluster, &targets, format.as_ref()), stdout).await
+        Ok(troubles.code())
     }
 
-    /// The words that have kubectl print what goes.
-    fn shows(&self, cluster: &ClusterArgs, targets: &[String]) -> Vec<String> {
-        let words = ["get".to_owned()].into_iter().chain(cluster.flags());
-        words.chain(self.write.output.flags()).chain(targets.iter().cloned()).collect()
+    /// The Workloads that are named, or all.
+    async fn workloads(
+        &self,
+        client: &Client,
+        namespace: &str,
+        troubles: &mut Troubles,
+    ) -> anyhow::Result<Vec<Value>> {
+        let place = collection(Kind::Workload, Some(namespace));
+        if self.all {
+            return list(client, &place, "", |workload| Some(only(workload, &USED))).await;
+        }
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        for name in &self.names {
+            // `workload.kueue.x-k8s.io/NAME`, too, as they are listed.
+            let name = if is_workload(name) {
+                name.split_once('/').map_or(name.as_str(), |(_, name)| name)
+            } else {
+                name
+            };
+            if !seen.insert(name) {
+                continue;
+            }
+            match object(&place, name) {
+                Ok(place) => {
+                    let workload = troubles.bear(get(client, &place).await)?;
+                    found.extend(workload.map(|workload| only(workload, &USED)));
+                }
+                Err(error) => troubles.tell(&error),
+            }
+        }
+        Ok(found)
     }
 
-    /// The words that have kubectl delete it.
-    fn deletes(&self, cluster: &ClusterArgs, targets: &[String], format: Option<&Format>) -> Vec<String> {
+    /// Prints what is still there, and gives it.
+    async fn show(
+        &self,
+        client: &Client,
+        doomed: Vec<Doomed>,
+        format: &Format,
+        troubles: &mut Troubles,
+    ) -> anyhow::Result<Vec<Doomed>> {
+        let (mut kept, mut documents) = (Vec::new(), Vec::new());
+        for doomed in doomed {
+            let found = doomed.look(client).await;
+            if let Some(document) = troubles.bear(found)?.flatten() {
+                documents.push(document);
+                kept.push(doomed);
+            }
+        }
+        if !documents.is_empty() {
+            print(&self.write.output.documents(format, documents, true)?)?;
+        }
+        Ok(kept)
+    }
+
+    /// Says that one was deleted, in kubectl's words; nothing if it was printed before.
+    fn report(&self, doomed: &Doomed, namespace: &str, format: Option<&Format>) -> std::io::Result<()> {
         let dry = match self.write.dry_run {
-            DryRun::None => None,
-            DryRun::Client => Some("--dry-run=client".to_owned()),
-            DryRun::Server => Some("--dry-run=server".to_owned()),
+            DryRun::None => "",
+            DryRun::Client => " (dry run)",
+            DryRun::Server => " (server dry run)",
         };
-        let name = (format == Some(&Format::Name)).then(|| "--output=name".to_owned());
-        let words = ["delete".to_owned()].into_iter().chain(cluster.flags());
-        words.chain(dry).chain(name).chain(targets.iter().cloned()).collect()
+        match format {
+            None => {
+                let Target { name, .. } = &doomed.target;
+                let word = doomed.target.word();
+                print(&format!("{word} \"{name}\" deleted from {namespace} namespace{dry}\n"))
+            }
+            Some(Format::Name) => print(&format!("{doomed}\n")),
+            Some(_) => Ok(()),
+        }
     }
 }
 
-/// What is deleted instead of a Workload: its owners, as kubectl names them; the Workload itself if it has none.
-pub(crate) fn targets(workload: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let owners = workload["metadata"]["ownerReferences"].as_array();
-    let of = |owner: &Value| {
-        let (version, kind) = (text(&owner["apiVersion"]), text(&owner["kind"]).to_ascii_lowercase());
-        let kind = match version.split_once('/') {
-            Some((group, version)) => format!("{kind}.{version}.{group}"),
-            None => kind,
-        };
-        format!("{kind}/{}", text(&owner["name"]))
-    };
-    let found: Vec<_> = owners.into_iter().flatten().map(of).collect();
-    if found.is_empty() {
-        return vec![format!("{}/{}", full_name(Kind::Workload), text(&workload["metadata"]["name"]))];
+/// What goes for Workloads. What cannot be deleted is told.
+async fn plan(
+    client: &Client,
+    namespace: &str,
+    workloads: &[Value],
+    troubles: &mut Troubles,
+) -> anyhow::Result<Plan> {
+    let mut plan = Plan::default();
+    let mut kinds = Kinds::new(client, namespace);
+    let mut known: BTreeMap<Target, Option<usize>> = BTreeMap::new();
+    for workload in workloads {
+        let name = workload["metadata"]["name"].as_str().unwrap_or_default();
+        let mut of_workload = Vec::new();
+        for target in target::targets(workload) {
+            if !known.contains_key(&target) {
+                let place = kinds.place(&target).await;
+                let place = place.with_context(|| format!("Workload {name}: looking for its owner {target}"));
+                let at = match troubles.bear(place)? {
+                    Some(Some(place)) => {
+                        plan.doomed.push(Doomed { target: target.clone(), place });
+                        Some(plan.doomed.len() - 1)
+                    }
+                    Some(None) => {
+                        troubles.tell(&anyhow::anyhow!(
+                            "Workload {name}: its owner {target} is not an object of the namespace, and is left alone"
+                        ));
+                        None
+                    }
+                    None => None,
+                };
+                known.insert(target.clone(), at);
+            }
+            of_workload.extend(known[&target]);
+        }
+        plan.workloads.push((name.to_owned(), of_workload));
     }
-    found
+    Ok(plan)
+}
+
+/// What would go, as the question lists it.
+fn question(plan: &Plan, namespace: &str) -> String {
+    let mut text = format!("In namespace {namespace}:\n");
+    for (name, doomed) in plan.workloads.iter().filter(|(_, doomed)| !doomed.is_empty()) {
+        let all: Vec<_> = doomed.iter().map(|&at| plan.doomed[at].to_string()).collect();
+        // Writing into a String does not fail.
+        let _ =
+            writeln!(text, "  Workload {}: deletes {}", plain::whole(name), plain::whole(&all.join(", ")));
+    }
+    text + "Do you want to proceed (y/n)? "
 }
 
 /// Lists on standard error what would go, and asks. Standard output is for what was deleted.
-fn agreed(workloads: &[Value], namespace: &str) -> anyhow::Result<bool> {
-    let mut text = format!("In namespace {namespace}:\n");
-    for workload in workloads {
-        let name = workload["metadata"]["name"].as_str().unwrap_or_default();
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "  Workload {name}: deletes {}", targets(workload).join(", "));
-    }
-    eprint!("{text}Do you want to proceed (y/n)? ");
+fn agreed(plan: &Plan, namespace: &str) -> anyhow::Result<bool> {
+    std::io::stderr().write_all(question(plan, namespace).as_bytes()).context("asking")?;
     let mut answer = String::new();
     if std::io::stdin().lock().read_line(&mut answer)? == 0 {
-        eprintln!();
+        say("");
         bail!("no answer on standard input: --yes deletes without asking");
     }
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
@@ -188,53 +346,55 @@ fn agreed(workloads: &[Value], namespace: &str) -> anyhow::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    #[test]
-    fn the_job_goes_and_a_workload_without_one_goes_itself() {
-        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a"});
-        assert_eq!(
-            targets(&json!({"metadata": {"name": "w", "ownerReferences": [owner]}})),
-            ["job.v1.batch/a"]
-        );
-        // Of a kind that the plugin does not know.
-        let owner = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "a"});
-        assert_eq!(
-            targets(&json!({"metadata": {"name": "w", "ownerReferences": [owner]}})),
-            ["workflow.v1alpha1.argoproj.io/a"]
-        );
-        assert_eq!(targets(&json!({"metadata": {"name": "w"}})), ["workloads.kueue.x-k8s.io/w"]);
+    fn doomed(name: &str) -> Doomed {
+        let text = str::to_owned;
+        let target =
+            Target { api_version: text("batch/v1"), kind: text("Job"), name: text(name), uid: text("u") };
+        Doomed { target, place: String::new() }
     }
 
     #[test]
-    fn flags_go_to_kubectl_and_documents_are_printed_before_their_objects_go() {
-        use crate::output::OutputArgs;
-        use clap::Parser as _;
+    fn the_question_lists_what_goes_and_does_not_act_on_a_terminal() {
+        let plan = Plan {
+            doomed: vec![doomed("a"), doomed("\u{1b}[2J\u{9b}\r")],
+            workloads: vec![
+                ("w".to_owned(), vec![0, 1]),
+                ("refused".to_owned(), vec![]),
+                ("x".to_owned(), vec![0]),
+            ],
+        };
+        assert_eq!(
+            question(&plan, "team"),
+            "In namespace team:\n  Workload w: deletes job.batch/a, job.batch/\\u{1b}[2J\\u{9b}\\r\n  \
+             Workload x: deletes job.batch/a\nDo you want to proceed (y/n)? "
+        );
+    }
 
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            delete: DeleteWorkloadArgs,
+    #[test]
+    fn a_workload_s_job_goes_whatever_the_workload_is_called() {
+        let line = |line: &str| {
+            let plugin = Plugin::read(line.split(' ')).unwrap();
+            let Command::Delete { command: DeleteCommand::Other(words) } = plugin.command else {
+                panic!("{line}: another command")
+            };
+            let mut words = words.into_iter();
+            let resource = words.next().unwrap();
+            assert!(is_workload(&resource), "{line}");
+            workload_line(&plugin.cluster, &resource, words)
+                .map(|(args, cluster)| (args.names, args.yes, cluster))
+        };
+        for (text, names) in [
+            ("delete workload.kueue.x-k8s.io/a", &["workload.kueue.x-k8s.io/a"][..]),
+            ("delete wl/a wl/b", &["wl/a", "wl/b"]),
+            ("delete WL a b", &["a", "b"]),
+            ("delete workloads.v1beta2.kueue.x-k8s.io a", &["a"]),
+        ] {
+            let (found, yes, cluster) = line(&format!("x --context c {text} -n team -y")).unwrap();
+            assert_eq!((found, yes), (names.iter().map(ToString::to_string).collect(), true), "{text}");
+            assert_eq!((cluster.context.as_deref(), cluster.namespace.as_deref()), (Some("c"), Some("team")));
         }
-        let args = |line: &str| Line::parse_from(std::iter::once("x").chain(line.split(' '))).delete;
-        let cluster = ClusterArgs { namespace: Some("n".to_owned()), ..ClusterArgs::default() };
-        let targets = ["job.v1.batch/a".to_owned()];
-        let named = args("w --dry-run server -o name");
-        let format = named.write.output.format().unwrap();
-        assert_eq!(
-            named.deletes(&cluster, &targets, format.as_ref()).join(" "),
-            "delete --namespace=n --dry-run=server --output=name job.v1.batch/a"
-        );
-        let shown = args("w -o jsonpath={.kind} --show-managed-fields");
-        assert_eq!(
-            shown.shows(&cluster, &targets).join(" "),
-            "get --namespace=n --output=jsonpath={.kind} --show-managed-fields job.v1.batch/a"
-        );
-        let format = shown.write.output.format().unwrap();
-        assert_eq!(
-            shown.deletes(&cluster, &targets, format.as_ref()).join(" "),
-            "delete --namespace=n job.v1.batch/a"
-        );
-        assert_eq!(args("w").write.output, OutputArgs::default());
+        assert!(line("x delete wl/a --cascade=orphan").is_err());
+        assert!(!is_workload("cq/a") && !is_workload("pods") && !is_workload("a"));
     }
 }

@@ -1,6 +1,6 @@
 //! What is left to kubectl: `get`, `describe`, `edit`, `patch` and `delete` of Kueue's kinds.
 
-use std::process::Stdio;
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -30,8 +30,8 @@ impl PassArgs {
     ///
     /// # Errors
     /// If the kind is not in a group of Kueue, or kubectl cannot be run.
-    pub async fn run(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<u8> {
-        kubectl(&self.words(verb, cluster)?, Stdio::inherit()).await
+    pub fn run(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<u8> {
+        kubectl(&self.words(verb, cluster)?)
     }
 
     fn words(&self, verb: &str, cluster: &ClusterArgs) -> anyhow::Result<Vec<String>> {
@@ -61,16 +61,26 @@ pub fn full_name(kind: Kind) -> String {
     }
 }
 
-/// Runs kubectl with its standard output there; its exit code.
+/// Becomes kubectl; where no program can become another, runs it, and gives its exit code.
 ///
 /// # Errors
 /// When it cannot be run.
-pub async fn kubectl(words: &[String], stdout: Stdio) -> anyhow::Result<u8> {
+pub fn kubectl(words: &[String]) -> anyhow::Result<u8> {
     let program = std::env::var(KUBECTL).unwrap_or_else(|_| "kubectl".to_owned());
-    let mut command = tokio::process::Command::new(&program);
-    command.args(words).stdin(Stdio::inherit()).stdout(stdout);
-    let status = command.status().await.with_context(|| format!("running {program}"))?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    let mut command = Command::new(&program);
+    command.args(words);
+    run(command).with_context(|| format!("running {program}"))
+}
+
+/// Signals and the terminal are then kubectl's own, and nothing waits between.
+#[cfg(unix)]
+fn run(mut command: Command) -> std::io::Result<u8> {
+    Err(std::os::unix::process::CommandExt::exec(&mut command))
+}
+
+#[cfg(not(unix))]
+fn run(mut command: Command) -> std::io::Result<u8> {
+    Ok(command.status()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
 #[cfg(test)]

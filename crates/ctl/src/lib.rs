@@ -31,6 +31,7 @@ pub mod replay;
 pub mod report;
 pub mod simulate;
 pub mod switch;
+pub mod switch_values;
 pub mod table;
 pub mod usage;
 pub mod version;

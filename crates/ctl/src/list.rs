@@ -5,9 +5,6 @@ mod pods;
 mod queues;
 mod workloads;
 
-use std::process::Stdio;
-use std::time::Duration;
-
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -83,6 +80,10 @@ impl ListCommand {
     }
 }
 
+/// The fields of objects that every table shows, or by which its rows are chosen.
+const OF_EVERY_TABLE: &[&str] =
+    &["/metadata/name", "/metadata/namespace", "/metadata/creationTimestamp", "/metadata/ownerReferences"];
+
 /// A table's headings, and how an object becomes a row.
 struct Table<'a> {
     headings: Vec<&'static str>,
@@ -115,7 +116,7 @@ impl Listing {
         let format = self.output.format()?;
         if format == Some(Format::OfKubectl) {
             let words = self.words_of_kubectl(cluster, kind, all, filters)?;
-            return Ok(Err(kubectl(&words, Stdio::inherit()).await?));
+            return Ok(Err(kubectl(&words)?));
         }
         let person = cluster.connect().await?;
         Ok(Ok(Printing { listing: self, format, kind, all, person }))
@@ -157,11 +158,19 @@ impl Printing<'_> {
         matches!(self.format, None | Some(Format::Wide))
     }
 
-    /// The objects that the selectors choose.
-    async fn fetch(&self) -> anyhow::Result<Vec<Value>> {
+    /// The objects that the selectors choose: for a table their names, ages, owners and these fields, else all that is printed of them.
+    async fn fetch(&self, fields: &[&str]) -> anyhow::Result<Vec<Value>> {
         let query = selector("labelSelector", self.listing.selector.as_deref())
             + &selector("fieldSelector", self.listing.field_selector.as_deref());
-        cluster::list(&self.person.client, &collection(self.kind, self.namespace()), &query).await
+        let fields = [OF_EVERY_TABLE, fields].concat();
+        let keep = |mut object: Value| {
+            if self.is_table() {
+                return Some(cluster::only(object, &fields));
+            }
+            self.listing.output.drop_managed_fields(&mut object);
+            Some(object)
+        };
+        cluster::list(&self.person.client, &collection(self.kind, self.namespace()), &query, keep).await
     }
 
     /// Prints objects as was asked for.
@@ -212,81 +221,21 @@ fn since(object: &Value, condition: &str) -> Option<Timestamp> {
     found["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// A server that has too many questions is asked so often, and each time waits for this at most.
-const TRIES: usize = 20;
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
 /// A document, or nothing where the server has none or says no; or why that cannot be told.
 async fn maybe(client: &Client, uri: &str) -> Result<Option<Value>, String> {
-    let ask = async || {
-        let request = http::Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        client.request(request).await
-    };
-    patiently(ask, async |wait| tokio::time::sleep(wait).await).await
-}
-
-/// The same, of what `ask` asks for: again, if the server has too many questions now, when it wants to be asked again.
-async fn patiently(
-    ask: impl AsyncFn() -> kube::Result<Value>,
-    wait: impl AsyncFn(Duration),
-) -> Result<Option<Value>, String> {
-    let mut tries = 1;
-    loop {
-        let status = match ask().await {
-            Ok(found) => return Ok(Some(found)),
-            Err(kube::Error::Api(status)) => status,
-            Err(error) => return Err(Chain(&error).to_string()),
-        };
-        match status.code {
-            403 | 404 => return Ok(None),
-            429 if tries < TRIES => {
-                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds).max(1);
-                wait(Duration::from_secs(seconds.into()).min(LONGEST_WAIT)).await;
-                tries += 1;
-            }
-            _ => return Err(status.message.clone()),
-        }
+    match cluster::get(client, uri).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => match cluster::refusal(&error) {
+            Some(status) if [403, 404].contains(&status.code) => Ok(None),
+            Some(status) => Err(status.message.clone()),
+            None => Err(Chain(error.as_ref()).to_string()),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-
-    use serde_json::json;
-
     use super::*;
-
-    /// An answer with this status, which wants to be asked again after so many seconds.
-    fn status(code: u16, seconds: u32) -> kube::Error {
-        let details = json!({"retryAfterSeconds": seconds});
-        let status = json!({"kind": "Status", "code": code, "message": "slowly", "details": details});
-        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
-    }
-
-    #[tokio::test]
-    async fn a_server_that_has_too_many_questions_is_asked_again_when_it_says() {
-        let (asked, waited) = (Cell::new(0), RefCell::new(Vec::new()));
-        let wait = async |wait: Duration| waited.borrow_mut().push(wait.as_secs());
-        let busy = async || {
-            asked.set(asked.get() + 1);
-            match asked.get() {
-                1 => Err(status(429, 3)),
-                2 => Err(status(429, 0)),
-                3 => Err(status(429, 500)),
-                _ => Ok(json!({"items": []})),
-            }
-        };
-        assert_eq!(patiently(busy, wait).await, Ok(Some(json!({"items": []}))));
-        assert_eq!(*waited.borrow(), [3, 1, 10]);
-        // Not for ever; and what the server does not have, or does not show, is no trouble.
-        assert_eq!(patiently(async || Err(status(429, 1)), wait).await, Err("slowly".to_owned()));
-        assert_eq!(waited.borrow().len(), 3 + TRIES - 1);
-        for code in [403, 404] {
-            assert_eq!(patiently(async || Err(status(code, 1)), wait).await, Ok(None));
-        }
-        assert!(patiently(async || Err(status(500, 1)), wait).await.is_err());
-    }
 
     #[test]
     fn what_only_kubectl_prints_is_left_to_it_with_the_same_selectors() {

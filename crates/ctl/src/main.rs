@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use sluice_client::error_chain::complaint;
 use sluice_ctl::cli::Plugin;
 use sluice_ctl::complete;
+use sluice_ctl::print::say;
 
 /// What simulates makes and drops many small documents.
 #[cfg(feature = "jemalloc")]
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return failed(&error),
     }
-    let plugin = match Plugin::try_parse() {
+    let plugin = match Plugin::read(std::env::args_os()) {
         Ok(plugin) => plugin,
         Err(error) => {
             let _ = error.print();
@@ -39,6 +40,6 @@ fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{}", complaint("kubectl kueue", error.as_ref()));
+    say(&complaint("kubectl kueue", error.as_ref()));
     ExitCode::FAILURE
 }

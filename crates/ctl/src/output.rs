@@ -5,6 +5,7 @@ use clap::Args;
 use serde::Serialize as _;
 use serde_json::{Value, json};
 use sluice_sim::Kind;
+use sluice_sim::explain::plain;
 
 use crate::cluster::shown;
 use crate::complete;
@@ -101,17 +102,33 @@ impl OutputArgs {
         mut found: Vec<Value>,
         one: bool,
     ) -> anyhow::Result<String> {
-        for object in &mut found {
-            object["apiVersion"] = json!(kind.api_version());
-            object["kind"] = json!(kind.as_str());
-            if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !self.show_managed_fields) {
-                metadata.remove("managedFields");
-            }
-        }
         if *format == Format::Name {
             let name =
                 |object: &Value| shown(kind, object["metadata"]["name"].as_str().unwrap_or_default()) + "\n";
             return Ok(found.iter().map(name).collect());
+        }
+        for object in &mut found {
+            // Lists have it once for all.
+            object["apiVersion"] = json!(kind.api_version());
+            object["kind"] = json!(kind.as_str());
+        }
+        self.documents(format, found, one)
+    }
+
+    /// Drops the managed fields of an object, unless they are to be printed.
+    pub fn drop_managed_fields(&self, object: &mut Value) {
+        if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !self.show_managed_fields) {
+            metadata.remove("managedFields");
+        }
+    }
+
+    /// Objects that say their kinds as text: `one` by itself, else as a list.
+    ///
+    /// # Errors
+    /// When the format is none of documents, or an object cannot be written in it.
+    pub fn documents(&self, format: &Format, mut found: Vec<Value>, one: bool) -> anyhow::Result<String> {
+        for object in &mut found {
+            self.drop_managed_fields(object);
         }
         let document = match found.pop() {
             Some(only) if one && found.is_empty() => only,
@@ -133,12 +150,12 @@ impl OutputArgs {
     }
 }
 
-/// JSON as kubectl indents it.
+/// JSON as kubectl indents it, with escapes for what would act on a terminal.
 fn pretty(document: &Value) -> anyhow::Result<String> {
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     document.serialize(&mut serde_json::Serializer::with_formatter(&mut text, formatter))?;
-    Ok(String::from_utf8(text)? + "\n")
+    Ok(plain::json(&String::from_utf8(text)?) + "\n")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use sluice_sim::explain::plain;
 
 /// Blanks after the widest cell of a column, as in kubectl's tables.
 const PADDING: usize = 3;
@@ -16,10 +17,7 @@ const NARROWEST: usize = 6;
 /// # Errors
 /// When the text cannot be written for any other reason.
 pub fn print(text: &str) -> std::io::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
-    }
+    is_read(text).map(drop)
 }
 
 /// Writes a line to standard output, as [`print`] does.
@@ -30,26 +28,50 @@ pub fn line(text: &str) -> std::io::Result<()> {
     print(&format!("{text}\n"))
 }
 
+/// Writes to standard output; whether someone still reads.
+///
+/// # Errors
+/// When the text cannot be written, unless the pipe is closed.
+pub fn is_read(text: &str) -> std::io::Result<bool> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a line to standard error, or a message of several; whether someone still reads. What names and messages of others contain does not
+/// act on a terminal.
+pub fn say(text: &str) -> bool {
+    std::io::stderr().write_all((plain::lines(text) + "\n").as_bytes()).is_ok()
+}
+
 /// Says on standard error that there is nothing to list, in kubectl's words. `namespace` is the one that was looked in, if it was
 /// only one.
 pub fn nothing_found(namespace: Option<&str>) {
     match namespace {
-        Some(namespace) => eprintln!("No resources found in {namespace} namespace."),
-        None => eprintln!("No resources found"),
-    }
+        Some(namespace) => say(&format!("No resources found in {namespace} namespace.")),
+        None => say("No resources found"),
+    };
 }
 
-/// A table as kubectl writes it: each column as wide as its widest cell and three blanks, the last as wide as its cell.
+/// A table as kubectl writes it: each column as wide as its widest cell and three blanks, the last as wide as its cell. What cells contain does
+/// not act on a terminal.
 pub fn table(headings: &[&str], rows: &[Vec<String>], with_headings: bool) -> String {
     let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
-    let lines: Vec<&Vec<String>> = with_headings.then_some(&headings).into_iter().chain(rows).collect();
+    let lines: Vec<Vec<String>> = with_headings
+        .then_some(&headings)
+        .into_iter()
+        .chain(rows)
+        .map(|line| line.iter().map(|cell| plain::whole(cell)).collect())
+        .collect();
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
         (cells.max().unwrap_or(0) + PADDING).max(NARROWEST)
     };
     let widths: Vec<_> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
-    for line in lines {
+    for line in &lines {
         let Some((last, cells)) = line.split_last() else { continue };
         for (cell, width) in cells.iter().zip(&widths) {
             // Writing into a String does not fail.
@@ -106,5 +128,12 @@ mod tests {
         assert_eq!(table(&headings, &rows, true), "NAME   COHORT   A     AGE\na               x     5m\n");
         assert_eq!(table(&headings, &rows, false), "a           x     5m\n");
         assert_eq!(table(&headings, &[], true), "NAME   COHORT   A     AGE\n");
+    }
+
+    #[test]
+    fn what_cells_contain_does_not_act_on_a_terminal() {
+        let rows = [vec!["\u{1b}[2J\u{9b}\r".to_owned(), "\u{202e}\n".to_owned()]];
+        let shown = table(&["A", "B"], &rows, false);
+        assert_eq!(shown, "\\u{1b}[2J\\u{9b}\\r   \\u{202e}\\n\n");
     }
 }

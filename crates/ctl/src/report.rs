@@ -13,7 +13,7 @@ use sluice_sim::{Kind, Recorded, Report};
 use crate::complete;
 use crate::connection::ClusterArgs;
 use crate::html::Subject;
-use crate::print::print;
+use crate::print::{print, say};
 use crate::simulate::Output;
 use crate::usage::source::{self, Sink as _};
 use crate::usage::time;
@@ -92,7 +92,7 @@ impl ReportArgs {
     fn shown(&self, lines: Vec<Line>, (since, until): (Timestamp, Timestamp)) -> anyhow::Result<String> {
         let Recorded { record, end, lost } = Recorded::new(lines, since, until);
         if lost > 0 {
-            eprintln!("warning: {lost} lines of the journal are missing: they could not be written");
+            say(&format!("warning: {lost} lines of the journal are missing: they could not be written"));
         }
         let report = Report::new(&record, end, 0, Vec::new());
         Ok(match self.output {

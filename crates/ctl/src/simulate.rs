@@ -19,6 +19,7 @@ use sluice_sim::{
 };
 
 use crate::connection::ClusterArgs;
+use crate::print::{is_read, say};
 use crate::{html, table};
 
 /// How the outcome is written.
@@ -234,19 +235,24 @@ impl Progress {
         let parts::Progress { done, parts, jobs, at } = progress;
         let at = duration::show(at);
         if parts == 1 {
-            eprint!("\r{at} simulated in {seconds:.0} s: {jobs} jobs submitted   ");
+            aside(&format!("\r{at} simulated in {seconds:.0} s: {jobs} jobs submitted   "));
         } else {
-            eprint!(
+            aside(&format!(
                 "\r{done} of {parts} parts simulated in {seconds:.0} s, the next up to {at}: {jobs} jobs submitted   "
-            );
+            ));
         }
     }
 
     fn end(&self) {
         if self.on && self.began.elapsed() > Duration::from_secs(1) {
-            eprintln!();
+            aside("\n");
         }
     }
+}
+
+/// Writes progress to standard error. No one has to read it.
+fn aside(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Reads what the arguments name: files, and the cluster if they say so.
@@ -297,8 +303,15 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
     let (sink, log) = log.unzip();
     let mut simulation = begin(&loaded, options.clone(), sink)?;
     // What happens does not get between the documents.
-    let watch = args.watch.map(|speed| Watch { speed, aside: args.output != Output::Table });
-    play(&mut simulation, watch, on)?;
+    let aside = args.output != Output::Table;
+    let watch = args.watch.map(|speed| Watch { speed, aside });
+    if !play(&mut simulation, watch, on)? {
+        if !aside && args.record.is_none() {
+            return Ok(0);
+        }
+        // No one watches, but there is something else to be made of it.
+        play(&mut simulation, None, false)?;
+    }
     if let Some(log) = log {
         simulation.close_log();
         log.finish()?;
@@ -370,13 +383,13 @@ struct Watch {
     aside: bool,
 }
 
-/// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown.
-fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::Result<()> {
+/// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown, as long as someone reads them. Whether it ended.
+fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::Result<bool> {
     let Some(Watch { speed, aside }) = watch else {
         let progress = Progress::new(on);
         let outcome = simulation.run(|s| progress.show(parts::Progress::of(s)));
         progress.end();
-        return Ok(outcome?);
+        return Ok(outcome.map(|()| true)?);
     };
     let mut shown = 0;
     let mut before = simulation.now();
@@ -385,10 +398,9 @@ fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::
         let record = simulation.record();
         for entry in &record.entries[shown..] {
             let line = table::line(&record.line(entry));
-            if aside {
-                eprintln!("{line}");
-            } else {
-                crate::print::line(&line)?;
+            let goes_on = if aside { say(&line) } else { is_read(&format!("{line}\n"))? };
+            if !goes_on {
+                return Ok(false);
             }
         }
         shown = record.entries.len();
@@ -399,7 +411,7 @@ fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::
             std::thread::sleep(Duration::from_millis(wait));
         }
         if !simulation.step()? {
-            return Ok(());
+            return Ok(true);
         }
     }
 }

@@ -5,6 +5,7 @@ mod difference;
 use std::fmt::Write as _;
 
 use sluice_sim::duration::show;
+use sluice_sim::explain::plain;
 use sluice_sim::report::{Line, QueueReport, Report};
 use sluice_sim::show_amount;
 
@@ -30,8 +31,10 @@ pub(crate) fn hours(resource: &str, hours: f64) -> String {
     format!("{hours:.2}")
 }
 
-/// Rows under a heading, each column as wide as its widest cell.
+/// Rows under a heading, each column as wide as its widest cell. What cells contain does not act on a terminal.
 pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let safe = |row: &Vec<String>| row.iter().map(|cell| plain::whole(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
@@ -44,17 +47,17 @@ pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
         text.push('\n');
     };
     put(&mut heading.iter().copied());
-    for row in rows {
+    for row in &rows {
         put(&mut row.iter().map(String::as_str));
     }
     text
 }
 
-/// One line of the timeline as text.
+/// One line of the timeline as text, whatever names and messages contain.
 pub fn line(line: &Line) -> String {
     let who = line.job.as_deref().unwrap_or("-");
     let text = format!("{:>10}  {:<9}  {who:<32}  {}", time(line.at), line.what.word(), line.what.details());
-    text.trim_end().to_owned()
+    plain::whole(text.trim_end())
 }
 
 /// The report as text. `timeline` forces, or suppresses, the list of events; without it, only a short one is shown.
@@ -100,7 +103,12 @@ fn text(report: &Report, timeline: Option<bool>, what: &str) -> String {
     text.push('\n');
     text.push_str(&usage_table(report));
     for skipped in &report.skipped {
-        let _ = writeln!(text, "skipped: {} ({})", skipped.what, skipped.source);
+        let _ = writeln!(
+            text,
+            "skipped: {} ({})",
+            plain::whole(&skipped.what),
+            plain::whole(&skipped.source.to_string())
+        );
     }
     text
 }

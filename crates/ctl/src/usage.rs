@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use crate::complete;
 use crate::connection::ClusterArgs;
-use crate::print::print;
+use crate::print::{print, say};
 
 /// What amounts are added up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -129,7 +129,7 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     // Shares of queues are of all who use them.
     ledger.places.retain(|place, _| namespace.is_none() && queue.is_none_or(|wanted| place.0 == wanted));
     if ledger.lost > 0 {
-        eprintln!("warning: {} lines of the journal are missing: they could not be written", ledger.lost);
+        say(&format!("warning: {} lines of the journal are missing: they could not be written", ledger.lost));
     }
     let shown = table::Usage::of(&ledger, &args.by, since, until);
     print(&match args.output {

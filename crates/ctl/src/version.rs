@@ -1,20 +1,20 @@
 //! What this program is, and what runs in the cluster.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::ListParams;
 use sluice_client::version::{COMMIT, VERSION, platform};
+use sluice_sim::explain::plain;
 
 use crate::connection::{ClusterArgs, checked};
-use crate::print::print;
+use crate::print::{print, say};
 
-/// Prints the version of this program and the images of the managers.
+/// Prints the version of this program and the images of the managers, if there are any.
 ///
 /// # Errors
 ///
-/// If the namespace is not a name, the kubeconfig is not usable, the API server cannot be reached or refuses, there is no manager in the namespace,
-/// or standard output cannot be written.
+/// If the namespace is not a name, the kubeconfig is not usable, the API server cannot be reached or refuses, or standard output cannot be written.
 pub async fn print_both(cluster: &ClusterArgs, namespace: &str) -> anyhow::Result<u8> {
     print(&format!("client: {VERSION} ({COMMIT}, {})\n", platform()))?;
     checked(namespace)?;
@@ -33,8 +33,9 @@ pub async fn print_both(cluster: &ClusterArgs, namespace: &str) -> anyhow::Resul
         .filter_map(|container| container.image);
     let images: Vec<_> = containers.collect();
     if images.is_empty() {
-        bail!("there is no manager in namespace {namespace}");
+        say(&format!("There is no manager in namespace {namespace}."));
+    } else {
+        print(&format!("manager: {}\n", plain::whole(&images.join(", "))))?;
     }
-    print(&format!("manager: {}\n", images.join(", ")))?;
     Ok(0)
 }

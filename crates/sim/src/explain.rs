@@ -15,7 +15,7 @@ mod known;
 mod lifecycle;
 mod patch;
 mod patience;
-mod plain;
+pub mod plain;
 mod pods;
 mod preemption;
 mod question;

@@ -172,6 +172,28 @@ fn what_is_watched_is_what_happens_and_until_ends_it() {
 }
 
 #[test]
+fn watching_ends_when_its_reader_has_gone() {
+    let world = World::new();
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    // A second takes a second: to go on would take minutes.
+    let command = || {
+        let mut command = Command::new(plugin().unwrap());
+        command.current_dir(world.0.path()).args(["simulate", "queues.yaml", "jobs.yaml", "--watch", "1"]);
+        command
+    };
+    let status = command().stdout(closed()).stderr(closed()).status().unwrap();
+    assert!(status.success(), "{status}");
+    // What goes to standard output is made though no one reads beside it.
+    let output = command().args(["-o", "json"]).stderr(closed()).output().unwrap();
+    let report: Value = serde_json::from_str(&said(&output)).unwrap();
+    assert_eq!(report["totals"]["finished"], 3);
+}
+
+#[test]
 fn the_seed_decides_what_is_drawn() {
     let world = World::new();
     let plain = job("team-a", "drawn", 1, 1, 0).replace("sluice.dev/run-seconds: '1', ", "");

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use kube::Client;
 use serde_json::Value;
+use sluice_client::list::without_clutter;
 use sluice_sim::Kind;
 
 use super::job_pods::{Choice, Named};
@@ -59,7 +60,15 @@ async fn tables(client: &Client, place: &str, query: &str) -> anyhow::Result<Vec
         let request = http::Request::get(uri).header("accept", AS_TABLE).body(Vec::new());
         cluster::ask(client, request.context("making a request")?).await
     };
-    cluster::pages(place, query, ask).await
+    let mut all = Vec::new();
+    let take = |mut page: Value| {
+        for row in page["rows"].as_array_mut().into_iter().flatten() {
+            row["object"] = without_clutter(row["object"].take());
+        }
+        all.push(page);
+    };
+    cluster::each_page(place, query, ask, take).await?;
+    Ok(all)
 }
 
 impl Pods {
@@ -85,7 +94,7 @@ impl Pods {
         let workloads = if own.is_some() { BTreeSet::new() } else { workloads_of(&job, &printing).await? };
         let is_own = |pod: &Value| own.is_some() || job.has(pod, &workloads);
         if let Some(format) = printing.format.as_ref().filter(|_| !printing.is_table()) {
-            let mut pods = printing.fetch().await?;
+            let mut pods = printing.fetch(&[]).await?;
             pods.retain(is_own);
             print(&listing.output.render(format, Kind::Pod, pods, false)?)?;
             return Ok(0);
@@ -107,12 +116,11 @@ impl Pods {
 /// The Workloads of a job, by namespace and name: its pods say which of them they are for.
 async fn workloads_of(job: &Named, printing: &Printing<'_>) -> anyhow::Result<BTreeSet<(String, String)>> {
     let place = collection(Kind::Workload, printing.namespace());
-    let all = cluster::list(&printing.person.client, &place, "").await?;
-    let named = |workload: &Value| {
+    let named = |workload: Value| {
         let metadata = &workload["metadata"];
-        (text(&metadata["namespace"]), text(&metadata["name"]))
+        job.owns(&workload).then(|| (text(&metadata["namespace"]), text(&metadata["name"])))
     };
-    Ok(all.iter().filter(|workload| job.owns(workload)).map(named).collect())
+    Ok(cluster::list(&printing.person.client, &place, "", named).await?.into_iter().collect())
 }
 
 #[cfg(test)]

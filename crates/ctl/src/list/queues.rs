@@ -53,7 +53,7 @@ impl ClusterQueues {
             Ok(printing) => printing,
             Err(code) => return Ok(code),
         };
-        let mut found = printing.fetch().await?;
+        let mut found = printing.fetch(&["/spec/cohortName", "/status"]).await?;
         found.retain(|queue| self.active.is_empty() || self.active.contains(&is_true(queue, "Active")));
         let row = |queue: &Value, now| {
             let status = &queue["status"];
@@ -83,7 +83,7 @@ impl LocalQueues {
                 Ok(printing) => printing,
                 Err(code) => return Ok(code),
             };
-        let mut found = printing.fetch().await?;
+        let mut found = printing.fetch(&["/spec/clusterQueue", "/status"]).await?;
         if let Some(wanted) = &self.clusterqueue {
             found.retain(|queue| queue["spec"]["clusterQueue"] == **wanted);
         }
@@ -118,7 +118,7 @@ impl Flavors {
             Ok(printing) => printing,
             Err(code) => return Ok(code),
         };
-        let found = printing.fetch().await?;
+        let found = printing.fetch(&["/spec/nodeLabels"]).await?;
         let row = |flavor: &Value, now| {
             let labels = flavor["spec"]["nodeLabels"].as_object();
             let shown: Vec<_> =

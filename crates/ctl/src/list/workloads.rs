@@ -6,13 +6,15 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
+use sluice_client::error_chain::Chain;
 use sluice_sim::Kind;
 
 use super::job_pods::Named;
 use super::{Listing, Table, is_true, maybe, since, text};
+use crate::cluster;
 use crate::complete;
 use crate::connection::ClusterArgs;
-use crate::print::{age, lasted};
+use crate::print::{age, lasted, say};
 
 /// Places that are asked for at a time.
 const PAGE: usize = 1000;
@@ -111,34 +113,49 @@ fn ran(workload: &Value, now: Timestamp) -> String {
 }
 
 impl Around {
-    async fn of(client: &Client, workloads: &[Value]) -> Self {
+    /// `must`: the rows are chosen by the ClusterQueues of LocalQueues.
+    async fn of(client: &Client, workloads: &[Value], must: bool) -> anyhow::Result<Self> {
         let mut around = Self::default();
+        let mut refused = None;
         let namespaces: BTreeSet<String> =
             workloads.iter().map(|w| text(&w["metadata"]["namespace"])).collect();
         for namespace in namespaces {
-            let place = crate::cluster::collection(Kind::LocalQueue, Some(&namespace));
-            let queues = crate::cluster::list(client, &place, "").await.unwrap_or_default();
-            for queue in queues {
-                let target = text(&queue["spec"]["clusterQueue"]);
-                around.targets.insert((namespace.clone(), text(&queue["metadata"]["name"])), target);
-            }
+            let place = cluster::collection(Kind::LocalQueue, Some(&namespace));
+            let target =
+                |queue: Value| Some((text(&queue["metadata"]["name"]), text(&queue["spec"]["clusterQueue"])));
+            let queues = match cluster::list(client, &place, "", target).await {
+                Err(error) if !must && cluster::refusal(&error).is_some_and(|status| status.code == 403) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+                queues => queues?,
+            };
+            around.targets.extend(queues.into_iter().map(|(name, queue)| ((namespace.clone(), name), queue)));
+        }
+        if let Some(error) = refused {
+            say(&format!("warning: ClusterQueues of what waits are missing: {}", Chain(error.as_ref())));
         }
         let waiting: BTreeSet<_> = workloads
             .iter()
             .filter(|w| status(w) == Status::Pending)
             .map(|w| key(w, &w["spec"]["queueName"]))
             .collect();
-        for (namespace, queue) in waiting {
+        for (at, (namespace, queue)) in waiting.iter().enumerate() {
             // A tenant writes the name of the queue into a Workload.
             let of_namespace = format!("/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}");
-            let Ok(place) = crate::cluster::object(&format!("{of_namespace}/localqueues"), &queue) else {
+            let Ok(place) = cluster::object(&format!("{of_namespace}/localqueues"), queue) else {
                 continue;
             };
             let place = format!("{place}/pendingworkloads");
             // Without the visibility API, or the right to read it, no position is shown.
             around.note_places(async |query| maybe(client, &format!("{place}?{query}")).await).await;
+            if let Some((queues, _)) = &mut around.unknown {
+                // What does not answer for one queue does not answer for the next.
+                *queues = waiting.len() - at;
+                break;
+            }
         }
-        around
+        Ok(around)
     }
 
     /// Takes in the places in a queue, page by page; `ask` asks with a query.
@@ -147,7 +164,7 @@ impl Around {
             let answer = match ask(format!("limit={PAGE}&offset={}", page * PAGE)).await {
                 Ok(answer) => answer.unwrap_or_default(),
                 Err(why) => {
-                    self.unknown.get_or_insert((0, why)).0 += 1;
+                    self.unknown = Some((1, why));
                     return;
                 }
             };
@@ -226,10 +243,11 @@ impl Workloads {
                 Ok(printing) => printing,
                 Err(code) => return Ok(code),
             };
-        let mut found = printing.fetch().await?;
+        let used = ["/spec/queueName", "/status/conditions", "/status/admission/clusterQueue"];
+        let mut found = printing.fetch(&used).await?;
         found.retain(|workload| self.wants(workload) && job.as_ref().is_none_or(|job| job.owns(workload)));
         let around = if printing.is_table() || self.clusterqueue.is_some() {
-            Around::of(&printing.person.client, &found).await
+            Around::of(&printing.person.client, &found, self.clusterqueue.is_some()).await?
         } else {
             Around::default()
         };
@@ -259,7 +277,7 @@ impl Workloads {
         }
         let code = printing.show(found, &Table { headings, row: &row })?;
         if let Some(warning) = around.warning().filter(|_| printing.is_table()) {
-            eprintln!("{warning}");
+            say(&warning);
         }
         Ok(code)
     }
@@ -311,11 +329,9 @@ mod tests {
         let mut around = Around::default();
         around.note_places(async |_| Ok(None)).await;
         assert!(around.places.is_empty() && around.warning().is_none());
-        // What is there and cannot be told is said, once for all queues.
-        for why in ["slowly", "other"] {
-            around.note_places(async |_| Err(why.to_owned())).await;
-        }
-        let warning = "warning: positions in 2 queue(s) are missing: slowly";
+        // What is there and cannot be told is said.
+        around.note_places(async |_| Err("slowly".to_owned())).await;
+        let warning = "warning: positions in 1 queue(s) are missing: slowly";
         assert_eq!(around.warning().as_deref(), Some(warning));
     }
 

@@ -1,12 +1,11 @@
 //! `sluice migrate …` on the command line.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
-use sluice_client::kubeconfig::{client, connection};
 
 use super::{Outcome, Place, check, definitions, migrate_storage};
-use crate::print::{line, print};
+use crate::complete;
+use crate::connection::{ClusterArgs, checked};
+use crate::print::{line, print, say};
 
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
 const NOT_CLEAR: u8 = 3;
@@ -24,23 +23,23 @@ pub enum MigrateCommand {
     Storage(StorageArgs),
 }
 
-/// How to reach the cluster.
-#[derive(Clone, Debug, Args)]
-pub struct ClusterArgs {
-    /// Kubeconfig; without it KUBECONFIG, else the in-cluster account
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-}
-
 /// `sluice migrate check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Where the cluster is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The namespace of the manager
-    #[arg(long, value_name = "NAME", default_value = "kueue-system")]
-    pub namespace: String,
+    /// The namespace of the manager; --namespace names it, too [default: kueue-system]
+    #[arg(long, value_name = "NAME", add = complete::namespaces())]
+    pub manager_namespace: Option<String>,
+}
+
+impl CheckArgs {
+    /// The namespace of the manager.
+    fn namespace(&self) -> &str {
+        let given = self.manager_namespace.as_deref().or(self.cluster.namespace.as_deref());
+        given.unwrap_or("kueue-system")
+    }
 }
 
 /// `sluice migrate storage`.
@@ -63,8 +62,9 @@ pub struct StorageArgs {
 pub async fn run(command: MigrateCommand) -> anyhow::Result<u8> {
     match command {
         MigrateCommand::Check(args) => {
-            let client = client(&connection(args.cluster.kubeconfig.as_deref()).await?)?;
-            let report = check(&Place { client, namespace: args.namespace }).await?;
+            let namespace = checked(args.namespace())?.to_owned();
+            let client = args.cluster.connect().await?.client;
+            let report = check(&Place { client, namespace }).await?;
             print(&report.to_string())?;
             Ok(if report.is_clear() { 0 } else { NOT_CLEAR })
         }
@@ -73,7 +73,7 @@ pub async fn run(command: MigrateCommand) -> anyhow::Result<u8> {
 }
 
 async fn storage(args: &StorageArgs) -> anyhow::Result<u8> {
-    let client = client(&connection(args.cluster.kubeconfig.as_deref()).await?)?;
+    let client = args.cluster.connect().await?.client;
     let mut complete = true;
     for mut definition in definitions(&client).await? {
         let plural = definition.plural.clone();
@@ -90,7 +90,7 @@ async fn storage(args: &StorageArgs) -> anyhow::Result<u8> {
                 let refused = failures.len();
                 line(&format!("{plural}: {objects} rewritten, {refused} refused; storedVersions stays"))?;
                 for failure in failures.iter().take(EXAMPLES) {
-                    eprintln!("refused: {failure}");
+                    say(&format!("refused: {failure}"));
                 }
             }
             Outcome::Changed => {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use sluice_api::journal::{Event, Line, WorkloadLine};
 
 use super::ReportArgs;
+use crate::print::say;
 use crate::usage::open::FileEnds;
 use crate::usage::source::Sink;
 
@@ -60,9 +61,9 @@ impl<'a> Wanted<'a> {
         }
         self.span = span;
         if shown > 0 {
-            eprintln!(
+            say(&format!(
                 "warning: {shown} reservations have no end in these files; they are shown up to the last line about them"
-            );
+            ));
         }
     }
 

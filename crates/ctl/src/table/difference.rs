@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use sluice_sim::explain::plain;
 use sluice_sim::whatif::{Difference, FlavorDifference, Moved, QueueDifference};
 
 use super::{columns, time};
@@ -37,13 +38,13 @@ pub fn difference(difference: &Difference) -> String {
     for (what, jobs) in lists {
         if !jobs.is_empty() {
             let more = jobs.len().saturating_sub(MOST_LISTED);
-            let shown = jobs[..jobs.len().min(MOST_LISTED)].join(", ");
+            let shown = plain::whole(&jobs[..jobs.len().min(MOST_LISTED)].join(", "));
             let _ = writeln!(text, "\n{what}: {shown}{}", and_more(more));
         }
     }
     for job in &difference.new_jobs {
         let starts = job.starts.map_or("never starts".to_owned(), |s| format!("starts at {}", time(s)));
-        let _ = writeln!(text, "\nnew: {} {starts}", job.job);
+        let _ = writeln!(text, "\nnew: {} {starts}", plain::whole(&job.job));
     }
     queue_tables(difference, &mut text);
     text

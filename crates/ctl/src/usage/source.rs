@@ -15,6 +15,7 @@ use sluice_sim::Kind;
 use super::open::{FileEnds, OfFiles, Open};
 use super::running;
 use crate::cluster::{self, collection, selector};
+use crate::print::say;
 
 /// What the manager writes down can be read after a second.
 const FLUSHED: Duration = Duration::from_secs(2);
@@ -45,10 +46,10 @@ impl Online {
     pub(crate) fn warn(&self, since: Timestamp) {
         warn_of_beginning(self.oldest, since);
         if self.without_end > 0 {
-            eprintln!(
+            say(&format!(
                 "warning: {} reservations have no end in the journal; they count up to the last line about them",
                 self.without_end
-            );
+            ));
         }
     }
 }
@@ -64,19 +65,19 @@ impl FileEnds {
         self.warn_of_lost();
         let open = self.at_last.len();
         if let Some(last) = self.last.filter(|last| *last < until && open > 0) {
-            eprintln!(
+            say(&format!(
                 "warning: {open} reservations have no end in these files; they count up to their last line, at {last}"
-            );
+            ));
         }
     }
 
     /// Says how many ends are lost.
     pub(crate) fn warn_of_lost(&self) {
         if !self.before.is_empty() {
-            eprintln!(
+            say(&format!(
                 "warning: {} reservations have no end in these files; they count up to the last line about them",
                 self.before.len()
-            );
+            ));
         }
     }
 }
@@ -84,7 +85,7 @@ impl FileEnds {
 /// Says that the journal begins later than what is asked for, if it does.
 pub(crate) fn warn_of_beginning(oldest: Option<Timestamp>, since: Timestamp) {
     if let Some(oldest) = oldest.filter(|oldest| *oldest > since) {
-        eprintln!("warning: this journal begins at {oldest}: what ended before is not in it");
+        say(&format!("warning: this journal begins at {oldest}: what ended before is not in it"));
     }
 }
 
@@ -99,15 +100,14 @@ pub(crate) async fn online(
     // Those who may not read the journal are told so, and not what else they may not read.
     let journal = journal(queue)?;
     page(client, &format!("{journal}?limit=1&since={}", encoded(&now.to_string()))).await?;
-    let workloads = cluster::list(client, &collection(Kind::Workload, None), "").await?;
-    let queues = cluster::list(client, &collection(Kind::ClusterQueue, None), "").await?;
-    let workloads: Vec<Line> =
-        workloads.into_iter().filter_map(|object| running::workload(object, now)).collect();
+    let workloads = collection(Kind::Workload, None);
+    let workloads = cluster::list(client, &workloads, "", |object| running::workload(object, now)).await?;
+    let queues = collection(Kind::ClusterQueue, None);
+    let queues = cluster::list(client, &queues, "", |object| running::cluster_queue(object, now)).await?;
     let ask = async |uri: String| page(client, &uri).await;
     let wait = async || tokio::time::sleep(FLUSHED).await;
     let (oldest, ends) = reported(&ask, &wait, (&journal, since, now), &workloads, sink).await?;
     let without_end = ends.len();
-    let queues = queues.into_iter().filter_map(|object| running::cluster_queue(object, now));
     for line in workloads.into_iter().chain(ends).chain(queues) {
         sink.take(line);
     }
@@ -165,8 +165,7 @@ fn journal(queue: Option<&str>) -> anyhow::Result<String> {
 }
 
 async fn page(client: &Client, uri: &str) -> anyhow::Result<Value> {
-    let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;
-    cluster::ask(client, request).await.map_err(advised)
+    cluster::get(client, uri).await.map_err(advised)
 }
 
 /// Gives every line that the manager has, and the time of the first line of its journal.

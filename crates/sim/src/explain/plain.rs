@@ -12,13 +12,17 @@ fn acts(c: char) -> bool {
 }
 
 /// A line that is safe to print, without its end if it is long.
-pub(super) fn line(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len().min(MOST));
-    for (at, c) in text.chars().enumerate() {
-        if at == MOST {
-            safe.push('…');
-            break;
-        }
+pub fn line(text: &str) -> String {
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => whole(&text[..end]) + "…",
+        None => whole(text),
+    }
+}
+
+/// A line that is safe to print, however long it is.
+pub fn whole(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
         if acts(c) {
             safe.extend(c.escape_default());
         } else {
@@ -28,8 +32,13 @@ pub(super) fn line(text: &str) -> String {
     safe
 }
 
+/// Lines that are safe to print.
+pub fn lines(text: &str) -> String {
+    text.split('\n').map(whole).collect::<Vec<_>>().join("\n")
+}
+
 /// A JSON document that is safe to print, and says the same: outside of its strings it has no such characters but line ends.
-pub(super) fn json(document: &str) -> String {
+pub fn json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
     for c in document.chars() {
         if c != '\n' && acts(c) {
@@ -55,7 +64,9 @@ mod tests {
         let safe = line(hostile);
         assert_eq!(safe, "a\\u{1b}[2J\\u{9b}31m\\r\\nadmitted\\u{202e}x\\u{7f}\\u{0}");
         assert_eq!(line("grün – 100 %"), "grün – 100 %");
-        assert_eq!(line(&"x".repeat(5000)).chars().count(), MOST + 1);
+        assert_eq!(line(&"ü".repeat(5000)).chars().count(), MOST + 1);
+        assert_eq!((line(&"ü".repeat(MOST)), whole(&"x".repeat(5000)).len()), ("ü".repeat(MOST), 5000));
+        assert_eq!(lines("a\r\n\u{1b}b\n"), "a\\r\n\\u{1b}b\n");
         let document = serde_json::to_string_pretty(&serde_json::json!({"text": hostile})).unwrap();
         let safe = json(&document);
         assert!(!safe.chars().any(|c| c != '\n' && acts(c)), "{safe:?}");
