@@ -90,53 +90,142 @@ impl Class {
     }
 }
 
+/// What has items in the lanes.
+pub trait Key: Ord + Clone {
+    /// Keys that are passed over together.
+    type Group: Ord + Clone + std::fmt::Debug;
+
+    /// Its group.
+    fn group(&self) -> Self::Group;
+}
+
+/// The keys of a lane with an item that waits, in order. What is passed over costs a look for each group, not for each key.
+#[derive(Debug)]
+struct Ready<K: Key> {
+    /// By group, each key with its number.
+    groups: BTreeMap<K::Group, VecDeque<(u64, K)>>,
+    /// The groups by the number of their first key.
+    order: BTreeMap<u64, K::Group>,
+    len: usize,
+}
+
+impl<K: Key> Default for Ready<K> {
+    fn default() -> Self {
+        Self { groups: BTreeMap::new(), order: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<K: Key> Ready<K> {
+    /// Adds a key behind all others. Numbers rise.
+    fn push(&mut self, number: u64, key: K) {
+        let group = key.group();
+        let keys = self.groups.entry(group.clone()).or_default();
+        if keys.is_empty() {
+            self.order.insert(number, group);
+        }
+        keys.push_back((number, key));
+        self.len += 1;
+    }
+
+    /// The number of the first key of a group that is not passed over.
+    fn next(&self, passes_over: impl Fn(&K::Group) -> bool) -> Option<u64> {
+        self.order.iter().find(|(_, group)| !passes_over(group)).map(|(number, _)| *number)
+    }
+
+    /// Takes the first key of a group by its number.
+    fn take(&mut self, number: u64) -> Option<K> {
+        let group = self.order.get(&number)?.clone();
+        self.remove(&group, 0)
+    }
+
+    /// The first key that is meant, by its group and its place there.
+    fn find(&self, is_meant: impl Fn(&K) -> bool) -> Option<(K::Group, usize)> {
+        self.groups.iter().find_map(|(group, keys)| {
+            let at = keys.iter().position(|(_, key)| is_meant(key))?;
+            Some((group.clone(), at))
+        })
+    }
+
+    fn remove(&mut self, group: &K::Group, at: usize) -> Option<K> {
+        let keys = self.groups.get_mut(group)?;
+        let (number, key) = keys.remove(at)?;
+        self.len -= 1;
+        if at == 0 {
+            self.order.remove(&number);
+            if let Some((first, _)) = keys.front() {
+                self.order.insert(*first, group.clone());
+            }
+        }
+        if keys.is_empty() {
+            self.groups.remove(group);
+        }
+        Some(key)
+    }
+
+    fn into_keys(self) -> impl Iterator<Item = K> {
+        self.groups.into_values().flatten().map(|(_, key)| key)
+    }
+}
+
 /// Queues of items by key; at most one item per key is out at a time.
 #[derive(Debug)]
-pub struct Lanes<K, T> {
+pub struct Lanes<K: Key, T> {
     /// Exists while an item of the key is waiting or out.
     by_key: BTreeMap<K, VecDeque<(Class, T)>>,
     /// Keys with an item waiting and none out, by the lane of that item.
-    ready: [VecDeque<K>; Class::ALL.len()],
+    ready: [Ready<K>; Class::ALL.len()],
+    /// The number of the next key that becomes ready.
+    number: u64,
     /// When the last item went before more important ones, and from which lane.
     turn: (Duration, usize),
 }
 
-impl<K: Ord + Clone, T> Default for Lanes<K, T> {
+impl<K: Key, T> Default for Lanes<K, T> {
     fn default() -> Self {
-        Self { by_key: BTreeMap::new(), ready: Default::default(), turn: (Duration::ZERO, 0) }
+        Self { by_key: BTreeMap::new(), ready: Default::default(), number: 0, turn: (Duration::ZERO, 0) }
     }
 }
 
-impl<K: Ord + Clone, T> Lanes<K, T> {
+impl<K: Key, T> Lanes<K, T> {
     /// Adds an item behind those of the same key.
     pub fn push(&mut self, key: K, lane: Class, item: T) {
         if let Some(items) = self.by_key.get_mut(&key) {
             items.push_back((lane, item));
         } else {
             self.by_key.insert(key.clone(), VecDeque::from([(lane, item)]));
-            self.ready[lane.index()].push_back(key);
+            self.is_ready(key, lane);
         }
     }
 
-    /// Takes an item out at a monotonic time, of a class up to `last` and of a key that is not passed over; its key gives no other until
+    fn is_ready(&mut self, key: K, lane: Class) {
+        self.ready[lane.index()].push(self.number, key);
+        self.number += 1;
+    }
+
+    /// Takes an item out at a monotonic time, of a class up to `last` and of a group that is not passed over; its key gives no other until
     /// [`Self::done`].
     pub fn pop(
         &mut self,
         now: Duration,
         last: Class,
-        passes_over: impl Fn(&K) -> bool,
+        passes_over: impl Fn(&K::Group) -> bool,
     ) -> Option<(K, Class, T)> {
         let lanes = &self.ready[..=last.index()];
-        let next: Vec<_> = lanes.iter().map(|keys| keys.iter().position(|key| !passes_over(key))).collect();
+        let next: Vec<_> = lanes.iter().map(|keys| keys.next(&passes_over)).collect();
         let first = next.iter().position(Option::is_some)?;
         let at = self.others_turn(first, &next, now).unwrap_or(first);
-        let key = self.ready[at].remove(next[at]?)?;
+        let key = self.ready[at].take(next[at]?)?;
         let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
         Some((key, lane, item))
     }
 
+    /// The groups with an item of a class up to `last` that waits.
+    pub fn groups(&self, last: Class) -> impl Iterator<Item = &K::Group> {
+        self.ready[..=last.index()].iter().flat_map(|keys| keys.groups.keys())
+    }
+
     /// The lane after `first` whose turn it is, in rotation, of those with an item that is next.
-    fn others_turn(&mut self, first: usize, next: &[Option<usize>], now: Duration) -> Option<usize> {
+    fn others_turn(&mut self, first: usize, next: &[Option<u64>], now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
         if now.saturating_sub(last) < TURN {
             return None;
@@ -154,8 +243,8 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
                 self.by_key.remove(key);
             }
             Some(Some((next, _))) => {
-                let next = next.index();
-                self.ready[next].push_back(key.clone());
+                let next = *next;
+                self.is_ready(key.clone(), next);
             }
             None => {}
         }
@@ -163,10 +252,10 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
 
     /// Takes the item that waits first under its key in a lane and that `is_meant` picks, without sending it.
     pub fn withdraw(&mut self, lane: Class, is_meant: impl Fn(&T) -> bool) -> Option<(K, T)> {
-        let keys = &self.ready[lane.index()];
         let front = |key: &K| self.by_key.get(key).and_then(VecDeque::front);
-        let at = keys.iter().position(|key| front(key).is_some_and(|(_, item)| is_meant(item)))?;
-        let key = self.ready[lane.index()].remove(at)?;
+        let keys = &mut self.ready[lane.index()];
+        let (group, at) = keys.find(|key| front(key).is_some_and(|(_, item)| is_meant(item)))?;
+        let key = keys.remove(&group, at)?;
         let (_, item) = self.by_key.get_mut(&key)?.pop_front()?;
         self.done(&key);
         Some((key, item))
@@ -174,7 +263,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
 
     /// Forgets all items that wait. Those that are out stay so.
     pub fn forget_waiting(&mut self) {
-        for key in self.ready.iter_mut().flat_map(std::mem::take) {
+        for key in self.ready.iter_mut().flat_map(|keys| std::mem::take(keys).into_keys()) {
             self.by_key.remove(&key);
         }
         self.by_key.values_mut().for_each(VecDeque::clear);
@@ -187,7 +276,7 @@ impl<K: Ord + Clone, T> Lanes<K, T> {
 
     /// How many keys have an item that waits for its turn, by lane.
     pub fn waiting(&self) -> [usize; Class::ALL.len()] {
-        self.ready.each_ref().map(VecDeque::len)
+        self.ready.each_ref().map(|keys| keys.len)
     }
 }
 
@@ -197,6 +286,30 @@ mod tests {
     use Class::{Admissions, Ends, Jobs, Reports};
 
     const NOW: Duration = Duration::ZERO;
+
+    /// Keys that are groups of their own.
+    macro_rules! alone {
+        ($($key:ty),*) => {$(
+            impl Key for $key {
+                type Group = Self;
+
+                fn group(&self) -> Self {
+                    *self
+                }
+            }
+        )*};
+    }
+
+    alone!(&'static str, i32, usize);
+
+    /// By group and name.
+    impl Key for (&'static str, usize) {
+        type Group = &'static str;
+
+        fn group(&self) -> &'static str {
+            self.0
+        }
+    }
 
     #[test]
     fn items_of_one_key_are_out_one_at_a_time_and_in_order() {
@@ -299,6 +412,30 @@ mod tests {
         assert_eq!(passed(&mut lanes, &["a"]), Some("b"));
         assert_eq!(passed(&mut lanes, &["a"]), None);
         assert_eq!(passed(&mut lanes, &[]), Some("a"));
+    }
+
+    #[test]
+    fn what_is_passed_over_costs_a_look_for_each_group_and_the_others_keep_their_order() {
+        let mut lanes = Lanes::default();
+        for at in 0..1_000 {
+            lanes.push(("hang", at), Jobs, ());
+            if at % 100 == 0 {
+                lanes.push((["a", "b"][at / 100 % 2], at), Jobs, ());
+            }
+        }
+        let looks = std::cell::Cell::new(0);
+        let passes = |group: &&str| {
+            looks.set(looks.get() + 1);
+            *group == "hang"
+        };
+        let order: Vec<_> =
+            std::iter::from_fn(|| lanes.pop(NOW, Jobs, passes).map(|((_, at), ..)| at)).collect();
+        assert_eq!(order, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
+        assert!(looks.get() <= 3 * 11, "{} looks", looks.get());
+        let all: Vec<_> =
+            std::iter::from_fn(|| lanes.pop(NOW, Jobs, |_| false).map(|((_, at), ..)| at)).collect();
+        assert_eq!(all, (0..1_000).collect::<Vec<_>>());
+        assert_eq!(lanes.waiting(), [0; 5]);
     }
 
     #[test]

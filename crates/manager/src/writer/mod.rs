@@ -9,6 +9,7 @@ pub mod pace;
 mod pending_writes;
 pub mod request;
 mod sending;
+mod suspects;
 mod template;
 pub mod traffic;
 
@@ -31,12 +32,13 @@ use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
 use lanes::{Class, Lanes};
-use pending_writes::PendingWrites;
+use pending_writes::{Next, PendingWrites};
 use request::{Plan, answer, plan, step_call, view};
 pub use sending::Server;
 use sending::{Pace, Sending, persist};
+use suspects::Patience;
 
-/// How many writes are sent or pause before they are sent again, at most.
+/// How many writes are sent or pause before they are sent again, at most, beside those that hang and leave their places to others.
 const MOST: usize = 64;
 
 /// What came of a write.
@@ -209,19 +211,20 @@ async fn pool(
             then();
         }
         let paused = *pausing.borrow();
-        let free = pending.free_places(Instant::now(), paused, &traffic);
-        let mut sent = free.sent;
-        for _ in 0..free.places.min(MOST.saturating_sub(running.len())) {
+        let now = Instant::now();
+        let mut free = pending.free_places(now, paused, &traffic);
+        let most = MOST.saturating_sub(running.len().saturating_sub(free.hanging));
+        for _ in 0..free.places.min(most) {
             let idle_reports = paused + free.hanging_reports;
             let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
-            let next = lanes.pop(started.elapsed(), last, |object| free.passes_over(object));
-            let Some((object, class, (generation, request))) = next else { break };
-            sent += 1;
+            let next = pending.next(&mut free, &mut lanes, (now, started.elapsed()), last);
+            let Some(Next { object, class, item: (generation, request), patience }) = next else { break };
             reports += usize::from(class == Class::Reports);
             let versions = sender.versions.clone();
             let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
-            let sending = Sending::new(server, rate, generation, first.subscribe());
-            pending.insert(object.clone(), class, sending.since());
+            let suspect = patience == Patience::Little;
+            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect);
+            pending.insert(object.clone(), class, patience, sending.under_way());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
             #[expect(
@@ -244,7 +247,7 @@ async fn pool(
             });
         }
         let waiting = lanes.waiting();
-        traffic.set(sent, free.hanging, &waiting);
+        traffic.set(free.sent, free.hanging, &waiting);
         let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
         if std::mem::replace(&mut backlog, steps) != steps {
             (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
@@ -271,7 +274,7 @@ async fn pool(
                     first.send_replace(current + 1);
                     lanes = Lanes::default();
                     running.shutdown().await;
-                    pending = PendingWrites::default();
+                    pending.clear();
                     reports = 0;
                 }
                 Some(Order::Rebuilt(generation, follows)) => {
@@ -292,7 +295,7 @@ async fn pool(
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
                 reports -= usize::from(class == Class::Reports);
-                pending.remove(&object);
+                pending.remove(&object, Instant::now());
                 lanes.done(&object);
                 (answering.answers)(generation, id, answer, document, place);
             }

@@ -1,27 +1,49 @@
-//! Which writes are under way, and which of them hang: those of a kind or namespace whose webhook is dead must not take the places of all others.
+//! Which writes are under way, and which may go next: those of a kind or namespace whose webhook is dead must not take the places of all others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use sluice_engine::input::{Kind, ObjectRef};
-use tokio::sync::watch;
+use sluice_engine::input::ObjectRef;
 
-use super::lanes::Class;
-use super::sending::LONG;
+use super::lanes::{Class, Key as _, Lanes};
+use super::sending::{LONG, SHORT, UnderWay};
+use super::suspects::{Group, Patience, Suspects};
 use super::traffic::Traffic;
 
 /// A write that is under way.
 #[derive(Debug)]
 struct PendingWrite {
     class: Class,
-    /// Since when its request is.
-    since: watch::Receiver<Option<Instant>>,
+    patience: Patience,
+    under_way: UnderWay,
 }
 
-/// All of them, by object.
+/// A write that goes next.
+#[derive(Debug)]
+pub struct Next<T> {
+    /// Its object.
+    pub object: ObjectRef,
+    /// Its class.
+    pub class: Class,
+    /// The write.
+    pub item: T,
+    /// How long its requests may take.
+    pub patience: Patience,
+}
+
+impl PendingWrite {
+    /// Since when its request is.
+    fn since(&self) -> Option<Instant> {
+        self.under_way.progress.borrow().since
+    }
+}
+
+/// All of them, by object; and where writes hang.
 #[derive(Debug, Default)]
-pub struct PendingWrites(BTreeMap<ObjectRef, PendingWrite>);
+pub struct PendingWrites {
+    writes: BTreeMap<ObjectRef, PendingWrite>,
+    suspects: Suspects,
+}
 
 /// How many more may go, and which.
 #[derive(Debug, Default)]
@@ -30,154 +52,154 @@ pub struct FreePlaces {
     pub places: usize,
     /// How many are under way and do not pause.
     pub sent: usize,
-    /// How many of them hang and leave their places to others.
+    /// How many of them leave their places to others, because they are where writes hang.
     pub hanging: usize,
-    /// How many reports hang.
+    /// How many reports are where writes hang.
     pub hanging_reports: usize,
     /// When to look again.
     pub again: Option<Instant>,
-    passed_over: Groups,
-}
-
-impl FreePlaces {
-    /// Whether an object's writes wait, because others like them hang.
-    pub fn passes_over(&self, object: &ObjectRef) -> bool {
-        self.passed_over.contains(object)
-    }
-}
-
-/// Namespaces of kinds of which writes hang.
-#[derive(Debug, Default)]
-struct Groups(BTreeSet<(Kind, Arc<str>)>);
-
-impl Groups {
-    fn of<'a>(objects: impl IntoIterator<Item = &'a ObjectRef>) -> Self {
-        Self(objects.into_iter().map(|object| (object.kind, Arc::clone(&object.namespace))).collect())
-    }
-
-    /// A kind of jobs that hangs in several namespaces hangs in all: its own webhook is dead.
-    fn contains(&self, object: &ObjectRef) -> bool {
-        let of_kind = || self.0.iter().filter(|(kind, _)| *kind == object.kind);
-        match object.kind {
-            Kind::Job(_) if of_kind().nth(1).is_some() => true,
-            _ => of_kind().any(|(_, namespace)| *namespace == object.namespace),
-        }
-    }
+    /// So many more may go where writes hang.
+    suspects: usize,
+    /// Whether one of these may take as long as any, although others wait for its place.
+    may_last: bool,
+    /// Of these groups no more goes.
+    passed_over: BTreeSet<Group>,
+    /// All that are under way are so for long: the next one is to find out whether they hang.
+    finds_out: bool,
 }
 
 impl PendingWrites {
     /// A write is under way.
-    pub fn insert(&mut self, object: ObjectRef, class: Class, since: watch::Receiver<Option<Instant>>) {
-        self.0.insert(object, PendingWrite { class, since });
+    pub fn insert(&mut self, object: ObjectRef, class: Class, patience: Patience, under_way: UnderWay) {
+        self.writes.insert(object, PendingWrite { class, patience, under_way });
     }
 
     /// It is no more.
-    pub fn remove(&mut self, object: &ObjectRef) {
-        self.0.remove(object);
+    pub fn remove(&mut self, object: &ObjectRef, now: Instant) {
+        let Some(write) = self.writes.remove(object) else { return };
+        let last = write.under_way.progress.borrow().last;
+        if let Some(request) = last {
+            self.suspects.learn(&object.group(), request, now);
+        }
+    }
+
+    /// None is any more; where writes hang stays known.
+    pub fn clear(&mut self) {
+        self.writes.clear();
     }
 
     /// How many more may go now, while `paused` of those under way pause.
     ///
-    /// A request hangs if it is under way for long and one that was sent later was answered soon. All of these together take a quarter of the
-    /// places, and while they do, no more of their kind and namespace goes. If all are under way for long, it is not known whether they hang or the
-    /// server is slow: a few others may go to find that out.
-    pub fn free_places(&self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
+    /// A request hangs if it is under way for long and one that was sent later was answered soon. Where one hangs, one write at a time goes until
+    /// one is answered soon, and all of these together take a quarter of the places; what is beyond that when it turns out leaves its places to
+    /// others, and is given up soon. If all others are under way for long, it is not known whether they hang or the server is slow: a few more may
+    /// go to find that out, first where one was answered last.
+    pub fn free_places(&mut self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
         let limit = traffic.limit();
         let share = (limit / 4).max(1);
-        let sent = self.0.len().saturating_sub(paused);
-        let since = |write: &PendingWrite| *write.since.borrow();
-        let is_long = |began: Instant| now.saturating_duration_since(began) >= LONG;
-        let (mut long, mut hanging, mut hanging_reports, mut again) = (Vec::new(), Vec::new(), 0, None);
-        for (object, write) in &self.0 {
-            match since(write) {
-                Some(began) if is_long(began) => {
-                    long.push(object);
+        let sent = self.writes.len().saturating_sub(paused);
+        let (mut long, mut hanging, mut again) = (BTreeSet::new(), Vec::new(), None);
+        let mut look_again = |at: Instant| again = again.into_iter().chain([at]).min();
+        for (object, write) in &self.writes {
+            match write.since() {
+                Some(began) if now.saturating_duration_since(began) >= LONG => {
+                    long.insert(object);
                     if traffic.is_overtaken(began) {
-                        hanging.push(object);
-                        hanging_reports += usize::from(write.class == Class::Reports);
+                        self.suspects.notice(&object.group(), now);
+                        hanging.push((began, write));
                     }
                 }
-                began => again = again.into_iter().chain([began.unwrap_or(now) + LONG]).min(),
+                began => look_again(began.unwrap_or(now) + LONG),
             }
         }
-        let surplus = hanging.len().saturating_sub(share).min(sent);
+        let (mut suspects, mut hanging_reports, mut others_long) = (0_usize, 0, 0);
+        let (mut passed_over, mut may_last) = (BTreeSet::new(), share > 1);
+        for (object, write) in &self.writes {
+            let group = object.group();
+            may_last &= write.patience != Patience::Again;
+            if self.suspects.contains(&group) {
+                suspects += 1;
+                hanging_reports += usize::from(write.class == Class::Reports);
+                passed_over.insert(group);
+            } else {
+                others_long += usize::from(long.contains(object));
+            }
+        }
+        let surplus = suspects.saturating_sub(share).min(sent);
+        hanging.sort_by_key(|(began, _)| *began);
+        for (began, write) in hanging.into_iter().take(surplus) {
+            if now.saturating_duration_since(began) >= SHORT {
+                write.under_way.given_up.send_replace(Some(began));
+            } else {
+                look_again(began + SHORT);
+            }
+        }
         let counted = sent - surplus;
-        let (places, passed_over) = if counted < limit {
-            let many = hanging.len() >= share;
-            (limit - counted, if many { Groups::of(hanging) } else { Groups::default() })
-        } else if long.len() >= sent && sent < limit + share {
-            (1, Groups::of(long))
+        let others = sent.saturating_sub(suspects);
+        let finds_out = counted >= limit && others_long >= others && counted < limit + share;
+        if finds_out {
+            passed_over.extend(long.into_iter().map(|object| object.group()));
+        }
+        let places = if finds_out { 1 } else { limit.saturating_sub(counted) };
+        let suspects = if finds_out { 0 } else { share.saturating_sub(suspects) };
+        let hanging = surplus;
+        FreePlaces {
+            places,
+            sent,
+            hanging,
+            hanging_reports,
+            again,
+            suspects,
+            may_last,
+            passed_over,
+            finds_out,
+        }
+    }
+
+    /// Takes the next write that may go now, of a class up to `last`. `at` is the same moment as a monotonic time. Where writes came to nothing, one
+    /// at a time may take as long as any; the others are given up soon while more of them wait.
+    pub fn next<T>(
+        &self,
+        free: &mut FreePlaces,
+        lanes: &mut Lanes<ObjectRef, T>,
+        (now, at): (Instant, Duration),
+        last: Class,
+    ) -> Option<Next<T>> {
+        let passes_over = |group: &Group| free.passes_over(group, &self.suspects);
+        let answered = |group: &Group| self.suspects.answered(group);
+        let next = if free.finds_out {
+            let best = lanes.groups(last).filter(|group| !passes_over(group)).map(answered).max()?;
+            lanes.pop(at, last, |group| answered(group) != best || passes_over(group))
         } else {
-            (0, Groups::default())
+            lanes.pop(at, last, passes_over)
         };
-        FreePlaces { places, sent, hanging: surplus, hanging_reports, again, passed_over }
+        let (object, class, item) = next?;
+        free.places = free.places.saturating_sub(1);
+        free.sent += 1;
+        let group = object.group();
+        let mut patience = self.suspects.patience(&group, now);
+        if patience == Patience::Again {
+            let mut others = lanes.groups(Class::Reports).filter(|other| **other != group);
+            if !free.may_last && others.any(|other| self.suspects.contains(other)) {
+                patience = Patience::Little;
+            }
+            free.may_last &= patience != Patience::Again;
+        }
+        if self.suspects.contains(&group) {
+            free.suspects = free.suspects.saturating_sub(1);
+            free.hanging_reports += usize::from(class == Class::Reports);
+            free.passed_over.insert(group);
+        }
+        Some(Next { object, class, item, patience })
+    }
+}
+
+impl FreePlaces {
+    /// Whether a group's writes wait, because others like them hang.
+    fn passes_over(&self, group: &Group, suspects: &Suspects) -> bool {
+        self.passed_over.contains(group) || self.suspects == 0 && suspects.contains(group)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use sluice_api::job::JobKind;
-
-    use super::*;
-
-    const JOB_SETS: Kind = Kind::Job(JobKind::JOB_SET);
-
-    fn object(kind: Kind, namespace: &str, at: usize) -> ObjectRef {
-        ObjectRef::namespaced(kind, namespace, format!("o{at}").as_str())
-    }
-
-    /// So many writes that are under way, by kind and namespace; and the moment after which they were sent.
-    fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
-        let (mut writes, began) = (PendingWrites::default(), Instant::now());
-        for (kind, namespace, count) in of {
-            for at in 0..*count {
-                let since = watch::channel(Some(began)).1;
-                writes.insert(object(*kind, namespace, at), Class::Jobs, since);
-            }
-        }
-        (writes, began)
-    }
-
-    #[test]
-    fn a_server_that_is_slow_for_all_gets_no_more_than_a_quarter_beyond_the_limit() {
-        let traffic = Traffic::default();
-        for (count, places) in [(7, 1), (8, 1), (9, 1), (10, 0)] {
-            let (writes, began) = pending(&[(Kind::Workload, "a", count)]);
-            let free = writes.free_places(began + LONG, 0, &traffic);
-            assert_eq!((free.places, free.sent, free.hanging), (places, count, 0));
-            let probes = (8..10).contains(&count);
-            assert_eq!(free.passes_over(&object(Kind::Workload, "a", 9)), probes, "others show more");
-            assert!(!free.passes_over(&object(Kind::Workload, "b", 9)));
-        }
-        let (writes, began) = pending(&[(Kind::Workload, "a", 8)]);
-        let free = writes.free_places(began, 0, &traffic);
-        assert_eq!((free.places, free.again), (0, Some(began + LONG)));
-    }
-
-    #[test]
-    fn what_hangs_shares_a_quarter_of_the_places_and_gets_no_more() {
-        let traffic = Traffic::default();
-        let (writes, began) = pending(&[(Kind::Workload, "dead", 6), (JOB_SETS, "a", 1), (JOB_SETS, "b", 1)]);
-        while Instant::now() == began {}
-        traffic.answered(Duration::ZERO);
-        let free = writes.free_places(began + LONG, 0, &traffic);
-        assert_eq!((free.places, free.sent, free.hanging), (6, 8, 6), "2 of 8 are left to them");
-        assert!(free.passes_over(&object(Kind::Workload, "dead", 9)));
-        assert!(!free.passes_over(&object(Kind::Workload, "a", 9)), "their tenant's webhook hangs");
-        assert!(free.passes_over(&object(JOB_SETS, "c", 9)), "that of their kind hangs");
-        assert!(!free.passes_over(&object(Kind::Job(JobKind::JOB), "a", 9)));
-    }
-
-    #[test]
-    fn one_that_hangs_keeps_no_others_of_its_kind_waiting() {
-        let traffic = Traffic::default();
-        let (writes, began) = pending(&[(Kind::Workload, "dead", 1)]);
-        while Instant::now() == began {}
-        traffic.answered(Duration::ZERO);
-        let free = writes.free_places(began + LONG, 0, &traffic);
-        assert_eq!((free.places, free.hanging), (7, 0));
-        assert!(!free.passes_over(&object(Kind::Workload, "dead", 9)));
-    }
-}
+mod tests;

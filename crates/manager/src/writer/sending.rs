@@ -20,6 +20,8 @@ use crate::lease::deadline::Deadline;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// A request that takes longer waits for something, such as a webhook that is dead.
 pub const LONG: Duration = Duration::from_secs(1);
+/// One that probably hangs is given up after so long.
+pub const SHORT: Duration = Duration::from_secs(2);
 
 /// The API server, as long as this process may write. Cheap to clone.
 #[derive(Clone)]
@@ -62,6 +64,44 @@ impl Pace {
     }
 }
 
+/// What a request said about the webhooks that it came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// None of them is dead: there was an answer, whichever, without a long wait.
+    Soon,
+    /// It was answered, but took long while others did not.
+    Slow,
+    /// It came to nothing, and took long while others did not.
+    Hung,
+}
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// When it was sent.
+    pub sent: Instant,
+    /// What it said.
+    pub outcome: Outcome,
+}
+
+/// How far a write is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Since when a request is under way.
+    pub since: Option<Instant>,
+    /// The last one that is over and said something.
+    pub last: Option<Request>,
+}
+
+/// A write that is under way, for those who wait for its place.
+#[derive(Debug)]
+pub struct UnderWay {
+    /// How far it is.
+    pub progress: watch::Receiver<Progress>,
+    /// The request that was sent then is given up.
+    pub given_up: watch::Sender<Option<Instant>>,
+}
+
 /// What sends the requests of one write.
 pub struct Sending {
     server: Server,
@@ -70,25 +110,70 @@ pub struct Sending {
     generation: u64,
     /// The first engine whose writes count.
     first: watch::Receiver<u64>,
-    /// Since when a request is under way.
-    since: watch::Sender<Option<Instant>>,
+    progress: watch::Sender<Progress>,
+    given_up: watch::Sender<Option<Instant>>,
+    /// Its requests probably hang.
+    suspect: bool,
 }
 
 impl Sending {
-    /// Of a write of an engine; the writes of those before `first` do not count any more.
-    pub fn new(server: Server, pace: Arc<Pace>, generation: u64, first: watch::Receiver<u64>) -> Self {
-        Self { server, pace, generation, first, since: watch::Sender::new(None) }
+    /// Of a write of an engine; the writes of those before `first` do not count any more. The requests of a `suspect` are given up after [`SHORT`].
+    pub fn new(
+        server: Server,
+        pace: Arc<Pace>,
+        generation: u64,
+        first: watch::Receiver<u64>,
+        suspect: bool,
+    ) -> Self {
+        let progress = watch::Sender::new(Progress::default());
+        Self { server, pace, generation, first, progress, given_up: watch::Sender::new(None), suspect }
     }
 
     /// Of a write beside no others.
     #[cfg(test)]
     pub fn alone(server: Server) -> Self {
-        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1)
+        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false)
     }
 
-    /// Since when a request is under way.
-    pub fn since(&self) -> watch::Receiver<Option<Instant>> {
-        self.since.subscribe()
+    /// For those who wait for its place.
+    pub fn under_way(&self) -> UnderWay {
+        UnderWay { progress: self.progress.subscribe(), given_up: self.given_up.clone() }
+    }
+
+    /// Sends a request once; whether it hung, and others did not.
+    async fn send(&self, call: &Call) -> (Result<Vec<u8>, CallError>, Duration, bool) {
+        let (server, sent) = (&self.server, Instant::now());
+        self.progress.send_modify(|progress| progress.since = Some(sent));
+        let timeout = if self.suspect { SHORT.min(server.timeout) } else { server.timeout };
+        let mut given_up = self.given_up.subscribe();
+        let outcome = tokio::select! {
+            outcome = call.send(&server.client, timeout) => outcome,
+            // The sender lives as long as this does.
+            _ = given_up.wait_for(|request| *request == Some(sent)) => {
+                Err(CallError::Timeout { method: call.method.clone(), uri: call.uri.clone(), timeout: sent.elapsed() })
+            }
+        };
+        let took = sent.elapsed();
+        let is_given_up = self.suspect || *given_up.borrow() == Some(sent);
+        // A server that answers others soon has not too much to do.
+        let alone = is_given_up || server.traffic.is_overtaken(sent);
+        let said = match &outcome {
+            Ok(_) | Err(CallError::Status { .. }) if took < LONG => Some(Outcome::Soon),
+            Ok(_) if alone => Some(Outcome::Slow),
+            Err(error) if alone && took >= LONG => {
+                Some(if error.is_transient() { Outcome::Hung } else { Outcome::Slow })
+            }
+            _ => None,
+        };
+        if outcome.is_ok() && said != Some(Outcome::Slow) {
+            server.traffic.answered(sent, took);
+        }
+        self.progress.send_modify(|progress| {
+            progress.since = None;
+            progress.last = said.map(|outcome| Request { sent, outcome }).or(progress.last);
+        });
+        let hung = alone && matches!(outcome, Err(CallError::Timeout { .. }));
+        (outcome, took, hung)
     }
 
     /// Waits until the engine that decided on the write is no more.
@@ -128,29 +213,17 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             () = sending.over() => return Err(WriteError::Withdrawn),
             () = sending.turn() => {}
         }
-        let began = Instant::now();
-        sending.since.send_replace(Some(began));
-        let outcome = call.send(&server.client, server.timeout).await;
-        sending.since.send_replace(None);
-        let took = began.elapsed();
-        // A server that answers others soon has not too much to do.
-        let overtaken = server.traffic.is_overtaken(began);
+        let (outcome, took, hung) = sending.send(call).await;
         let error = match outcome {
-            Ok(body) => {
-                if took < LONG || !overtaken {
-                    server.traffic.answered(took);
-                }
-                return Ok(body);
-            }
+            Ok(body) => return Ok(body),
             Err(error) => error,
         };
-        let hangs = overtaken && matches!(error, CallError::Timeout { .. });
-        if error.is_overload() && !hangs {
+        if error.is_overload() && !hung {
             server.traffic.refused();
         }
         attempt += 1;
         // How long it is to wait only the server knows, if it says that.
-        let long = took > LONG && error.retry_after().is_none();
+        let long = hung || took > LONG && error.retry_after().is_none();
         if !error.is_transient() || long || attempt > ATTEMPTS {
             return Err(match failure(&error) {
                 WriteError::Refused(why) | WriteError::Conflict(why) if may_be_done => {

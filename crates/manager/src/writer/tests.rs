@@ -403,7 +403,7 @@ async fn a_request_without_an_answer_says_something_about_the_server_only_if_oth
         let answers = traffic.clone();
         let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
             if others {
-                answers.answered(Duration::ZERO);
+                answers.answered(Instant::now(), Duration::ZERO);
             }
             std::future::pending::<Response>()
         });
@@ -427,7 +427,7 @@ async fn each_request_takes_a_token() {
     });
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let (first, generations) = watch::channel(0);
-    let sending = Sending::new(server, Arc::clone(&pace), 0, generations);
+    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false);
     let call = Call::get("/x");
     let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
         while !pace.is_used_up() {
@@ -437,4 +437,34 @@ async fn each_request_takes_a_token() {
     });
     assert_eq!(outcome, Err(WriteError::Withdrawn), "it waited for a token");
     assert_eq!(*sent.lock().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_where_others_did_is_given_up_soon_and_says_nothing_about_the_server() {
+    let traffic = Traffic::default();
+    let limit = traffic.limit();
+    let sent = Arc::new(tokio::sync::Notify::new());
+    let noted = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        noted.notify_one();
+        std::future::pending::<Response>()
+    });
+    let mut server = Server::new(client, Deadline::never(), traffic.clone());
+    // Its place is needed.
+    let sending = Sending::alone(server.clone());
+    let under_way = sending.under_way();
+    let call = Call::get("/x");
+    let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
+        sent.notified().await;
+        let since = under_way.progress.borrow().since;
+        under_way.given_up.send_replace(since);
+    });
+    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
+    assert!(under_way.progress.borrow().since.is_none());
+    // It is known from others.
+    server.timeout = Duration::from_millis(50);
+    let pace = Arc::new(Pace::new(0.0, 0));
+    let sending = Sending::new(server, pace, 0, watch::channel(0).1, true);
+    assert!(matches!(persist(&sending, &call).await, Err(WriteError::Transient(_))));
+    assert_eq!(traffic.limit(), limit);
 }

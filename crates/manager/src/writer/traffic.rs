@@ -89,17 +89,16 @@ impl Traffic {
         self.0.waiting[lane.index()].load(Ordering::Relaxed)
     }
 
-    /// A request was answered.
-    pub fn answered(&self, latency: Duration) {
+    /// A request that was sent then was answered.
+    pub fn answered(&self, sent: Instant, latency: Duration) {
         let hanging = self.0.hanging.load(Ordering::Relaxed);
         let in_flight = self.in_flight().saturating_sub(hanging);
         self.locked().answered(latency, in_flight);
         if latency < SOON {
-            let sent = Instant::now().checked_sub(latency);
             self.0.soon.send_if_modified(|last| {
-                let later = sent > *last;
+                let later = last.is_none_or(|last| sent > last);
                 if later {
-                    *last = sent;
+                    *last = Some(sent);
                 }
                 later
             });

@@ -1,0 +1,218 @@
+//! Which write may go next, by a clock of the test's own.
+
+use std::sync::Arc;
+
+use sluice_api::job::JobKind;
+use sluice_engine::input::Kind;
+use tokio::sync::watch;
+
+use super::super::sending::{Outcome, Progress, Request};
+use super::*;
+
+const JOB_SETS: Kind = Kind::Job(JobKind::JOB_SET);
+
+fn object(kind: Kind, namespace: &str, at: usize) -> ObjectRef {
+    ObjectRef::namespaced(kind, namespace, format!("o{at}").as_str())
+}
+
+/// So many writes that are under way, by kind and namespace; and when they were sent.
+fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
+    let (mut writes, began) = (PendingWrites::default(), Instant::now());
+    for (kind, namespace, count) in of {
+        for at in 0..*count {
+            let progress = watch::channel(Progress { since: Some(began), last: None }).1;
+            let under_way = UnderWay { progress, given_up: watch::Sender::new(None) };
+            writes.insert(object(*kind, namespace, at), Class::Jobs, Patience::Usual, under_way);
+        }
+    }
+    (writes, began)
+}
+
+/// Whether a write of a group may go, if it is the only one.
+fn may_go(writes: &PendingWrites, free: &FreePlaces, kind: Kind, namespace: &str) -> bool {
+    let mut lanes = Lanes::default();
+    lanes.push(object(kind, namespace, 99), Class::Jobs, ());
+    let mut free = FreePlaces {
+        suspects: free.suspects,
+        passed_over: free.passed_over.clone(),
+        finds_out: free.finds_out,
+        ..FreePlaces::default()
+    };
+    writes.next(&mut free, &mut lanes, (Instant::now(), Duration::ZERO), Class::Reports).is_some()
+}
+
+#[test]
+fn a_server_that_is_slow_for_all_gets_no_more_than_a_quarter_beyond_the_limit() {
+    let traffic = Traffic::default();
+    for (count, places) in [(7, 1), (8, 1), (9, 1), (10, 0)] {
+        let (mut writes, began) = pending(&[(Kind::Workload, "a", count)]);
+        let free = writes.free_places(began + LONG, 0, &traffic);
+        assert_eq!((free.places, free.sent, free.hanging), (places, count, 0));
+        let probes = (8..10).contains(&count);
+        assert_eq!(!may_go(&writes, &free, Kind::Workload, "a"), probes, "others show more");
+        assert!(may_go(&writes, &free, Kind::Workload, "b"));
+    }
+    let (mut writes, began) = pending(&[(Kind::Workload, "a", 8)]);
+    let free = writes.free_places(began, 0, &traffic);
+    assert_eq!((free.places, free.again), (0, Some(began + LONG)));
+}
+
+#[test]
+fn what_hangs_shares_a_quarter_of_the_places_and_gets_no_more() {
+    let traffic = Traffic::default();
+    let (mut writes, began) = pending(&[(Kind::Workload, "dead", 6), (JOB_SETS, "a", 1), (JOB_SETS, "b", 1)]);
+    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.places, free.sent, free.hanging), (6, 8, 6), "2 of 8 are left to them");
+    assert_eq!(free.again, Some(began + SHORT), "then the others are given up");
+    assert!(!may_go(&writes, &free, Kind::Workload, "dead"));
+    assert!(may_go(&writes, &free, Kind::Workload, "a"), "their tenant's webhook hangs");
+    assert!(!may_go(&writes, &free, JOB_SETS, "c"), "that of their kind hangs");
+    assert!(may_go(&writes, &free, Kind::Job(JobKind::JOB), "a"));
+}
+
+#[test]
+fn one_that_hangs_keeps_only_those_of_its_namespace_and_kind_waiting() {
+    let traffic = Traffic::default();
+    let (mut writes, began) = pending(&[(JOB_SETS, "dead", 1)]);
+    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.places, free.hanging, free.again), (7, 0, None));
+    assert!(!may_go(&writes, &free, JOB_SETS, "dead"));
+    assert!(may_go(&writes, &free, JOB_SETS, "a"));
+    assert!(may_go(&writes, &free, Kind::Workload, "dead"));
+}
+
+/// The pool on a server on which some namespaces' webhooks are dead.
+struct Pool {
+    writes: PendingWrites,
+    lanes: Lanes<ObjectRef, Instant>,
+    traffic: Traffic,
+    sent: Vec<Sent>,
+    began: Instant,
+    now: Instant,
+    /// Names of new objects.
+    number: usize,
+    /// By namespace: how long the last write that was sent had waited, and when it was.
+    waited: BTreeMap<Arc<str>, (Duration, Instant)>,
+    most: usize,
+}
+
+struct Sent {
+    object: ObjectRef,
+    at: Instant,
+    timeout: Duration,
+    progress: watch::Sender<Progress>,
+    given_up: watch::Receiver<Option<Instant>>,
+}
+
+const STEP: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+impl Pool {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            writes: PendingWrites::default(),
+            lanes: Lanes::default(),
+            traffic: Traffic::default(),
+            sent: Vec::new(),
+            began: now,
+            now,
+            number: 0,
+            waited: BTreeMap::new(),
+            most: 0,
+        }
+    }
+
+    fn write(&mut self, kind: Kind, namespace: &str) {
+        self.number += 1;
+        self.lanes.push(object(kind, namespace, self.number), Class::Jobs, self.now);
+    }
+
+    /// One step of time; the objects whose writes are over.
+    fn step(&mut self, hangs: impl Fn(&ObjectRef) -> bool) -> Vec<ObjectRef> {
+        self.now += STEP;
+        let (now, mut over) = (self.now, Vec::new());
+        self.sent.retain(|one| {
+            let age = now - one.at;
+            let given_up = age >= one.timeout || *one.given_up.borrow() == Some(one.at);
+            if hangs(&one.object) && !given_up {
+                return true;
+            }
+            let outcome = if hangs(&one.object) { Outcome::Hung } else { Outcome::Soon };
+            if outcome == Outcome::Soon {
+                self.traffic.answered(one.at, age);
+            }
+            one.progress
+                .send_replace(Progress { since: None, last: Some(Request { sent: one.at, outcome }) });
+            self.writes.remove(&one.object, now);
+            self.lanes.done(&one.object);
+            over.push(one.object.clone());
+            false
+        });
+        let mut free = self.writes.free_places(now, 0, &self.traffic);
+        while free.places > 0 {
+            let at = (now, now - self.began);
+            let next = self.writes.next(&mut free, &mut self.lanes, at, Class::Reports);
+            let Some(Next { object, class, item: since, patience }) = next else { break };
+            let timeout = if patience == Patience::Little { SHORT } else { TIMEOUT };
+            let (progress, given_up) =
+                (watch::Sender::new(Progress { since: Some(now), last: None }), watch::Sender::new(None));
+            let under_way = UnderWay { progress: progress.subscribe(), given_up: given_up.clone() };
+            self.writes.insert(object.clone(), class, patience, under_way);
+            self.waited.insert(Arc::clone(&object.namespace), (now - since, now));
+            self.sent.push(Sent { object, at: now, timeout, progress, given_up: given_up.subscribe() });
+        }
+        self.traffic.set(free.sent, free.hanging, &self.lanes.waiting());
+        self.most = self.most.max(self.sent.len());
+        over
+    }
+}
+
+#[test]
+fn two_hundred_namespaces_that_hang_keep_one_that_does_not_waiting_for_two_seconds_at_most() {
+    for (kind, all_were_well) in
+        [(Kind::Workload, false), (Kind::Workload, true), (JOB_SETS, false), (JOB_SETS, true)]
+    {
+        let mut pool = Pool::new();
+        let dead: Vec<String> = (0..200).map(|at| format!("dead-{at}")).collect();
+        pool.write(kind, "live");
+        if all_were_well {
+            dead.iter().for_each(|namespace| pool.write(kind, namespace));
+        }
+        while !pool.lanes.is_idle() {
+            pool.step(|_| false);
+        }
+        pool.write(kind, "live");
+        pool.step(|_| false);
+        for namespace in &dead {
+            for _ in 0..3 {
+                pool.write(kind, namespace);
+            }
+        }
+        let hangs = |object: &ObjectRef| &*object.namespace != "live";
+        let (mut longest, mut answered) = (Duration::ZERO, 0);
+        for _ in 0..Duration::from_mins(10).as_millis() / STEP.as_millis() {
+            for over in pool.step(hangs) {
+                // What came to nothing is asked for again, and the others go on.
+                answered += usize::from(!hangs(&over));
+                pool.write(kind, &over.namespace);
+            }
+            longest = longest.max(pool.waited["live"].0);
+        }
+        assert!(longest <= Duration::from_secs(2), "{kind:?} {all_were_well}: it waited for {longest:?}");
+        assert!(answered > 5_000, "{kind:?} {all_were_well}: {answered} writes in ten minutes");
+        let asked = dead.iter().filter(|namespace| {
+            let last = pool.waited.get(namespace.as_str());
+            last.is_some_and(|(_, at)| pool.now - *at < Duration::from_mins(8))
+        });
+        assert_eq!(asked.count(), 200, "{kind:?} {all_were_well}: each is asked now and then");
+        assert!(pool.most <= 128, "{} were under way", pool.most);
+
+        for _ in 0..Duration::from_secs(10).as_millis() / STEP.as_millis() {
+            pool.step(|_| false);
+        }
+        assert!(pool.lanes.is_idle(), "{kind:?} {all_were_well}: once they are well, all goes soon");
+    }
+}

@@ -1,0 +1,221 @@
+//! Where writes hang again and again: namespaces of kinds whose webhook is dead. What hung once is known until it is answered soon, so that very
+//! many of them together take a few places, however often they are asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_engine::Backoff;
+use sluice_engine::input::{Kind, ObjectRef};
+
+use super::lanes::Key;
+use super::sending::{Outcome, Request};
+
+/// So many are known at most. The one that was heard of least recently is forgotten first.
+const MOST: usize = 4096;
+/// After a failure, requests are given up soon for so long: doubled with each failure after that.
+const CAUTION: Backoff = Backoff::seconds(15, 300);
+
+/// The objects of a kind in a namespace: what a webhook of a tenant's is asked about.
+pub type Group = (Kind, Arc<str>);
+
+impl Key for ObjectRef {
+    type Group = Group;
+
+    fn group(&self) -> Group {
+        (self.kind, Arc::clone(&self.namespace))
+    }
+}
+
+/// A map that forgets what was not touched for longest.
+#[derive(Debug)]
+struct Recent<V>(BTreeMap<Group, (Instant, V)>);
+
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<V> Recent<V> {
+    fn get(&self, group: &Group) -> Option<&V> {
+        self.0.get(group).map(|(_, value)| value)
+    }
+
+    /// The value of a group, made first if there is none.
+    fn touch(&mut self, group: &Group, now: Instant, first: impl FnOnce() -> V) -> &mut V {
+        if self.0.len() >= MOST && !self.0.contains_key(group) {
+            let oldest = self.0.iter().min_by_key(|(_, (at, _))| *at).map(|(group, _)| group.clone());
+            oldest.and_then(|oldest| self.0.remove(&oldest));
+        }
+        let (at, value) = self.0.entry(group.clone()).or_insert_with(|| (now, first()));
+        *at = now;
+        value
+    }
+
+    /// How many of a kind there are, up to `most`.
+    fn of_kind(&self, kind: Kind, most: usize) -> usize {
+        let from = (kind, Arc::from(""));
+        self.0.range(from..).take_while(|((other, _), _)| *other == kind).take(most).count()
+    }
+}
+
+/// What is known of a group of which writes hang.
+#[derive(Debug)]
+struct Suspect {
+    /// How many requests in a row came to nothing, but for those that were given up soon meanwhile.
+    failures: u32,
+    /// Until then its requests are given up soon.
+    until: Instant,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as any.
+    Usual,
+    /// The same, although others before it came to nothing.
+    Again,
+    /// It is given up soon.
+    Little,
+}
+
+/// The groups of which writes hang, and those of which none did.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    hanging: Recent<Suspect>,
+    /// When the last request was sent that was answered soon.
+    answered: Recent<Instant>,
+}
+
+impl Suspects {
+    /// Whether writes of a group hang. Where those of a kind of jobs hang in several namespaces, and in none they are answered soon, the webhook
+    /// of that kind is dead itself.
+    pub fn contains(&self, group: &Group) -> bool {
+        let (kind, _) = *group;
+        let is_dead = || {
+            matches!(kind, Kind::Job(_))
+                && self.hanging.of_kind(kind, 2) == 2
+                && self.answered.of_kind(kind, 1) == 0
+        };
+        self.hanging.get(group).is_some() || is_dead()
+    }
+
+    /// How long a request of a group may take that is sent now.
+    pub fn patience(&self, group: &Group, now: Instant) -> Patience {
+        match self.hanging.get(group).filter(|suspect| suspect.failures > 0) {
+            None => Patience::Usual,
+            Some(suspect) if now < suspect.until => Patience::Little,
+            Some(_) => Patience::Again,
+        }
+    }
+
+    /// When the last request of a group was sent that was answered soon; none if one has hung since.
+    pub fn answered(&self, group: &Group) -> Option<Instant> {
+        self.answered.get(group).copied()
+    }
+
+    /// A request of the group is under way for long, and one that was sent later was answered soon.
+    pub fn notice(&mut self, group: &Group, now: Instant) {
+        self.suspect(group, now);
+    }
+
+    fn suspect(&mut self, group: &Group, now: Instant) -> &mut Suspect {
+        self.answered.0.remove(group);
+        self.hanging.touch(group, now, || Suspect { failures: 0, until: now })
+    }
+
+    /// A request of the group is over.
+    pub fn learn(&mut self, group: &Group, request: Request, now: Instant) {
+        match request.outcome {
+            Outcome::Soon => {
+                self.hanging.0.remove(group);
+                let sent = self.answered.touch(group, now, || request.sent);
+                *sent = request.sent.max(*sent);
+            }
+            Outcome::Slow => {
+                let suspect = self.suspect(group, now);
+                // It is slow and not dead: it has the time that it needs.
+                (suspect.failures, suspect.until) = (0, now);
+            }
+            Outcome::Hung => {
+                let suspect = self.suspect(group, now);
+                if now >= suspect.until {
+                    let caution = u64::try_from(CAUTION.doubled(suspect.failures)).unwrap_or_default();
+                    suspect.failures = suspect.failures.saturating_add(1);
+                    suspect.until = now + Duration::from_millis(caution);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_api::job::JobKind;
+
+    use super::*;
+
+    const JOB_SETS: Kind = Kind::Job(JobKind::JOB_SET);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn group(kind: Kind, namespace: &str) -> Group {
+        (kind, Arc::from(namespace))
+    }
+
+    #[test]
+    fn requests_are_given_up_soon_for_longer_with_each_failure_until_one_is_answered() {
+        let (mut suspects, a, mut now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
+        for seconds in [15, 30, 60, 120, 240, 300, 300] {
+            for _ in 0..3 {
+                suspects.learn(&a, Request { sent: now, outcome: Outcome::Hung }, now + SECOND);
+            }
+            now += SECOND;
+            let end = now + SECOND * seconds;
+            assert_eq!(suspects.patience(&a, end - Duration::from_nanos(1)), Patience::Little);
+            assert_eq!(suspects.patience(&a, end), Patience::Again);
+            assert!(suspects.contains(&a) && suspects.answered(&a).is_none());
+            now += SECOND * seconds;
+        }
+        suspects.learn(&a, Request { sent: now, outcome: Outcome::Soon }, now);
+        assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, Some(now)));
+        suspects.learn(&a, Request { sent: now, outcome: Outcome::Hung }, now);
+        assert_eq!(suspects.patience(&a, now + SECOND * 15), Patience::Again, "it begins anew");
+    }
+
+    #[test]
+    fn what_is_slow_and_answered_has_the_time_that_it_needs() {
+        let (mut suspects, a, now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
+        for (outcome, patience) in [(Outcome::Hung, Patience::Little), (Outcome::Slow, Patience::Usual)] {
+            suspects.learn(&a, Request { sent: now, outcome }, now);
+            assert!(suspects.contains(&a));
+            assert_eq!(suspects.patience(&a, now), patience);
+        }
+    }
+
+    #[test]
+    fn a_kind_of_jobs_is_dead_if_it_hangs_in_several_namespaces_and_is_answered_in_none() {
+        for (kind, dead) in [(JOB_SETS, true), (Kind::Workload, false)] {
+            let (mut suspects, now) = (Suspects::default(), Instant::now());
+            let other = group(kind, "other");
+            suspects.notice(&group(kind, "a"), now);
+            assert!(!suspects.contains(&other));
+            suspects.notice(&group(kind, "b"), now);
+            assert_eq!(suspects.contains(&other), dead);
+            assert!(!suspects.contains(&group(Kind::Job(JobKind::JOB), "other")));
+            suspects.learn(&group(kind, "c"), Request { sent: now, outcome: Outcome::Soon }, now);
+            assert!(!suspects.contains(&other));
+        }
+    }
+
+    #[test]
+    fn no_more_are_known_than_so_many_and_what_was_heard_of_last_stays() {
+        let (mut suspects, now) = (Suspects::default(), Instant::now());
+        for at in 0..MOST + 10 {
+            suspects.notice(&group(Kind::Workload, "kept"), now + SECOND);
+            suspects.notice(&group(Kind::Workload, &at.to_string()), now);
+        }
+        assert_eq!(suspects.hanging.0.len(), MOST);
+        assert!(suspects.contains(&group(Kind::Workload, "kept")));
+    }
+}
