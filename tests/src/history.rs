@@ -1,7 +1,7 @@
 //! Everything that happened to the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and what must have
 //! held at each of those moments.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,12 @@ use kube::api::{
 };
 use serde_json::Value;
 use sluice_testkit::wait::{Progress, progress};
-use sluice_testkit::workloads::holds;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+mod replay;
+
+use replay::check;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -106,7 +109,7 @@ impl History {
         Ok(Self { client, namespace: namespace.to_owned(), jobs, moments, tasks })
     }
 
-    /// Waits until everything that happened until now has been seen, and checks all of it: see [`check`]. `quota` is what
+    /// Waits until everything that happened until now has been seen, and checks all of it: see `check` in `replay`. `quota` is what
     /// each ClusterQueue may use, in processors.
     ///
     /// # Errors
@@ -287,180 +290,4 @@ async fn at_version(api: &Api<DynamicObject>, version: u64) -> Result<BTreeMap<S
     let exactly = ListParams::default().at(&version.to_string()).matching(VersionMatch::Exact);
     let objects = api.list(&exactly).await.with_context(|| format!("listing version {version}"))?;
     Ok(objects.items.into_iter().map(|object| (object.name_any(), object)).collect())
-}
-
-#[derive(Default)]
-struct Replay {
-    /// Workloads as they are at this moment, by UID.
-    workloads: BTreeMap<String, Value>,
-    running: BTreeSet<String>,
-    account: Account,
-}
-
-/// Goes through a history, and fails at the first moment at which
-/// * a Job is let run that has no admitted Workload,
-/// * a Workload is admitted while another one of the same Job holds quota,
-/// * a Workload is admitted that was not evicted since it was admitted before,
-/// * the Workloads that hold quota of a ClusterQueue hold more than it has.
-fn check(moments: &BTreeMap<u64, Moment>, quota: &BTreeMap<String, u64>) -> Result<Account> {
-    let mut replay = Replay::default();
-    for (at, moment) in moments {
-        match moment.kind {
-            Kind::Job | Kind::JobSet => replay.job(moment),
-            Kind::Workload => replay.workload(moment, quota),
-        }
-        .with_context(|| format!("at version {at}, {}", name(&moment.object)))?;
-    }
-    Ok(replay.account)
-}
-
-fn name(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    format!("{}/{}", text("namespace"), text("name"))
-}
-
-fn owner(workload: &Value) -> Option<&str> {
-    let owners = workload["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
-}
-
-fn holds_quota(workload: &Value) -> bool {
-    holds(workload, "QuotaReserved") && !holds(workload, "Finished")
-}
-
-/// The ClusterQueue that a Workload holds quota of, and how many processors.
-fn held(workload: &Value) -> Result<Option<(String, u64)>> {
-    if !holds_quota(workload) {
-        return Ok(None);
-    }
-    let admission = &workload["status"]["admission"];
-    let queue = admission["clusterQueue"].as_str().context("quota is held without an admission")?;
-    let mut cpu = 0;
-    for set in admission["podSetAssignments"].as_array().into_iter().flatten() {
-        let amount = set["resourceUsage"]["cpu"].as_str().unwrap_or("0");
-        cpu += amount.parse::<u64>().with_context(|| format!("reading the amount {amount}"))?;
-    }
-    Ok(Some((queue.to_owned(), cpu)))
-}
-
-impl Replay {
-    fn job(&mut self, moment: &Moment) -> Result<()> {
-        let uid = moment.object["metadata"]["uid"].as_str().unwrap_or_default();
-        let runs = !moment.deleted && moment.object["spec"]["suspend"] != true;
-        if !runs {
-            self.running.remove(uid);
-            return Ok(());
-        }
-        if !self.running.insert(uid.to_owned()) {
-            return Ok(());
-        }
-        self.account.started += 1;
-        let admitted = self.workloads.values().any(|workload| {
-            owner(workload) == Some(uid) && holds(workload, "Admitted") && !holds(workload, "Evicted")
-        });
-        ensure!(admitted, "it runs, and has no admitted Workload");
-        Ok(())
-    }
-
-    fn workload(&mut self, moment: &Moment, quota: &BTreeMap<String, u64>) -> Result<()> {
-        let object = &moment.object;
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        if moment.deleted {
-            self.workloads.remove(uid);
-            return Ok(());
-        }
-        let before = self.workloads.insert(uid.to_owned(), object.clone()).unwrap_or_default();
-        if holds(object, "Evicted") && !holds(&before, "Evicted") {
-            self.account.evictions += 1;
-        }
-        if holds(object, "Admitted") && !holds(&before, "Admitted") {
-            self.account.admissions += 1;
-            ensure!(!holds(object, "Finished"), "it is admitted after it finished");
-            let job = owner(object);
-            let others = self.workloads.iter().filter(|(other, workload)| {
-                *other != uid && job.is_some() && owner(workload) == job && holds_quota(workload)
-            });
-            let others: Vec<_> = others.map(|(_, workload)| name(workload)).collect();
-            ensure!(others.is_empty(), "its job is admitted twice: {others:?} holds quota, too");
-        }
-        let admission = |workload: &Value| workload["status"]["admission"].clone();
-        if holds(object, "Admitted") && holds(&before, "Admitted") && admission(object) != admission(&before)
-        {
-            bail!("it is admitted anew without having been evicted");
-        }
-        let mut used = BTreeMap::<String, u64>::new();
-        for workload in self.workloads.values() {
-            if let Some((queue, cpu)) = held(workload)? {
-                *used.entry(queue).or_default() += cpu;
-            }
-        }
-        for (queue, cpu) in used {
-            let most = quota.get(&queue).copied().unwrap_or(u64::MAX);
-            ensure!(cpu <= most, "{queue} gives {cpu} processors and has {most}");
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn job(suspend: bool) -> Moment {
-        let object = json!({"metadata": {"uid": "j", "name": "j"}, "spec": {"suspend": suspend}});
-        Moment { kind: Kind::Job, deleted: false, object }
-    }
-
-    fn workload(uid: &str, conditions: &[&str], cpu: u64) -> Moment {
-        let conditions: Vec<_> =
-            conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
-        let object = json!({
-            "metadata": {"uid": uid, "name": uid, "ownerReferences": [{"uid": "j", "controller": true}]},
-            "status": {
-                "conditions": conditions,
-                "admission": {
-                    "clusterQueue": "cq",
-                    "podSetAssignments": [{"resourceUsage": {"cpu": cpu.to_string()}}],
-                },
-            },
-        });
-        Moment { kind: Kind::Workload, deleted: false, object }
-    }
-
-    fn outcome(moments: Vec<Moment>) -> Result<Account, String> {
-        let quota = BTreeMap::from([("cq".to_owned(), 2)]);
-        check(&(1_u64..).zip(moments).collect(), &quota).map_err(|error| format!("{error:#}"))
-    }
-
-    const ADMITTED: &[&str] = &["QuotaReserved", "Admitted"];
-
-    #[test]
-    fn a_quiet_life_is_accounted_for() {
-        let evicted = &["QuotaReserved", "Admitted", "Evicted"];
-        let account = outcome(vec![
-            job(true),
-            workload("w", &[], 0),
-            workload("w", ADMITTED, 2),
-            job(false),
-            workload("w", evicted, 2),
-            job(true),
-            workload("w", &["Evicted"], 0),
-            workload("w", ADMITTED, 1),
-            job(false),
-        ]);
-        assert_eq!(account, Ok(Account { started: 2, admissions: 2, evictions: 1 }));
-    }
-
-    #[test]
-    fn what_must_not_happen_is_noticed() {
-        let early = outcome(vec![workload("w", &["QuotaReserved"], 1), job(false)]).unwrap_err();
-        assert!(early.contains("no admitted Workload"), "{early}");
-        let twice = outcome(vec![workload("w", ADMITTED, 1), workload("x", ADMITTED, 1)]).unwrap_err();
-        assert!(twice.contains("admitted twice"), "{twice}");
-        let much = outcome(vec![workload("w", ADMITTED, 3)]).unwrap_err();
-        assert!(much.contains("gives 3 processors and has 2"), "{much}");
-        let anew = outcome(vec![workload("w", ADMITTED, 1), workload("w", ADMITTED, 2)]).unwrap_err();
-        assert!(anew.contains("anew"), "{anew}");
-    }
 }

@@ -1,5 +1,6 @@
 //! What the suites on the control plane share.
 
+pub mod amounts;
 pub mod history;
 pub mod place;
 pub mod queues;

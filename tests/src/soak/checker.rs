@@ -1,11 +1,18 @@
 //! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
 
+mod charges;
 mod excess;
+mod findings;
+mod fits;
+mod leader;
 mod lost;
-mod nodes;
 mod objects;
 mod parts;
+mod places;
+mod pod_sets;
+mod pods;
 mod quota;
+mod rights;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -18,12 +25,16 @@ use serde_json::Value;
 use sluice_testkit::etcd::Change;
 
 use excess::Excess;
+use leader::Leader;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
-
-pub use objects::FAILS;
+use places::Places;
 use quota::Quotas;
+use rights::Rights;
 use strays::Strays;
+
+pub use findings::{Account, Rule, Violation};
+pub use objects::FAILS;
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
 const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
@@ -32,10 +43,15 @@ const JOBS: &str = "/registry/jobs/";
 const JOBSETS: &str = "/registry/jobset.x-k8s.io/jobsets/";
 const PODS: &str = "/registry/pods/";
 const NODES: &str = "/registry/minions/";
+const FLAVORS: &str = "/registry/kueue.x-k8s.io/resourceflavors/";
+const LOCAL_QUEUES: &str = "/registry/kueue.x-k8s.io/localqueues/";
+const LEASES: &str = "/registry/leases/kueue-system/";
+const EVENTS: &str = "/registry/events/";
 
 /// Whether the changes of a key are looked at.
 fn is_relevant(key: &str) -> bool {
-    [WORKLOADS, CLUSTER_QUEUES, COHORTS, JOBS, JOBSETS, PODS, NODES].iter().any(|kind| key.starts_with(kind))
+    let kinds = [WORKLOADS, CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, JOBS, JOBSETS, PODS, NODES];
+    kinds.iter().any(|kind| key.starts_with(kind))
 }
 
 /// The key of a Job.
@@ -46,79 +62,6 @@ pub fn job_key(namespace: &str, name: &str) -> String {
 /// The key of a JobSet.
 pub fn jobset_key(namespace: &str, name: &str) -> String {
     format!("{JOBSETS}{namespace}/{name}")
-}
-
-/// What was broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// Quota is held twice for one job, or given anew without an eviction.
-    AdmittedTwice,
-    /// A queue or a cohort is above its limits, or pods are assigned to a node that has no room for them.
-    AboveQuota,
-    /// More pods of a job run on a node than are assigned to it.
-    Misplaced,
-    /// A job runs that has no admitted Workload.
-    RunsUnadmitted,
-    /// Quota is given back while pods run on it.
-    FreedTooEarly,
-    /// A job did not end, or ended without the user's will.
-    Lost,
-    /// A pod goes on although its job may not run, or beside the pods of a later admission.
-    GoesOn,
-    /// Something is left of what is gone.
-    LeftBehind,
-}
-
-/// One moment at which a rule was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// The rule.
-    pub rule: Rule,
-    /// When.
-    pub revision: u64,
-    /// The object.
-    pub key: String,
-    /// What held.
-    pub text: String,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { rule, revision, key, text } = self;
-        write!(f, "{rule:?} at revision {revision}, {key}: {text}")
-    }
-}
-
-/// What a history contains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
-    /// Changes that were looked at.
-    pub changes: usize,
-    /// Jobs with a queue that were made.
-    pub jobs: usize,
-    /// Those that completed or failed.
-    pub finished: usize,
-    /// Those that the user deleted before.
-    pub deleted: usize,
-    /// Times that a job began to run.
-    pub started: usize,
-    /// Times that a Workload was admitted.
-    pub admissions: usize,
-    /// Times that one was evicted.
-    pub evictions: usize,
-    /// Evictions of Workloads some of whose pods had completed.
-    pub evictions_of_partly_completed: usize,
-    /// Pods that came to a node which they were assigned to.
-    pub placed: usize,
-    /// Times that pods of a lost node were given another place without an eviction.
-    pub moved: usize,
-    /// Times that quota was free before the pods were gone of a job that was started and stopped before its own controller had ever looked at
-    /// it: nothing in its status says so.
-    pub freed_unseen: usize,
-    /// Times that a Job's own controller had made more pods than the Job has at a time: the answer to a request was lost with its API server.
-    pub surplus: usize,
-    /// Times that reservations exceeded a limit for a moment, and nothing ran on what was too much: a write of a former leader came late.
-    pub late_reservations: usize,
 }
 
 /// The world at one revision, and what was broken until then.
@@ -142,6 +85,11 @@ pub struct Checker {
     /// What exceeds a limit now.
     excesses: Vec<Excess>,
     lost: LostNodes,
+    places: Places,
+    rights: Rights,
+    leader: Leader,
+    /// How much of the day is over.
+    now: Duration,
     strays: Strays,
     account: Account,
     violations: Vec<Violation>,
@@ -176,7 +124,7 @@ impl Checker {
 
     /// So much time of the day is over, before the next change.
     pub fn clock(&mut self, now: Duration) {
-        self.strays.now = now;
+        self.now = now;
         self.judge_strays();
     }
 
@@ -189,23 +137,35 @@ impl Checker {
     pub fn observe(&mut self, change: &Change) -> Result<()> {
         self.revision = change.revision;
         let Change { key, object, .. } = change;
+        let object = object.as_ref();
+        if key.starts_with(LEASES) {
+            self.account.leaders += usize::from(self.leader.lease(object, self.now));
+        } else if key.starts_with(EVENTS) {
+            self.event(key, object);
+        }
         if !is_relevant(key) {
             return Ok(());
         }
         self.account.changes += 1;
-        let object = object.as_ref();
         if key.starts_with(WORKLOADS) {
             self.workload(key, object)
         } else if let Some(name) = key.strip_prefix(CLUSTER_QUEUES) {
+            self.rights.set_queue(name, object, self.now);
             self.quotas.set_queue(name, object)
         } else if let Some(name) = key.strip_prefix(COHORTS) {
             self.quotas.set_cohort(name, object)
+        } else if let Some(name) = key.strip_prefix(LOCAL_QUEUES) {
+            self.rights.set_local(name, object, self.now);
+            Ok(())
+        } else if let Some(name) = key.strip_prefix(FLAVORS) {
+            self.places.set_flavor(name, object);
+            Ok(())
         } else if let Some(name) = key.strip_prefix(NODES) {
             self.lost.node(name, object, self.revision);
+            self.places.set_node(name, object, self.now);
             self.quotas.set_node(name, object)
         } else if key.starts_with(PODS) {
-            self.pod(key, object);
-            Ok(())
+            self.pod(key, object)
         } else {
             self.job(key, object);
             Ok(())
@@ -251,6 +211,14 @@ impl Checker {
     /// How many objects there are.
     pub fn objects(&self) -> usize {
         self.workloads.len() + self.jobs.len() + self.pods.len()
+    }
+
+    /// An event that says that the manager gave an object up.
+    fn event(&mut self, key: &str, object: Option<&Value>) {
+        if let Some(event) = object.filter(|event| event["reason"] == "SetAside") {
+            let text = event["message"].as_str().or_else(|| event["note"].as_str()).unwrap_or_default();
+            self.note(Rule::SetAside, key, text.to_owned());
+        }
     }
 
     fn note(&mut self, rule: Rule, key: &str, text: String) {
@@ -334,45 +302,6 @@ impl Checker {
         }
     }
 
-    fn pod(&mut self, key: &str, object: Option<&Value>) {
-        match object {
-            Some(object) => {
-                let mut pod = Pod::read(object);
-                pod.made = self.pods.get(key).map_or(self.revision, |before| before.made);
-                let before = self.pods.insert(key.to_owned(), pod.clone());
-                let came = before.is_none_or(|before| before.node.is_none());
-                if let Some(node) = pod.node.as_deref().filter(|_| came && pod.live) {
-                    self.came_to_node(key, &pod, node);
-                }
-            }
-            None => drop(self.pods.remove(key)),
-        }
-    }
-
-    /// A pod is on a node from now on: if its Workload has nodes assigned, that one has room for it.
-    fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
-        let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
-        self.not_beside_others(key, &job);
-        let covering = self.workloads_of(&job).find(|(_, workload)| workload.covers());
-        let Some(assigned) = covering.and_then(|(_, workload)| workload.nodes.as_ref()) else { return };
-        let most = assigned.get(node).map_or(0, |of| of.pods);
-        let here = |pod: &&Pod| pod.live && pod.node.as_deref() == Some(node);
-        let of_job = self.pods.values().filter(here).filter_map(|pod| pod.owner.clone());
-        let many = of_job.filter(|owner| self.top_of(owner.clone()) == job).count();
-        if many > most {
-            let text = format!("{many} pods of its job are on {node}, and {most} are assigned to it");
-            self.note(Rule::Misplaced, key, text);
-        } else {
-            self.account.placed += 1;
-        }
-    }
-
-    /// The UID of the job that queues, for that of a Job: its JobSet, if it has one.
-    fn top_of(&self, uid: String) -> String {
-        let above = self.keys.get(&uid).and_then(|key| self.jobs.get(key)).and_then(|job| job.owner.clone());
-        above.unwrap_or(uid)
-    }
-
     fn workload(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
         let now = object.map(Workload::read).transpose()?;
         let before = self.workloads.remove(key);
@@ -394,9 +323,11 @@ impl Checker {
             self.ran.remove(key);
         }
         let Some(now) = now else {
+            self.rights.forget(key);
             self.judge_excesses();
             return Ok(());
         };
+        self.rights.set_active(key, now.inactive, self.now);
         self.count(&before, &now);
         let changes = now.admission != before.admission;
         if now.reserved && before.reserved && changes {
@@ -408,7 +339,10 @@ impl Checker {
         }
         if changes {
             self.lost.placed(key, self.revision);
+            self.judge_places(key, &before, &now);
         }
+        self.judge_right(key, &before, &now);
+        self.judge_charge(key, &before, &now);
         if now.admitted && !before.admitted && now.finished {
             self.note(Rule::AdmittedTwice, key, "it is admitted after it finished".to_owned());
         }
@@ -418,6 +352,7 @@ impl Checker {
         self.is_within_limits(key, &before, &now);
         self.judge_excesses();
         self.quota_is_freed(key, &before, Some(&now));
+        self.some_pods_are_done(key, &before, &now);
         Ok(())
     }
 
@@ -456,38 +391,5 @@ impl Checker {
         if !others.is_empty() {
             self.note(Rule::AdmittedTwice, key, format!("its job holds quota by {others:?}, too"));
         }
-    }
-
-    /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.
-    fn quota_is_freed(&mut self, key: &str, before: &Workload, now: Option<&Workload>) {
-        let Some(uid) = &before.job else { return };
-        let Some(job_key) = self.keys.get(uid).cloned() else { return };
-        let job = self.jobs[&job_key].clone();
-        let covers = now.is_some_and(Workload::covers);
-        if before.covers() && !covers && job.runs() {
-            let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
-            if !covered {
-                self.note(Rule::RunsUnadmitted, &job_key, format!("it runs, and {key} is admitted no more"));
-            }
-        }
-        let reserved = now.is_some_and(|now| now.reserved && !now.finished);
-        if before.reserved && !before.finished && !reserved && !job.deleting {
-            let live = self.live_pods(uid);
-            if live.is_empty() || job.finished {
-                return;
-            }
-            if self.seen_running.contains(&job_key) || job.says_suspended {
-                self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {live:?} run"));
-            } else {
-                self.account.freed_unseen += 1;
-            }
-        }
-    }
-
-    /// The pods of a job, and of the Jobs of a JobSet, that run or will.
-    fn live_pods(&self, uid: &str) -> Vec<String> {
-        let of_job = |owner: &str| owner == uid || self.top_of(owner.to_owned()) == uid;
-        let live = self.pods.iter().filter(|(_, pod)| pod.live && pod.owner.as_deref().is_some_and(of_job));
-        live.map(|(key, _)| key.clone()).collect()
     }
 }

@@ -1,34 +1,50 @@
 //! Makes the faults of a plan happen, one after the other.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, DeleteParams};
-use sluice_testkit::ControlPlane;
 use sluice_testkit::wait::{Progress, eventually};
+use sluice_testkit::{ControlPlane, Disruption};
 use tokio::task::JoinSet;
 
 use super::dice::Dice;
 use super::fleet::Fleet;
 use super::plan::{self, Fault, Whom};
-use super::run::Size;
+use super::report::Size;
 use super::world;
 use crate::place::DEADLINE;
 
-/// Plays every kind of fault at least once, and goes on until the load is over. How many there were.
+/// How long a disruption waits for a request that it is for.
+const HARM_WITHIN: Duration = Duration::from_secs(10);
+
+/// What has happened to the managers and the control plane, by kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Played {
+    /// How often each kind of fault was played.
+    pub faults: BTreeMap<String, usize>,
+    /// How many requests each kind of harm hit, of those that were played while jobs were made.
+    pub harmed: BTreeMap<String, usize>,
+}
+
+/// Plays every kind of fault at least once, and goes on until the load is over. Notes what there was.
 pub(super) async fn play(
     size: Size,
     plane: &ControlPlane,
     fleet: &Fleet,
     load_is_over: &AtomicBool,
-    count: &AtomicUsize,
+    played: &Mutex<Played>,
 ) -> Result<()> {
     let mut dice = Dice::new(size.seed, 2);
     let mut nodes = Nodes { client: plane.client().await?, scale: size.scale, away: JoinSet::new() };
+    let lock = || played.lock().unwrap_or_else(PoisonError::into_inner);
+    // A kind that is never played is to be seen.
+    lock().faults = plan::faults(&mut dice.clone()).into_iter().map(|fault| (fault.kind(), 0)).collect();
     'day: for round in 0.. {
         for fault in plan::faults(&mut dice) {
             if round > 0 && load_is_over.load(Ordering::Relaxed) {
@@ -36,8 +52,16 @@ pub(super) async fn play(
             }
             tokio::time::sleep(plan::pause(&mut dice) * size.pauses).await;
             println!("fault: {fault:?}");
-            happen(fault, plane, fleet, &mut nodes).await.with_context(|| format!("playing {fault:?}"))?;
-            count.fetch_add(1, Ordering::Relaxed);
+            let harmed = happen(fault, plane, fleet, &mut nodes).await;
+            let harmed = harmed.with_context(|| format!("playing {fault:?}"))?;
+            let loaded = !load_is_over.load(Ordering::Relaxed);
+            let mut played = lock();
+            *played.faults.entry(fault.kind()).or_default() += 1;
+            if let Fault::Disrupt(_, Disruption { harm, .. }) = fault
+                && (loaded || harmed > 0)
+            {
+                *played.harmed.entry(plan::harm_kind(harm)).or_default() += harmed;
+            }
         }
     }
     while let Some(back) = nodes.away.join_next().await {
@@ -76,7 +100,28 @@ async fn lose_node(client: Client, node: &'static str, period: Duration, scale: 
     .await
 }
 
-async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<()> {
+/// Harms requests for a while, and until there was one to harm. How many there were.
+async fn disrupt(whom: Whom, disruption: Disruption, fleet: &Fleet) -> Result<usize> {
+    let harmed = || -> usize { fleet.proxies.iter().map(sluice_testkit::FaultProxy::harmed).sum() };
+    let (before, began) = (harmed(), Instant::now());
+    let indexes = fleet.indexes(whom).await?;
+    while harmed() == before && began.elapsed() < HARM_WITHIN {
+        for index in &indexes {
+            fleet.proxies[*index].disrupt(disruption);
+        }
+        if disruption.harm.is_for_watches() {
+            // Watches that are open would not notice.
+            for proxy in &fleet.proxies {
+                proxy.drop_connections();
+            }
+        }
+        tokio::time::sleep(disruption.period).await;
+    }
+    Ok(harmed() - before)
+}
+
+/// Makes one fault happen. How many requests it harmed.
+async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<usize> {
     match fault {
         // Other faults happen meanwhile.
         Fault::LoseNode(node, period) => {
@@ -119,23 +164,12 @@ async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut N
         }
         Fault::Replace(sluice_testkit::Part::ApiServer) => plane.restart_api_server().await?,
         Fault::Replace(sluice_testkit::Part::Etcd) => plane.restart_etcd().await?,
-        Fault::Disrupt(whom, disruption) => {
-            for index in fleet.indexes(whom).await? {
-                fleet.proxies[index].disrupt(disruption);
-            }
-            if disruption.harm.is_for_watches() {
-                // Watches that are open would not notice.
-                for proxy in &fleet.proxies {
-                    proxy.drop_connections();
-                }
-            }
-            tokio::time::sleep(disruption.period).await;
-        }
+        Fault::Disrupt(whom, disruption) => return disrupt(whom, disruption, fleet).await,
         Fault::DropConnections => {
             for index in fleet.indexes(Whom::Both).await? {
                 fleet.proxies[index].drop_connections();
             }
         }
     }
-    Ok(())
+    Ok(0)
 }

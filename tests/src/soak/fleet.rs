@@ -114,7 +114,7 @@ impl Fleet {
         let mut found = Vec::new();
         for path in self.logs() {
             let text = std::fs::read_to_string(&path).context("reading a log")?;
-            found.extend(text.lines().filter(|line| line.contains("panicked")).map(str::to_owned));
+            found.extend(text.lines().filter(|line| tells_of_a_panic(line)).map(str::to_owned));
         }
         Ok(found)
     }
@@ -198,6 +198,19 @@ impl Fleet {
     }
 }
 
+/// Whether a line of a log is one that a healthy process never writes. Panics of the engine and of single objects are survived, and have words
+/// of their own.
+fn tells_of_a_panic(line: &str) -> bool {
+    let said = [
+        "panicked",
+        "panic in the engine",
+        "the engine failed",
+        "the manager failed on this object",
+        "the write panicked",
+    ];
+    said.iter().any(|said| line.contains(said))
+}
+
 /// Notes what the processes use, and starts them again when they end by themselves, as a kubelet would.
 async fn watch(plane: Arc<ControlPlane>, shared: Arc<Shared>) {
     loop {
@@ -224,5 +237,27 @@ async fn watch(plane: Arc<ControlPlane>, shared: Arc<Shared>) {
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_panic_is_read_from_a_log() {
+        for line in [
+            "thread 'tokio-runtime-worker' panicked at crates/manager/src/lib.rs:1:1:",
+            r#"2026-01-01T00:00:00Z ERROR sluice: panic in the engine at=Some("crates/engine/src/lib.rs:1:1")"#,
+            "ERROR sluice: the engine failed, and no new object is to blame suspect=None why=\"a bug\"",
+            "ERROR sluice: the engine failed on this object: it is set aside until it changes object=Job/ns/j",
+            "ERROR sluice: the manager failed on this object: it is set aside until it changes object=Job/ns/j",
+            "WARN sluice: a write was refused why=\"the write panicked: a bug in a write\"",
+        ] {
+            assert!(tells_of_a_panic(line), "{line}");
+        }
+        for line in ["INFO sluice: leading", "WARN sluice: late reservation revoked object=Workload/ns/w"] {
+            assert!(!tells_of_a_panic(line), "{line}");
+        }
     }
 }

@@ -23,8 +23,12 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a user waits for one answer.
 const ANSWER: Duration = Duration::from_secs(35);
-/// A pod with this runs so many seconds at most, and at least as many as `run-seconds` says.
-const AT_MOST: &str = "sluice.dev/run-seconds-at-most";
+/// A pod runs so many seconds.
+pub(super) const RUNS: &str = "sluice.dev/run-seconds";
+/// A pod with this runs so many seconds at most, and at least as many as [`RUNS`] says.
+pub(super) const AT_MOST: &str = "sluice.dev/run-seconds-at-most";
+/// A pod with this takes so many seconds to stop.
+const STOPS: &str = "sluice.dev/stop-seconds";
 
 /// What users need.
 pub(super) struct Users<'a> {
@@ -215,7 +219,10 @@ fn seconds(thousandths: u64) -> String {
 }
 
 fn template(job: &JobPlan) -> Value {
-    let mut annotations = json!({"sluice.dev/run-seconds": seconds(job.runs)});
+    let mut annotations = json!({RUNS: seconds(job.runs)});
+    if job.stops > 0 {
+        annotations[STOPS] = json!(job.stops.to_string());
+    }
     if let Some((name, value)) = job.placement {
         annotations[name] = json!(value);
     }
@@ -229,7 +236,7 @@ fn template(job: &JobPlan) -> Value {
         "metadata": {"annotations": annotations},
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": job.stops,
             "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
         },
     })

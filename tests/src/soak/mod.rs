@@ -3,7 +3,7 @@
 //!
 //! * `plan` is what the seed means: the jobs, what their users do, and the faults;
 //! * `world` is the queues, `load` the users, `fleet` the replicas of the manager, `faults` what happens to them;
-//! * `recorder` follows etcd, `checker` judges; `run` plays all of it and reports the figures.
+//! * `recorder` follows etcd, `checker` judges; `run` plays all of it, and `report` has the figures.
 
 pub mod checker;
 mod dice;
@@ -13,8 +13,10 @@ mod load;
 mod plan;
 mod pods;
 mod recorder;
+mod report;
 mod run;
 mod world;
 
 pub use recorder::judge;
-pub use run::{Report, Size, run};
+pub use report::{Report, Size};
+pub use run::run;

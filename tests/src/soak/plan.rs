@@ -60,6 +60,8 @@ pub(super) struct JobPlan {
     pub cpu: u64,
     /// How long a pod runs, in thousandths of a second.
     pub runs: u64,
+    /// How long a pod takes to stop when it is told to, in seconds.
+    pub stops: u64,
     pub priority: Option<&'static str>,
     /// The annotation that says how near to each other its pods are to be.
     pub placement: Option<(&'static str, &'static str)>,
@@ -109,6 +111,27 @@ pub(super) enum Fault {
     LoseNode(&'static str, Duration),
 }
 
+impl Fault {
+    /// What kind of fault it is, with whom or what it hits.
+    pub fn kind(self) -> String {
+        let kind = match self {
+            Self::Disrupt(..) => "Disrupt".to_owned(),
+            Self::LoseNode(..) => "LoseNode".to_owned(),
+            other => format!("{other:?}"),
+        };
+        kind.split([',', '{']).next().unwrap_or_default().replace('(', " ").replace(')', "").trim().to_owned()
+    }
+}
+
+/// What kind of harm it is, without for how long.
+pub(super) fn harm_kind(harm: Harm) -> String {
+    match harm {
+        Harm::Slow(_) => "Slow".to_owned(),
+        Harm::Refuse(status) => format!("Refuse {status}"),
+        other => format!("{other:?}"),
+    }
+}
+
 /// What a user does, in order.
 pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
     // Another number is that of the faults.
@@ -143,15 +166,18 @@ pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
 }
 
 fn job(dice: &mut Dice, name: String) -> JobPlan {
-    let shape = *dice.pick(&SHAPES);
+    // Some run for longer than anything else may go on; they leave room for others.
+    let long = dice.one_in(20);
+    let shape = if long { Shape::Plain } else { *dice.pick(&SHAPES) };
     let pods = dice.between(1, 4).max(if shape == Shape::Plain { 1 } else { 2 });
     // At most three processors in all: every queue has that for itself.
-    let cpu = *dice.pick(&[250, 500, 750]);
-    let runs = dice.between(2, 16) * 100;
+    let cpu = if long { 250 } else { *dice.pick(&[250, 500, 750]) };
+    let runs = if long { dice.between(60, 90) * 1_000 } else { dice.between(2, 16) * 100 };
+    let stops = if dice.one_in(3) { dice.between(2, 5) } else { 0 };
     let priority = dice.one_in(2).then(|| dice.pick(&PRIORITIES).0);
     let (namespace, queue) = (*dice.pick(&NAMESPACES), *dice.pick(&QUEUES));
     let placement = (queue == PLACED).then(|| *dice.pick(&PLACEMENTS));
-    JobPlan { name, namespace, queue, shape, pods, cpu, runs, priority, placement }
+    JobPlan { name, namespace, queue, shape, pods, cpu, runs, stops, priority, placement }
 }
 
 /// Every kind of fault once, in an order of its own each time.
@@ -234,6 +260,30 @@ mod tests {
         }
         assert!(held.is_empty() && inactive.is_empty());
         assert!(ever.0 > 0 && ever.1 > 0 && deleted > 0, "{ever:?} {deleted}");
+    }
+
+    #[test]
+    fn faults_are_told_apart_by_what_they_hit() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Fault::Kill(Whom::Both, second).kind(), "Kill Both");
+        assert_eq!(Fault::Freeze(Part::Etcd, second).kind(), "Freeze Etcd");
+        assert_eq!(Fault::LoseNode("n", second).kind(), "LoseNode");
+        assert_eq!(Fault::FreezeLeader.kind(), "FreezeLeader");
+        let kinds: BTreeSet<_> = faults(&mut Dice::new(1, 2)).into_iter().map(Fault::kind).collect();
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
+        let harms = [Harm::Refuse(429), Harm::Slow(second), Harm::LoseAnswer].map(harm_kind);
+        assert_eq!(harms, ["Refuse 429", "Slow", "LoseAnswer"]);
+    }
+
+    #[test]
+    fn some_pods_run_long_and_some_take_time_to_stop() {
+        let jobs: Vec<_> = acts(1, 0, 300)
+            .into_iter()
+            .filter_map(|act| if let Act::Make(job) = act { Some(job) } else { None })
+            .collect();
+        let of = |is: fn(&JobPlan) -> bool| jobs.iter().filter(|job| is(job)).count();
+        assert!((8..=25).contains(&of(|job| job.runs >= 60_000)), "{}", of(|job| job.runs >= 60_000));
+        assert!((80..=120).contains(&of(|job| job.stops >= 2)), "{}", of(|job| job.stops >= 2));
     }
 
     #[test]

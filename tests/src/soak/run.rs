@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -12,157 +12,18 @@ use sluice_testkit::etcd::STORE_JSON;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, jobset};
 
-use super::checker::{Account, Rule, Violation};
-use super::fleet::{Fleet, Memory};
+use super::fleet::Fleet;
 use super::load::Users;
 use super::recorder::Recorder;
+use super::report::{Report, Size};
 use super::{faults, plan, pods, world};
 
-/// How much memory a manager may use above what it uses with queues and without jobs.
-const MEMORY: u64 = 128 << 20;
 /// How long no job may end, with faults over and jobs open, before those are lost.
 const STANDSTILL: Duration = Duration::from_mins(2);
 /// How long it may take until everything that was deleted is gone.
 const CLEAN_UP: Duration = Duration::from_mins(2);
 /// How long the status of Workloads may lag behind that of their jobs.
 const REST: Duration = Duration::from_secs(30);
-
-/// How large a day is.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// What happens is this seed's.
-    pub seed: u64,
-    /// How many jobs are made.
-    pub jobs: usize,
-    /// How many of them are open at a time.
-    pub window: usize,
-    /// How many users make them side by side.
-    pub users: u32,
-    /// How many times as large the quotas are as for one job in each queue.
-    pub scale: u32,
-    /// How many times as long the pauses between faults are.
-    pub pauses: u32,
-    /// No job is made after this time.
-    pub at_most: Duration,
-}
-
-/// What a day came to.
-#[derive(Debug)]
-pub struct Report {
-    size: Size,
-    account: Account,
-    violations: Vec<Violation>,
-    faults: usize,
-    harmed: usize,
-    ended: usize,
-    panics: Vec<String>,
-    memory: Memory,
-    made: usize,
-    /// Jobs that ended only after the JobSet controller had begun anew: it had missed something, and Sluice had nothing left to do for them.
-    overlooked: usize,
-    took: Duration,
-}
-
-impl Report {
-    /// Everything that must not be, as text.
-    pub fn failures(&self) -> Vec<String> {
-        let mut failures: Vec<_> = self.violations.iter().map(ToString::to_string).collect();
-        if self.account.jobs != self.made {
-            failures.push(format!("{} jobs were made, and {} were seen", self.made, self.account.jobs));
-        }
-        if self.made < self.size.jobs {
-            failures
-                .push(format!("{} of {} jobs were made before the time was over", self.made, self.size.jobs));
-        }
-        let above = self.above_idle();
-        if above > MEMORY {
-            failures.push(format!("{} MiB above idle, and {} are allowed", above >> 20, MEMORY >> 20));
-        }
-        failures.extend(self.panics.iter().map(|line| format!("a panic: {line}")));
-        // None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than faults are.
-        let Account { freed_unseen, late_reservations, evictions, surplus, .. } = self.account;
-        let rare = [
-            ("ends of a manager by itself", self.ended, 0),
-            ("reservations of former leaders above a limit", late_reservations, self.faults),
-            ("pods beyond what their Job has at a time", surplus, self.faults),
-            (
-                "jobs that ended only once the JobSet controller had begun anew",
-                self.overlooked,
-                self.made / 50,
-            ),
-            ("stops before a job's own controller had looked", freed_unseen, evictions),
-        ];
-        let too_many = rare.iter().filter(|(_, seen, most)| seen > most);
-        failures.extend(too_many.map(|(what, seen, most)| format!("{seen} {what}, at most {most}")));
-        // A day on which little happens proves little.
-        let Account { jobs, deleted, admissions, placed, evictions_of_partly_completed, .. } = self.account;
-        let frequent = [
-            ("admissions", admissions, jobs.saturating_sub(deleted)),
-            ("evictions", evictions, jobs / 50),
-            ("evictions of jobs that had partly completed", evictions_of_partly_completed, jobs / 500),
-            ("pods that came to an assigned node", placed, 1),
-            ("faults", self.faults, 1),
-            ("requests harmed", self.harmed, 1),
-        ];
-        let too_few = frequent.iter().filter(|(_, seen, least)| seen < least);
-        failures.extend(too_few.map(|(what, seen, least)| format!("{seen} {what}, at least {least}")));
-        failures
-    }
-
-    fn above_idle(&self) -> u64 {
-        self.memory.peak.saturating_sub(self.memory.idle)
-    }
-
-    fn broken(&self, rule: Rule) -> usize {
-        self.violations.iter().filter(|violation| violation.rule == rule).count()
-    }
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { size, account, .. } = self;
-        writeln!(f, "SOAK_SEED={} SOAK_JOBS={}, {} s", size.seed, size.jobs, self.took.as_secs())?;
-        let Account { jobs, finished, deleted, started, admissions, evictions, .. } = account;
-        writeln!(f, "jobs {jobs}: {finished} ended, {deleted} deleted before")?;
-        let partly = account.evictions_of_partly_completed;
-        let Account { placed, moved, .. } = account;
-        writeln!(
-            f,
-            "pods that came to an assigned node {placed}, moved off a lost one without an eviction {moved}"
-        )?;
-        writeln!(
-            f,
-            "started {started}, admissions {admissions}, evictions {evictions} ({partly} partly completed)"
-        )?;
-        writeln!(f, "faults {}, requests harmed {}, changes {}", self.faults, self.harmed, account.changes)?;
-        writeln!(
-            f,
-            "lost {}, admitted twice {}, above quota {}, misplaced {}, running unadmitted {}, freed too early {}, going on {}, left behind {}",
-            self.broken(Rule::Lost),
-            self.broken(Rule::AdmittedTwice),
-            self.broken(Rule::AboveQuota),
-            self.broken(Rule::Misplaced),
-            self.broken(Rule::RunsUnadmitted),
-            self.broken(Rule::FreedTooEarly),
-            self.broken(Rule::GoesOn),
-            self.broken(Rule::LeftBehind),
-        )?;
-        let unseen = account.freed_unseen;
-        writeln!(
-            f,
-            "started and stopped before its own controller ever looked, and freed before its pods were gone: {unseen}"
-        )?;
-        writeln!(
-            f,
-            "above a limit for a moment by reservations on which nothing ran: {}",
-            account.late_reservations
-        )?;
-        writeln!(f, "more pods than a Job has at a time, made by its own controller: {}", account.surplus)?;
-        writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
-        let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
-        write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)
-    }
-}
 
 /// Plays a day. What it leaves for people (the recording, the logs) is in the folder.
 ///
@@ -186,7 +47,7 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
     let ttl = (size.jobs > 500).then_some(20);
     let nudging = client.clone();
     let users = Users { client, recorder: &recorder, window: size.window, ttl };
-    let (over, count) = (AtomicBool::new(false), AtomicUsize::default());
+    let (over, played) = (AtomicBool::new(false), Mutex::new(faults::Played::default()));
     let deadline = Instant::now() + size.at_most;
     let load = async {
         let all = (0..size.users).map(|user| {
@@ -199,12 +60,16 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         over.store(true, Ordering::Relaxed);
         made
     };
-    let troubles = faults::play(size, &plane, &fleet, &over, &count);
+    let troubles = faults::play(size, &plane, &fleet, &over, &played);
     let day = async { tokio::try_join!(load, troubles) };
     let end = async {
         let (made, ()) = day.await?;
         fleet.proxies.iter().for_each(sluice_testkit::FaultProxy::heal);
         let mut overlooked = wait_for_the_end(&recorder).await?;
+        if overlooked > 0 {
+            // What there is room for waits for Sluice, whatever others wait for.
+            recorder.checker(super::checker::Checker::judge_waiting);
+        }
         // What waits although nothing runs waits for Sluice.
         if overlooked > 0 && recorder.checker(|checker| checker.something_runs()) {
             // One that is killed releases its port and its webhooks, and reads all objects again.
@@ -236,12 +101,12 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         Ok((made, overlooked)) => (made.len(), overlooked),
         Err(error) => bail!("{error:#}; broken until then: {violations:#?}"),
     };
+    let played = played.into_inner().unwrap_or_default();
     Ok(Report {
         size,
         account,
         violations,
-        faults: count.load(Ordering::Relaxed),
-        harmed: fleet.proxies.iter().map(sluice_testkit::FaultProxy::harmed).sum(),
+        played,
         ended: fleet.ended(),
         panics: fleet.panics()?,
         memory: fleet.memory(),

@@ -1,5 +1,5 @@
-//! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The seed is printed, and replayed with
-//! `SOAK_SEED=<seed> make day`. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
+//! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The command that
+//! plays the same day again is printed. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
 //! make jobs side by side, `SOAK_PAUSES` how many times as long the pauses between faults are. `SOAK_RECORDING=<file>` plays nothing, and judges
 //! the recording of a day that was played.
 
@@ -36,7 +36,7 @@ async fn every_job_ends_and_none_runs_unadmitted_whatever_happens() {
         pauses: u32::try_from(number("SOAK_PAUSES", 1)).unwrap(),
         at_most: Duration::from_secs(60 * number("SOAK_MINUTES", 24 * 60)),
     };
-    println!("SOAK_SEED={} SOAK_JOBS={jobs} SOAK_SCALE={scale}", size.seed);
+    println!("{size}");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{}", size.seed));
     let report = Box::pin(run(size, &folder)).await.unwrap();
     println!("{report}");

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
-use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{Complete, ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, reported};
 
@@ -130,7 +130,15 @@ async fn lost_owner(place: &Place<'_>, name: &str) {
     let workload = place.workload(name).await.unwrap();
     let (own, uid) = (workload["metadata"]["name"].as_str().unwrap(), &workload["metadata"]["uid"]);
     patch(&place.workloads(), own, json!({"metadata": {"ownerReferences": null}})).await.unwrap();
-    let found = place.workload(name).await.unwrap();
+    let found = eventually("the Workload to have its owner again", DEADLINE, || async {
+        let found = place.workloads().get(own).await?;
+        let found = serde_json::to_value(found)?;
+        let owners = &found["metadata"]["ownerReferences"];
+        let back = owners[0]["kind"] == "Job" && owners[0]["name"] == name && owners[0]["controller"] == true;
+        Ok(if back { Progress::Done(found) } else { Progress::NotYet(owners.to_string()) })
+    })
+    .await
+    .unwrap();
     assert_eq!((&found["metadata"]["uid"], reported(&found, "Finished")), (uid, "nothing".to_owned()));
     assert!(!place.suspended(name).await.unwrap());
     place.delete_job(name).await.unwrap();

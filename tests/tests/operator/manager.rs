@@ -93,7 +93,7 @@ async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
     assert!(memory < 100 << 20, "{memory} bytes");
     let log = manager.log().unwrap();
     let (took, status) = manager.stop().await.unwrap();
-    assert!(status.success() && took < Duration::from_secs(30), "{status} after {took:?}: {log}");
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}: {log}");
     assert_eq!(holder(&plane).await, "", "the lease is released");
     plane.stop();
 }

@@ -110,7 +110,7 @@ async fn it_acts_as_the_kubeconfig_says_by_certificate_token_or_program() {
         let manager =
             Manager::start(plane, setup(plane, lease).acting_as(kubeconfig).arg(IDLE)).await.unwrap();
         let (took, status) = manager.stop().await.unwrap();
-        assert!(status.success() && took < Duration::from_secs(30), "{lease}: {status} after {took:?}");
+        assert!(status.success() && took < Duration::from_secs(10), "{lease}: {status} after {took:?}");
     }
     let why = refusal(&["manager", "--kubeconfig", "/nonexistent/kubeconfig"]).await;
     assert!(why.contains("reading the kubeconfig /nonexistent/kubeconfig"), "{why}");

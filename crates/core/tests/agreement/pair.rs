@@ -23,6 +23,36 @@ pub enum Decision {
     NoLongerFits,
 }
 
+impl Decision {
+    /// The names of the kinds, in their order.
+    pub const KINDS: [&str; 7] =
+        ["admitted", "preempting", "refused", "gated", "deferred", "overlaps", "no longer fits"];
+
+    fn kind(&self) -> usize {
+        match self {
+            Self::Admitted(_) => 0,
+            Self::Preempting(_) => 1,
+            Self::Refused => 2,
+            Self::Gated => 3,
+            Self::Deferred => 4,
+            Self::Overlaps => 5,
+            Self::NoLongerFits => 6,
+        }
+    }
+}
+
+/// How often both decided alike, by [`Decision::KINDS`].
+pub type Decisions = [u64; Decision::KINDS.len()];
+
+/// Each kind of decision was taken often enough in so many worlds; nothing here gates a preemption. A few worlds say nothing.
+pub fn decided_enough(decisions: Decisions, worlds: u64) {
+    let figures: Vec<_> = Decision::KINDS.iter().zip(decisions).collect();
+    eprintln!("{worlds} worlds: {figures:?}");
+    for (kind, decided) in figures.into_iter().filter(|(kind, _)| **kind != "gated") {
+        assert!(decided >= worlds / 1_000, "{decided} times {kind} in {worlds} worlds");
+    }
+}
+
 fn sorted(mut targets: Vec<Target>) -> Vec<Target> {
     targets.sort();
     targets
@@ -69,6 +99,8 @@ pub struct Pair {
     now: Time,
     /// Whether anything was admitted or preempted in the last cycle.
     pub progress: bool,
+    /// What both decided so far.
+    pub decisions: Decisions,
     /// Check promises and audit in every cycle, too.
     pub thorough: bool,
     /// Print what happens (`SLUICE_TRACE=1`).
@@ -97,7 +129,15 @@ impl Pair {
         }
         let mut oracle = Oracle::new(world);
         oracle.only_free = gates.admit_only_free_quota;
-        Pair { oracle, core, now: 2_000_000, progress: false, thorough: true, trace }
+        Pair {
+            oracle,
+            core,
+            now: 2_000_000,
+            progress: false,
+            decisions: Decisions::default(),
+            thorough: true,
+            trace,
+        }
     }
 
     pub fn submit(&mut self, workload: Workload) {
@@ -188,6 +228,9 @@ impl Pair {
         }
         if entries != all {
             return Err(format!("the core decided {entries:#?},\nthe oracle {all:#?}"));
+        }
+        for decision in all.values() {
+            self.decisions[decision.kind()] += 1;
         }
         self.same_places()?;
         let Some(before) = before else { return Ok(()) };

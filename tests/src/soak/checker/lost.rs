@@ -30,19 +30,28 @@ impl LostNodes {
         self.placed.insert(workload.to_owned(), revision);
     }
 
-    /// Whether a Workload may get other places as it is: it had one on a node that is lost, or was since it got that. The manager may learn of a loss
-    /// only once it has given the node away.
+    /// Whether a node is lost, or was after a revision.
+    pub fn is_lost_since(&self, node: &str, revision: u64) -> bool {
+        self.lost.get(node).is_some_and(|until| until.is_none_or(|until| until > revision))
+    }
+
+    /// Whether a Workload may get other places as it is: it had one on a node that is lost, or was since it got that, and it keeps those on all
+    /// others. The manager may learn of a loss only once it has given the node away.
     pub fn allow(&self, key: &str, before: &Workload, now: &Workload) -> bool {
         let alike = |admission: &Workload| admission.admission.as_ref().map(Admission::without_places);
         let placed = self.placed.get(key).copied().unwrap_or_default();
-        let is_lost =
-            |node: &String| self.lost.get(node).is_some_and(|until| until.is_none_or(|until| until > placed));
-        alike(before) == alike(now) && before.nodes.iter().flatten().any(|(node, _)| is_lost(node))
+        let (lost, kept): (Vec<_>, Vec<_>) =
+            before.nodes.iter().flatten().partition(|(node, _)| self.is_lost_since(node, placed));
+        let pods =
+            |node: &str| now.nodes.as_ref().and_then(|nodes| nodes.get(node)).map_or(0, |has| has.pods);
+        alike(before) == alike(now)
+            && !lost.is_empty()
+            && kept.iter().all(|(node, has)| pods(node) >= has.pods)
     }
 }
 
 /// Whether a node is not known to be unready, and takes pods (docs/reference/06-algorithm.md 6.14).
-fn is_well(node: &Value) -> bool {
+pub(super) fn is_well(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     conditions.filter(|one| one["type"] == "Ready").all(|ready| ready["status"] == "True")

@@ -2,35 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 use sluice_testkit::workloads::{condition, holds};
 
-use super::nodes::{Assigned, assigned};
-use super::quota::{FlavorResource, Usage, node_queue};
+use super::pod_sets::{self, Assigned, PodSet};
+use super::quota::{Usage, node_queue};
+use crate::amounts::{Amounts, of_pod};
 use crate::place::QUEUE_NAME;
+
+/// The label of a pod that names its pod set.
+const POD_SET: &str = "kueue.x-k8s.io/podset";
 
 /// A pod with this fails after so many seconds.
 pub const FAILS: &str = "sluice.dev/fail-after-seconds";
-
-/// An amount in thousandths, exactly.
-pub(super) fn amount(text: &Value) -> Result<i128> {
-    let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: i128 = digits.parse().with_context(|| format!("reading the amount {text}"))?;
-    let unit = match &text[digits.len()..] {
-        "m" => 1,
-        "" => 1_000,
-        "k" => 1_000_000,
-        "M" => 1_000_000_000,
-        "G" => 1_000_000_000_000,
-        "Ki" => 1_000 << 10,
-        "Mi" => 1_000 << 20,
-        "Gi" => 1_000 << 30,
-        other => anyhow::bail!("reading the amount {text}: the unit {other} is not known"),
-    };
-    Ok(number * unit)
-}
 
 fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -104,17 +89,31 @@ pub(super) struct Pod {
     pub owner: Option<String>,
     /// It has not ended and was not stopped.
     pub live: bool,
+    /// It has not ended: one that was stopped needs its node until it has.
+    pub present: bool,
     pub node: Option<String>,
+    /// The pod set that it belongs to, if it says so.
+    pub set: Option<String>,
+    /// What it asks for.
+    pub asks: Amounts,
     /// The revision at which it was made.
     pub made: u64,
 }
 
 impl Pod {
-    pub fn read(object: &Value) -> Self {
+    pub fn read(object: &Value) -> Result<Self> {
         let over = ["Succeeded", "Failed"].contains(&text(object, "/status/phase").as_str());
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let node = object["spec"]["nodeName"].as_str().map(str::to_owned);
-        Self { owner: controller(object), live: !over && !deleting, node, made: 0 }
+        Ok(Self {
+            owner: controller(object),
+            live: !over && !deleting,
+            present: !over,
+            node,
+            set: object["metadata"]["labels"][POD_SET].as_str().map(str::to_owned),
+            asks: of_pod(&object["spec"])?,
+            made: 0,
+        })
     }
 }
 
@@ -153,8 +152,12 @@ pub(super) struct Workload {
     pub inactive: bool,
     pub finished: bool,
     pub admission: Option<Admission>,
+    /// The LocalQueue that it names.
+    pub local: String,
     /// How many pods it is admitted with.
     pub pods: usize,
+    /// What it asks for, and what its admission gives.
+    pub sets: Vec<PodSet>,
     /// Some of its pods have completed.
     pub partly_completed: bool,
     /// What it uses now, without the pods that need nothing any more.
@@ -173,21 +176,21 @@ impl Workload {
             evicted: holds(object, "Evicted"),
             inactive: object["spec"]["active"] == false,
             finished: holds(object, "Finished"),
+            local: text(object, "/spec/queueName"),
+            sets: pod_sets::read(object)?,
             ..Self::default()
         };
-        let reclaimable = object["status"]["reclaimablePods"].as_array();
-        read.partly_completed = reclaimable.is_some_and(|sets| !sets.is_empty());
+        read.partly_completed = read.sets.iter().any(|set| set.reclaimable > 0);
+        read.pods = read.sets.iter().filter_map(|set| Some(set.gift.as_ref()?.pods)).sum();
         let admission = &object["status"]["admission"];
         if admission.is_object() {
             let assigned = admission["podSetAssignments"].clone();
-            let counts = assigned.as_array().into_iter().flatten().filter_map(|set| set["count"].as_u64());
-            read.pods = usize::try_from(counts.sum::<u64>())?;
             read.admission = Some(Admission { queue: text(admission, "/clusterQueue"), assigned });
         }
         ensure!(read.admission.is_some() || !read.reserved, "quota is reserved without an admission");
         if read.reserved && !read.finished {
-            read.usage = usage(object)?;
-            read.nodes = assigned(&admission["podSetAssignments"])?;
+            read.usage = pod_sets::usage(&read.sets);
+            read.nodes = pod_sets::assigned(&read.sets);
         }
         Ok(read)
     }
@@ -202,53 +205,5 @@ impl Workload {
     /// Its job may run.
     pub fn covers(&self) -> bool {
         self.admitted && self.reserved && !self.finished
-    }
-}
-
-/// What a Workload's admission uses: of each pod set the share of those pods that are not reclaimable. It may have been admitted with fewer than
-/// it asks for, because some had completed before.
-fn usage(object: &Value) -> Result<Usage> {
-    let wanted: BTreeMap<&str, i128> = object["spec"]["podSets"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|set| Some((set["name"].as_str()?, i128::from(set["count"].as_i64()?))))
-        .collect();
-    let reclaimable: BTreeMap<&str, i128> = object["status"]["reclaimablePods"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|set| Some((set["name"].as_str()?, i128::from(set["count"].as_i64()?))))
-        .collect();
-    let mut used = Usage::new();
-    for set in object["status"]["admission"]["podSetAssignments"].as_array().into_iter().flatten() {
-        let name = set["name"].as_str().unwrap_or_default();
-        let pods = i128::from(set["count"].as_i64().unwrap_or(1));
-        let wanted = *wanted.get(name).with_context(|| format!("there is no pod set {name:?}"))?;
-        let needed = wanted - reclaimable.get(name).copied().unwrap_or_default();
-        let left = needed.clamp(0, pods);
-        for (resource, flavor) in set["flavors"].as_object().into_iter().flatten() {
-            let flavor = flavor.as_str().unwrap_or_default();
-            let whole = amount(&set["resourceUsage"][resource])?;
-            let one = FlavorResource { flavor: flavor.to_owned(), resource: resource.clone() };
-            *used.entry(one).or_default() += whole * left / pods.max(1);
-        }
-    }
-    Ok(used)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn amounts_are_read_exactly() {
-        let read = |value: Value| amount(&value).unwrap();
-        assert_eq!(read(json!("1500m")), 1_500);
-        assert_eq!(read(json!(2)), 2_000);
-        assert_eq!(read(json!("3Gi")), 3_000 * (1 << 30));
-        assert!(amount(&json!("1.5")).is_err() && amount(&json!("1Zi")).is_err());
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::objects::{Workload, amount};
+use super::objects::Workload;
+use crate::amounts::{Amounts, amount};
 
 /// A resource of a flavor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +30,8 @@ struct Limits {
 struct Node {
     parent: Option<String>,
     limits: BTreeMap<FlavorResource, Limits>,
+    /// It starts its Workloads in their order.
+    strict: bool,
 }
 
 impl Node {
@@ -51,7 +54,7 @@ impl Node {
                 }
             }
         }
-        Ok(Self { parent, limits })
+        Ok(Self { parent, limits, strict: spec["queueingStrategy"] == "StrictFIFO" })
     }
 }
 
@@ -153,6 +156,33 @@ impl Quotas {
             parent = node.parent.as_ref();
         }
         None
+    }
+
+    /// Whether a queue is StrictFIFO.
+    pub fn is_strict(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_some_and(|node| node.strict)
+    }
+
+    /// The flavors of a queue.
+    pub fn flavors(&self, queue: &str) -> Vec<String> {
+        let limits = self.queues.get(queue).into_iter().flat_map(|node| node.limits.keys());
+        let flavors: std::collections::BTreeSet<_> = limits.map(|key| key.flavor.clone()).collect();
+        flavors.into_iter().collect()
+    }
+
+    /// How many pods that need `each` have room on a node, beside what is in use there and `taken`.
+    pub fn room(&self, node: &str, each: &Amounts, taken: Option<&Usage>) -> usize {
+        let queue = node_queue(node);
+        let Some(limits) = self.queues.get(&queue).map(|node| &node.limits) else { return 0 };
+        let needs = each.iter().map(|(resource, each)| (of_node(resource), *each));
+        let needs = needs.chain([(of_node("pods"), 1_000)]).filter(|(_, each)| *each > 0);
+        let rooms = needs.map(|(key, each)| {
+            let used = self.used.get(&queue).and_then(|used| used.get(&key)).copied().unwrap_or_default();
+            let taken = taken.and_then(|taken| taken.get(&key)).copied().unwrap_or_default();
+            let has = limits.get(&key).map_or(0, |limits| limits.nominal);
+            usize::try_from(((has - used - taken) / each).max(0)).unwrap_or(usize::MAX)
+        });
+        rooms.min().unwrap_or_default()
     }
 
     fn queue(&self, name: &str, key: &FlavorResource) -> Sum {

@@ -3,46 +3,70 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::nodes::Assigned;
 use super::objects::Job;
+use super::pod_sets::Assigned;
 use super::{Checker, Rule};
 
-/// How long a pod may go on so. Kubernetes itself takes more than a minute to remove the pods of a node that was deleted.
+/// How long a pod of a node that was lost may go on so. Kubernetes itself takes more than a minute to remove those of one that was deleted.
 pub(super) const GRACE: Duration = Duration::from_mins(3);
-/// How often pods are looked at.
+/// How long any other pod may, and a job that is to be stopped: of the time in which a replica led.
+pub(super) const PROMPT: Duration = Duration::from_secs(20);
+/// How often all are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Pods that should end, and since when.
+/// When something was first seen to go on: of the day, and of the time in which a replica led.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    day: Duration,
+    led: Duration,
+}
+
+/// What should end, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
-    /// How much of the day is over.
-    pub now: Duration,
     looked: Option<Duration>,
-    since: BTreeMap<String, Duration>,
+    since: BTreeMap<String, Since>,
     reported: BTreeSet<String>,
 }
 
 impl Checker {
-    /// Looks for pods that should have ended long ago.
+    /// Looks for what should have ended long ago.
     pub(super) fn judge_strays(&mut self) {
-        let now = self.strays.now;
-        if self.strays.looked.is_some_and(|looked| now < looked + EVERY) {
+        let now = Since { day: self.now, led: self.leader.led(self.now) };
+        if self.strays.looked.is_some_and(|looked| now.day < looked + EVERY) {
             return;
         }
-        self.strays.looked = Some(now);
-        let strays: Vec<_> =
-            self.pods.keys().filter_map(|key| Some((key.clone(), self.stray(key)?))).collect();
-        self.strays.since.retain(|key, _| strays.iter().any(|(stray, _)| stray == key));
+        self.strays.looked = Some(now.day);
+        let pods = self.pods.keys().filter_map(|key| Some((key.clone(), self.stray(key)?)));
+        let workloads =
+            self.workloads.keys().filter_map(|key| Some((key.clone(), self.not_carried_out(key)?)));
+        let strays: BTreeMap<_, _> = pods.chain(workloads).collect();
+        self.strays.since.retain(|key, _| strays.contains_key(key));
         for (key, why) in strays {
             let since = *self.strays.since.entry(key.clone()).or_insert(now);
-            if now >= since + GRACE && self.strays.reported.insert(key.clone()) {
-                self.note(
-                    Rule::GoesOn,
-                    &key,
-                    format!("it goes on for {} s, and {why}", now.saturating_sub(since).as_secs()),
+            let (for_long, led) = (now.day.saturating_sub(since.day), now.led.saturating_sub(since.led));
+            let lost = self.pods.get(&key).is_some_and(|pod| self.is_on_lost_node(pod));
+            let late = if lost { for_long >= GRACE } else { led >= PROMPT };
+            if late && self.strays.reported.insert(key.clone()) {
+                let text = format!(
+                    "it goes on for {} s, {} s of them led, and {why}",
+                    for_long.as_secs(),
+                    led.as_secs()
                 );
+                self.note(Rule::GoesOn, &key, text);
             }
         }
+    }
+
+    /// Why a Workload should hold no quota any more, or its job not run.
+    fn not_carried_out(&self, key: &str) -> Option<String> {
+        let workload = self.workloads.get(key).filter(|workload| workload.reserved && !workload.finished)?;
+        if workload.evicted {
+            let job = self.keys.get(workload.job.as_ref()?)?;
+            let runs = self.jobs.get(job).is_some_and(Job::runs);
+            return runs.then(|| format!("{job}, which is evicted, runs"));
+        }
+        self.rights.must_go(key, workload).map(|why| format!("{why}, and it is not evicted"))
     }
 
     /// Why a pod should not go on.
@@ -77,9 +101,8 @@ impl Checker {
 
     /// A pod of this job has come to a node: not more go on now than the job is admitted with.
     pub(super) fn not_beside_others(&mut self, key: &str, job: &str) {
-        let Some((_, covering)) = self.workloads_of(job).find(|(_, workload)| workload.covers()) else {
-            return;
-        };
+        let covering = self.workloads_of(job).find(|(_, workload)| workload.covers());
+        let Some(covering) = covering.map(|(_, workload)| workload.clone()) else { return };
         // What becomes of the pods of a job that is gone is judged later.
         let Some(began) = self.keys.get(job).and_then(|key| self.jobs.get(key)).map(|job| job.began) else {
             return;
@@ -92,6 +115,8 @@ impl Checker {
         } else if live.len() > most {
             let text = format!("{live:?} of its job are on nodes, and {most} pods are admitted");
             self.note(Rule::GoesOn, key, text);
+        } else {
+            self.judge_asks(key, &live, &covering);
         }
     }
 

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod admissions;
+mod places;
 mod strays;
+mod waiting;
 
 /// A history that is written as the API server would.
 #[derive(Default)]
@@ -13,6 +16,8 @@ struct History(Vec<Change>);
 const JOB: &str = "/registry/jobs/ns/j";
 const WORKLOAD: &str = "/registry/kueue.x-k8s.io/workloads/ns/w";
 const OTHER: &str = "/registry/kueue.x-k8s.io/workloads/ns/x";
+const QUEUE: &str = "/registry/kueue.x-k8s.io/clusterqueues/cq";
+const LOCAL: &str = "/registry/kueue.x-k8s.io/localqueues/ns/lq";
 const POD: &str = "/registry/pods/ns/p";
 const ADMITTED: &[&str] = &["QuotaReserved", "Admitted"];
 const EVICTED: &[&str] = &["QuotaReserved", "Admitted", "Evicted"];
@@ -21,12 +26,24 @@ fn conditions(held: &[&str]) -> Value {
     held.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
 }
 
+/// A pod that asks for a processor.
+fn template() -> Value {
+    json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}})
+}
+
 impl History {
     /// With a ClusterQueue of two processors.
     fn new() -> Self {
         let flavors = json!([{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 2}]}]);
         let spec = json!({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]});
-        Self::default().put("/registry/kueue.x-k8s.io/clusterqueues/cq", json!({"spec": spec}))
+        let local = json!({"spec": {"clusterQueue": "cq"}});
+        Self::default().put(QUEUE, json!({"spec": spec})).put(LOCAL, local)
+    }
+
+    /// The last object as it is changed.
+    fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(self.0.last_mut().and_then(|change| change.object.as_mut()).unwrap());
+        self
     }
 
     fn put(mut self, key: &str, object: Value) -> Self {
@@ -69,7 +86,8 @@ impl History {
             status["reclaimablePods"] = json!([{"name": "main", "count": reclaimable}]);
         }
         let owners = json!([{"uid": "j", "controller": true}]);
-        let spec = json!({"podSets": [{"name": "main", "count": asked}]});
+        let set = json!({"name": "main", "count": asked, "template": template()});
+        let spec = json!({"podSets": [set], "queueName": "lq"});
         let metadata = json!({"uid": key, "ownerReferences": owners});
         self.put(key, json!({"metadata": metadata, "spec": spec, "status": status}))
     }
@@ -111,7 +129,10 @@ impl History {
     fn pod_on(self, name: &str, node: &str) -> Self {
         let owners = json!([{"uid": "j", "controller": true}]);
         let metadata = json!({"uid": name, "ownerReferences": owners});
-        let pod = json!({"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}});
+        let mut pod = template();
+        pod["metadata"] = metadata;
+        pod["spec"]["nodeName"] = json!(node);
+        pod["status"] = json!({"phase": "Running"});
         self.put(&format!("/registry/pods/ns/{name}"), pod)
     }
 

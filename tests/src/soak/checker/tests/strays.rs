@@ -1,6 +1,6 @@
 //! Pods that go on when they should not, and those that may.
 
-use super::super::strays::GRACE;
+use super::super::strays::{GRACE, PROMPT};
 use super::*;
 
 #[test]
@@ -66,28 +66,42 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
         let new = checker.violations()[before..].iter().map(|one| (one.rule, one.text.clone()));
         new.collect::<Vec<_>>()
     };
-    let long = GRACE + seconds(1);
+    let long = PROMPT + seconds(1);
     let late = [seconds(1), long, long + seconds(1)];
     let freed = || stopped_and_seen(true).workload(WORKLOAD, &["Evicted"], 1);
-    let text = "it goes on for 180 s, and /registry/jobs/ns/j is not admitted".to_owned();
+    let text = "it goes on for 20 s, 20 s of them led, and /registry/jobs/ns/j is not admitted".to_owned();
     assert_eq!(reported(freed(), &late), [(Rule::GoesOn, text)], "once");
     assert_eq!(reported(freed(), &[seconds(1), long.saturating_sub(seconds(2))]), [], "its time is not over");
     assert_eq!(reported(freed().pod("Failed"), &late), []);
     assert_eq!(reported(freed().workload(WORKLOAD, ADMITTED, 1), &late), [], "it may run");
-    let gone = "it goes on for 180 s, and its job is gone".to_owned();
+    let gone = "it goes on for 20 s, 20 s of them led, and its job is gone".to_owned();
     assert_eq!(reported(freed().delete(JOB), &late), [(Rule::GoesOn, gone)]);
     let begun = || History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, 1).job(false, &[]);
     let lost = || begun().pod_on("q", "n-2").delete("/registry/minions/n-2").placed(WORKLOAD, ADMITTED, 2);
-    let place = "it goes on for 180 s, and /registry/jobs/ns/j has no place on n-2".to_owned();
-    assert_eq!(reported(lost(), &late), [(Rule::GoesOn, place)]);
-    assert_eq!(reported(lost().delete("/registry/pods/ns/q"), &late), []);
-    assert_eq!(reported(begun().pod_on("q", "n-2"), &late), []);
+    let place =
+        "it goes on for 180 s, 180 s of them led, and /registry/jobs/ns/j has no place on n-2".to_owned();
+    let after_grace = [seconds(1), GRACE, GRACE + seconds(1)];
+    assert_eq!(reported(lost(), &after_grace), [(Rule::GoesOn, place)]);
+    assert_eq!(reported(lost(), &after_grace[..2]), [], "its node is lost");
+    assert_eq!(reported(lost().delete("/registry/pods/ns/q"), &after_grace), []);
+    assert_eq!(reported(begun().pod_on("q", "n-2"), &after_grace), []);
+    // Time without a leader does not count.
+    let mut checker = freed().checked();
+    let before = checker.violations().len();
+    checker.clock(seconds(1));
+    let lease = |holder: &str| {
+        History::default().put("/registry/leases/kueue-system/l", json!({"spec": {"holderIdentity": holder}}))
+    };
+    lease("a").play(&mut checker);
+    lease("").play(&mut checker);
+    checker.clock(seconds(100));
+    assert_eq!(checker.violations().len(), before, "{:?}", checker.violations());
     // One that may go on in between begins anew.
     let mut checker = freed().checked();
     let before = checker.violations().len();
     checker.clock(seconds(1));
     History::new().workload(WORKLOAD, ADMITTED, 1).play(&mut checker);
-    checker.clock(seconds(100));
+    checker.clock(seconds(15));
     History::new().workload(WORKLOAD, &["Evicted"], 1).play(&mut checker);
     let judged = checker.violations().len();
     checker.clock(long);
@@ -102,4 +116,32 @@ fn a_pod_that_goes_on_when_all_has_ended_is_noticed() {
     checker.rest();
     let broken: Vec<_> = checker.violations().iter().map(|one| (one.rule, one.key.as_str())).collect();
     assert_eq!(broken, [(Rule::GoesOn, POD)]);
+}
+
+#[test]
+fn what_is_to_stop_and_does_not_is_noticed() {
+    let after = |history: History, time: Duration| {
+        let mut checker = history.checked();
+        let before = checker.violations().len();
+        checker.clock(Duration::from_secs(1));
+        checker.clock(time);
+        checker.violations()[before..].iter().map(|one| one.text.clone()).collect::<Vec<_>>()
+    };
+    let long = PROMPT + Duration::from_secs(1);
+    let running = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
+    let evicted = || running().workload(WORKLOAD, EVICTED, 1);
+    let text = "it goes on for 20 s, 20 s of them led, and /registry/jobs/ns/j, which is evicted, runs";
+    assert_eq!(after(evicted(), long), [text]);
+    assert!(after(evicted(), PROMPT).is_empty(), "its time is not over");
+    assert!(after(evicted().job(true, &[]), long).is_empty(), "it is stopped");
+    assert!(after(running(), long).is_empty(), "it may run");
+    let inactive = running().workload(WORKLOAD, ADMITTED, 1).with(|one| one["spec"]["active"] = json!(false));
+    assert!(after(inactive, long)[0].ends_with("it is deactivated, and it is not evicted"));
+    let drained = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "HoldAndDrain"}});
+    assert!(
+        after(running().put(LOCAL, drained), long)[0]
+            .ends_with("its queue is drained, and it is not evicted")
+    );
+    let held = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
+    assert!(after(running().put(LOCAL, held), long).is_empty(), "what runs may go on");
 }

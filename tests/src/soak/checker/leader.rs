@@ -1,0 +1,60 @@
+//! How long a replica of the manager has led: what it is to do may take so long, and not the time in which nobody could.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A leader that does not renew its lease for so long may not reach the API server, or stand still. It renews it every 500 ms.
+const MOST: Duration = Duration::from_secs(1);
+
+/// What the lease says.
+#[derive(Debug, Default)]
+pub(super) struct Leader {
+    /// None: no lease was seen so far.
+    holder: Option<String>,
+    renewed: Duration,
+    led: Duration,
+}
+
+impl Leader {
+    /// The lease was written. Whether another begins to lead.
+    pub fn lease(&mut self, object: Option<&Value>, now: Duration) -> bool {
+        let holder = object.and_then(|lease| lease["spec"]["holderIdentity"].as_str()).unwrap_or_default();
+        self.led = self.led(now);
+        self.renewed = now;
+        let before = self.holder.replace(holder.to_owned());
+        !holder.is_empty() && before.as_deref() != Some(holder)
+    }
+
+    /// For how long somebody has led until now; all the time, where no lease is to be seen.
+    pub fn led(&self, now: Duration) -> Duration {
+        match &self.holder {
+            None => now,
+            Some(holder) if holder.is_empty() => self.led,
+            Some(_) => self.led + now.saturating_sub(self.renewed).min(MOST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn time_without_a_leader_does_not_count() {
+        let seconds = Duration::from_secs;
+        let lease = |holder: &str| json!({"spec": {"holderIdentity": holder}});
+        let mut leader = Leader::default();
+        assert_eq!(leader.led(seconds(3)), seconds(3));
+        assert!(leader.lease(Some(&lease("a")), seconds(3)));
+        let half = Duration::from_millis(3_500);
+        assert!(!leader.lease(Some(&lease("a")), half));
+        assert_eq!(leader.led(seconds(60)), half + MOST, "it is not heard of");
+        assert!(leader.lease(Some(&lease("b")), seconds(60)));
+        assert!(!leader.lease(Some(&lease("")), seconds(61)), "it is given back");
+        assert_eq!(leader.led(seconds(90)), half + MOST + seconds(1));
+        assert!(leader.lease(Some(&lease("b")), seconds(90)));
+    }
+}

@@ -1,0 +1,120 @@
+//! The pods of a job: where they come to, and whether they are gone when the quota that they ran on is given back.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::objects::{Pod, Workload};
+use super::{Checker, Rule};
+
+impl Checker {
+    pub(super) fn pod(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
+        let Some(object) = object else {
+            self.pods.remove(key);
+            return Ok(());
+        };
+        let mut pod = Pod::read(object)?;
+        pod.made = self.pods.get(key).map_or(self.revision, |before| before.made);
+        let before = self.pods.insert(key.to_owned(), pod.clone());
+        let came = before.is_none_or(|before| before.node.is_none());
+        if let Some(node) = pod.node.as_deref().filter(|_| came && pod.live) {
+            self.came_to_node(key, &pod, node);
+        }
+        Ok(())
+    }
+
+    /// A pod is on a node from now on: if its Workload has nodes assigned, that one has room for it.
+    fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
+        let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
+        self.not_beside_others(key, &job);
+        let covering = self.workloads_of(&job).find(|(_, workload)| workload.covers());
+        let Some(covering) = covering.map(|(_, workload)| workload.clone()) else { return };
+        self.judge_labels(key, pod, node, &covering);
+        let Some(assigned) = &covering.nodes else { return };
+        let most = assigned.get(node).map_or(0, |of| of.pods);
+        let here = |pod: &&Pod| pod.live && pod.node.as_deref() == Some(node);
+        let of_job = self.pods.values().filter(here).filter_map(|pod| pod.owner.clone());
+        let many = of_job.filter(|owner| self.top_of(owner.clone()) == job).count();
+        if many > most {
+            let text = format!("{many} pods of its job are on {node}, and {most} are assigned to it");
+            self.note(Rule::Misplaced, key, text);
+        } else {
+            self.account.placed += 1;
+        }
+    }
+
+    /// The UID of the job that queues, for that of a Job: its JobSet, if it has one.
+    pub(super) fn top_of(&self, uid: String) -> String {
+        let above = self.keys.get(&uid).and_then(|key| self.jobs.get(key)).and_then(|job| job.owner.clone());
+        above.unwrap_or(uid)
+    }
+
+    /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.
+    pub(super) fn quota_is_freed(&mut self, key: &str, before: &Workload, now: Option<&Workload>) {
+        let Some(uid) = &before.job else { return };
+        let Some(job_key) = self.keys.get(uid).cloned() else { return };
+        let job = self.jobs[&job_key].clone();
+        let covers = now.is_some_and(Workload::covers);
+        if before.covers() && !covers && job.runs() {
+            let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
+            if !covered {
+                self.note(Rule::RunsUnadmitted, &job_key, format!("it runs, and {key} is admitted no more"));
+            }
+        }
+        let reserved = now.is_some_and(|now| now.reserved && !now.finished);
+        if before.reserved && !before.finished && !reserved && !job.deleting {
+            let there = self.present_pods(uid);
+            if there.is_empty() {
+                return;
+            }
+            if job.finished || self.seen_running.contains(&job_key) || job.says_suspended {
+                self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {there:?} are not over"));
+            } else {
+                self.account.freed_unseen += 1;
+            }
+        }
+    }
+
+    /// More pods of a Workload are said to need nothing any more: so many are over, or not there.
+    pub(super) fn some_pods_are_done(&mut self, key: &str, before: &Workload, now: &Workload) {
+        let Some(uid) = now.job.as_ref().filter(|_| before.reserved && now.reserved && !now.finished) else {
+            return;
+        };
+        for set in &now.sets {
+            let was = before.sets.iter().find(|one| one.name == set.name).map_or(0, |one| one.reclaimable);
+            if set.reclaimable <= was {
+                continue;
+            }
+            let mut live = self.live_pods(uid);
+            live.retain(|key| {
+                now.sets.len() == 1 || self.pods[key].set.as_ref().is_none_or(|name| *name == set.name)
+            });
+            if live.len() > set.left() {
+                let (name, left) = (&set.name, set.left());
+                let text = format!("the pod set {name} keeps quota for {left} pods, and {live:?} run");
+                self.note(Rule::FreedTooEarly, key, text);
+            }
+        }
+    }
+
+    fn pods_of(&self, uid: &str) -> impl Iterator<Item = (&String, &Pod)> {
+        let of_job = move |owner: &str| owner == uid || self.top_of(owner.to_owned()) == uid;
+        self.pods.iter().filter(move |(_, pod)| pod.owner.as_deref().is_some_and(of_job))
+    }
+
+    /// The pods of a job, and of the Jobs of a JobSet, that run or will.
+    pub(super) fn live_pods(&self, uid: &str) -> Vec<String> {
+        self.pods_of(uid).filter(|(_, pod)| pod.live).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those that are not over, also if they are being stopped. What is on a node that was lost meanwhile cannot be known
+    /// (docs/reference/11-observed.md 11.1.6).
+    fn present_pods(&self, uid: &str) -> Vec<String> {
+        let there = self.pods_of(uid).filter(|(_, pod)| pod.present && !self.is_on_lost_node(pod));
+        there.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Whether the node of a pod was lost since the pod was made.
+    pub(super) fn is_on_lost_node(&self, pod: &Pod) -> bool {
+        pod.node.as_ref().is_some_and(|node| self.lost.is_lost_since(node, pod.made))
+    }
+}
