@@ -111,6 +111,8 @@ pub struct JobPodSet {
     pub requests_hash: u64,
     /// The same two hashes of these pods in the part that plays the pod set, where its controller makes them otherwise there.
     pub part_hash: Option<[u64; 2]>,
+    /// The same two hashes of these pods in a Workload of Kueue's, where that composes them otherwise.
+    pub kueues_hash: Option<Box<[u64; 2]>>,
     /// What admission may change in the template, as it is now.
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
@@ -259,13 +261,15 @@ pub struct JobView {
     pub started: bool,
     /// Set once the job ended.
     pub finished: Option<JobFinished>,
+    /// Whether its controller lets pods that still run go on once it has ended.
+    pub leaves_pods: bool,
     /// Whether all pods are ready or succeeded.
     pub pods_ready: bool,
     /// How many of its pods are ready and have not ended; 0 also where that is not known of a kind.
     pub ready: i32,
     /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
     pub reclaimable: Vec<(String, i32)>,
-    /// Pods per pod set that run, where its controller says so and may let pods run again that ended well; empty else.
+    /// Pods per pod set that run, where its controller says so and there may be more of them than quota is held for; empty else.
     pub running: Vec<(String, i32)>,
     /// The pod sets, in the job's order; at most 18. Of an object whose groups of pods are jobs, those of one group.
     pub pod_sets: Vec<JobPodSet>,

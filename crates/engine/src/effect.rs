@@ -98,7 +98,7 @@ pub enum Purpose {
     SuspendJob,
     /// Have a job's own controller say that it has seen the stop.
     AskController,
-    /// Have the pods of a stopped job go that its own controller lets run on.
+    /// Have the pods of a stopped or ended job go that its own controller lets run on.
     EndPods,
     /// Remove a job whose retention is over.
     DeleteJob,
@@ -203,7 +203,7 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
-    /// Looks for the pods of a stopped job; each has one of these UIDs as its owner, or a pod that has. The answer is `Ok(None)` without pods, and
+    /// Looks for the pods of a stopped or ended job that have not ended; each has one of these UIDs as its owner, or a pod that has. The answer is `Ok(None)` without pods, and
     /// `WriteError::PodsLeft` with some.
     EndPods {
         /// The job's UID, and those of jobs that it controls.
@@ -219,9 +219,11 @@ pub enum Write {
     Read,
 }
 
-/// What is done about pods of a stopped job.
+/// What is done about pods of a stopped or ended job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndPods {
+    /// Nothing.
+    Look,
     /// PATCH of the job with `application/merge-patch+json`: an event for its controller.
     Touch(serde_json::Value),
     /// DELETE of each, with the grace that it asks for.

@@ -1,14 +1,14 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
 //! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
-//!   that it made; [`matching`]: which Workload is its own, and [`mismatched`] if it does not describe it; [`unreadable`] if it cannot be read;
+//!   that it made, [`siblings`] where only one of them may run; [`matching`]: which Workload is its own, [`places`]: by the nodes that it names, and [`mismatched`] if it does not describe it; [`unreadable`] if it cannot be read;
 //!   [`infos`]: what a start injects and a stop restores; [`priority`]: where its priority comes from.
 //! * [`slices`]: the Workloads of a job that changes its size while it runs; [`ungate`]: its pods, which wait for one of them.
-//! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`], [`exceeding`];
+//! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`], [`exceeding`], [`elsewhere`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`stopped`]: how a run ends; [`left`]: what becomes of it without its queue; [`finished`]: what remains of it; [`clean_up`]: what parts of a
 //!   deleted job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller
-//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey; [`unstoppable`]: if it cannot be suspended.
+//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey; [`outlived`]: what is done about pods that go on after its end; [`unstoppable`]: if it cannot be suspended.
 //! * [`requeue`]: what lets it be queued again; [`deactivated`]: what follows for the job of a Workload that waits.
 //! * [`decisions`]: what the core decided, carried out.
 
@@ -21,6 +21,7 @@ pub(crate) mod clean_up;
 pub(crate) mod create;
 pub(crate) mod deactivated;
 pub(crate) mod decisions;
+mod elsewhere;
 pub(crate) mod eviction;
 pub(crate) mod exceeding;
 pub(crate) mod finished;
@@ -30,13 +31,16 @@ pub(crate) mod job;
 pub(crate) mod left;
 pub(crate) mod matching;
 pub(crate) mod mismatched;
+pub(crate) mod outlived;
 pub(crate) mod pending;
+mod places;
 pub(crate) mod priority;
 pub(crate) mod ready;
 pub(crate) mod report;
 pub(crate) mod requeue;
 pub(crate) mod reserved;
 pub(crate) mod seen_by_controller;
+mod siblings;
 pub(crate) mod sized;
 pub(crate) mod slices;
 pub(crate) mod stopped;

@@ -45,6 +45,7 @@ impl Engine {
                     self.changes.note(self.now, &reference, &old.spec, &flavor.spec);
                 }
                 let topology = flavor.spec.topology_name.clone();
+                self.note_flavor_labels(&name, Some(&flavor));
                 let old = self.world.flavors.insert(name, flavor);
                 if changed {
                     self.mark_topology(topology.as_deref());
@@ -315,6 +316,7 @@ impl Engine {
             Kind::Job(kind) if kind.has_groups() => self.forget_set(object, uid),
             Kind::Job(_) => self.forget_job(object, uid),
             Kind::ResourceFlavor => {
+                self.note_flavor_labels(name, None);
                 let old = self.world.flavors.remove(name);
                 self.mark_topology(old.as_ref().and_then(|old| old.spec.topology_name.as_deref()));
                 self.scheduler.remove_flavor(name);

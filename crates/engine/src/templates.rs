@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
-use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobView, Template, TemplateRef};
 use sluice_api::slim;
 
@@ -162,8 +161,7 @@ impl Engine {
         let object =
             owned.iter().map(|w| &self.world.workloads[w].object).find(|object| ended || runs(object));
         let Some(object) = object else { return };
-        let partial = self.config.on(Gate::PartialAdmission);
-        if view.invalid.is_none() && matches(&view, object, &object.status, partial) {
+        if view.invalid.is_none() && matches(&view, object, &object.status, &self.config) {
             return;
         }
         let mut next = JobView::clone(&view);
@@ -326,6 +324,7 @@ pub(crate) fn pod_sets_of(object: &slim::Workload) -> Vec<JobPodSet> {
         containers_hash: set.template.containers_hash,
         requests_hash: set.template.requests_hash,
         part_hash: None,
+        kueues_hash: None,
         scheduling: info.scheduling,
         has_template_metadata: true,
         unwritten: None,

@@ -1,4 +1,4 @@
-//! What is known of a stop that is not known to be obeyed.
+//! What is known of a stop that is not known to be obeyed, and of an end after which pods may go on.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -43,5 +43,44 @@ impl Unheeded {
         let wait = SignedDuration::from_millis(AGAIN.doubled(self.times));
         self.next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.times = self.times.saturating_add(1);
+    }
+}
+
+/// What is known of pods that may go on after their job has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Outlived {
+    /// When it is looked at next.
+    pub(crate) next: Timestamp,
+    /// Until when they may end by themselves.
+    pub(crate) until: Timestamp,
+    /// How often it was looked at in vain.
+    times: u32,
+    /// Whether those that run are being deleted.
+    ends: bool,
+    /// Whether there are none.
+    pub(crate) is_over: bool,
+    /// How looking fares.
+    pub(crate) retry: Retry,
+}
+
+impl Outlived {
+    /// From now on.
+    pub(crate) fn since(now: Timestamp) -> Self {
+        let patience = SignedDuration::from_secs(PATIENCE_SECONDS);
+        let until = now.checked_add(patience).unwrap_or(Timestamp::MAX);
+        Self { next: now, until, times: 0, ends: false, is_over: false, retry: Retry::default() }
+    }
+
+    /// Looks again, later each time, and at the end of their time.
+    pub(crate) fn again(&mut self, now: Timestamp) {
+        if self.until <= now && !std::mem::replace(&mut self.ends, true) {
+            // They should be gone soon.
+            self.times = 0;
+        }
+        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times));
+        let next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.next = if self.until > now { next.min(self.until) } else { next };
+        self.times = self.times.saturating_add(1);
+        self.retry = Retry::default();
     }
 }

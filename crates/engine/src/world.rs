@@ -30,7 +30,7 @@ use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
-use crate::unheeded::Unheeded;
+use crate::unheeded::{Outlived, Unheeded};
 use crate::unstoppable::Unstoppable;
 pub(crate) use owners::{controller, is_of_group};
 
@@ -146,6 +146,10 @@ pub(crate) struct Trouble {
     pub stray: bool,
     /// As it was read last, if it runs and cannot be read any more.
     pub readable: Option<Arc<JobView>>,
+    /// Since when it has run more pods than quota is held for, if it may do so for a while.
+    pub beyond_since: Option<Timestamp>,
+    /// What is known of pods that may go on after it has ended.
+    pub outlived: Option<Outlived>,
 }
 
 /// A job and what is under way with it.
@@ -182,6 +186,8 @@ pub(crate) struct JobEntry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub flavors: BTreeMap<Name, Box<v1beta2::ResourceFlavor>>,
+    /// When the node labels of a flavor were last seen to have changed, or the flavor was first seen that may have changed before.
+    pub relabeled: BTreeMap<Name, Timestamp>,
     pub cluster_queues: BTreeMap<Name, Box<v1beta2::ClusterQueue>>,
     pub local_queues: BTreeMap<(Name, Name), Box<v1beta2::LocalQueue>>,
     pub cohorts: BTreeMap<Name, Box<v1beta2::Cohort>>,

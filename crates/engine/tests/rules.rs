@@ -104,15 +104,18 @@ fn sidecars_run_beside_the_containers_and_beside_later_init_containers() {
 }
 
 #[test]
-fn requests_of_the_pod_as_a_whole_count_instead_of_its_containers() {
-    let mut c = cluster(ResourceConfig::default());
-    let spec = json!({
-        "resources": {"requests": {"cpu": "2"}},
-        "containers": [container("main", &json!({"cpu": "5", "memory": "1Gi", "example.com/card": "1"}))],
-        "overhead": {"cpu": "250m"},
-    });
-    let expected = [("cpu", "2250m"), ("example.com/card", "1"), ("memory", "1Gi")];
-    assert_eq!(used(&mut c, &spec), pairs(&expected));
+fn requests_of_the_pod_as_a_whole_count_where_they_are_more_than_those_of_its_containers() {
+    // A cluster that does not know them drops them: what is left is what the containers ask for.
+    for (whole, counts) in [("8", "8250m"), ("1m", "5250m")] {
+        let mut c = cluster(ResourceConfig::default());
+        let spec = json!({
+            "resources": {"requests": {"cpu": whole}},
+            "containers": [container("main", &json!({"cpu": "5", "memory": "1Gi", "example.com/card": "1"}))],
+            "overhead": {"cpu": "250m"},
+        });
+        let expected = [("cpu", counts), ("example.com/card", "1"), ("memory", "1Gi")];
+        assert_eq!(used(&mut c, &spec), pairs(&expected), "{whole}");
+    }
 }
 
 #[test]

@@ -186,15 +186,20 @@ impl Bench<'_> {
         .unwrap();
     }
 
+    /// Ends a pod well.
+    async fn end_pod(&self, pod: &Value) {
+        let container = json!({"name": self.kind.container, "image": "none", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": {"exitCode": 0}}});
+        let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [container]}});
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        let params = PatchParams::default();
+        self.place.pods().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+    }
+
     /// Ends all pods of a job well.
     async fn end(&self, name: &str) {
         for pod in self.pods(name).await {
-            let container = json!({"name": self.kind.container, "image": "none", "imageID": "", "ready": false,
-                "restartCount": 0, "state": {"terminated": {"exitCode": 0}}});
-            let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [container]}});
-            let name = pod["metadata"]["name"].as_str().unwrap();
-            let params = PatchParams::default();
-            self.place.pods().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+            self.end_pod(&pod).await;
         }
         self.place.wait_for_condition(name, "Finished", "True/Succeeded").await.unwrap();
     }
@@ -285,6 +290,26 @@ async fn a_pytorchjob_lives_through_everything_that_can_become_of_it() {
 async fn an_mpijob_lives_through_everything_and_its_launcher_goes_where_its_workers_go() {
     needs!(Tool::KubeflowControllers);
     whole_life("mpi", MPI).await;
+}
+
+/// The operator leaves them as they are, unless the job says otherwise, and does not count them.
+#[tokio::test]
+async fn workers_that_an_ended_mpijob_leaves_use_its_quota_until_they_are_gone() {
+    needs!(Tool::KubeflowControllers);
+    let place = place("mpi-left", [3, 0]).await;
+    let bench = Bench { place: &place, kind: MPI };
+    let [old, _] = flavors("mpi-left");
+    bench.make("first").await;
+    bench.wait_until_it_runs_on("first", &old).await;
+    let is_launcher = |pod: &Value| pod["metadata"]["labels"]["training.kubeflow.org/job-role"] == "launcher";
+    for pod in bench.pods("first").await.iter().filter(|pod| is_launcher(pod)) {
+        bench.end_pod(pod).await;
+    }
+    place.wait_for_condition("first", "Finished", "True/Succeeded").await.unwrap();
+    let left = bench.pods("first").await;
+    assert!(left.iter().all(|pod| pod["status"]["phase"] == "Succeeded"), "{left:?}");
+    assert!(left.iter().any(is_launcher), "what ended stays");
+    place.wait_for_event("MPIJob/first", "StopEnforced", "2 still ran").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

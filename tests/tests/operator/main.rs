@@ -32,6 +32,7 @@ mod marks;
 mod metrics;
 mod moves;
 mod passes;
+mod places;
 mod plugin;
 mod pods;
 mod provisioning;

@@ -158,7 +158,17 @@ fn feed_text(hash: &mut Sha256, text: &str) {
     hash.update(text);
 }
 
-/// Whether a field means the same as if it were left out. Booleans only where Kubernetes' type is not a pointer.
+/// Numbers of which 0 means that they are left out: Kubernetes' type drops them.
+const ABSENT_IF_ZERO: [&str; 6] = [
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "hostPort",
+];
+
+/// Whether a field means the same as if it were left out. Booleans and numbers only where Kubernetes' type is not a pointer.
 fn means_absent(key: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -166,7 +176,7 @@ fn means_absent(key: &str, value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.iter().all(|(key, value)| means_absent(key, value)),
         Value::Bool(value) => !value && matches!(key, "readOnly" | "stdin" | "stdinOnce" | "tty"),
-        Value::Number(_) => false,
+        Value::Number(number) => number.as_i64() == Some(0) && ABSENT_IF_ZERO.contains(&key),
     }
 }
 
@@ -233,6 +243,28 @@ mod tests {
         let short = json!([{"resources": {"requests": {"cpu": 1, "memory": "1Gi"}}, "ports": [{"containerPort": 80}],
             "env": [{"name": "A", "value": "2"}, {"name": "B"}], "image": "i", "name": "c"}]);
         assert_eq!(hash(&long), hash(&short));
+    }
+
+    #[test]
+    fn a_zero_that_kubernetes_drops_does_not_change_the_hash() {
+        let probe = json!({"httpGet": {"path": "/", "port": 80}});
+        let mut zeros = probe.clone();
+        for field in ABSENT_IF_ZERO.iter().filter(|field| **field != "hostPort") {
+            zeros[*field] = json!(0);
+        }
+        let with = |probe: &Value, port: Value| {
+            hash(&json!([{"name": "c", "livenessProbe": probe, "startupProbe": probe, "ports": [port]}]))
+        };
+        let port = json!({"containerPort": 80});
+        let known = with(&probe, port.clone());
+        assert_eq!(with(&zeros, json!({"containerPort": 80, "hostPort": 0})), known);
+        let mut other = probe.clone();
+        other["periodSeconds"] = json!(1);
+        assert_ne!(with(&other, port.clone()), known);
+        // Of a pointer zero is a value.
+        other = probe.clone();
+        other["terminationGracePeriodSeconds"] = json!(0);
+        assert_ne!(with(&other, port), known);
     }
 
     #[test]

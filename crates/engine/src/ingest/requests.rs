@@ -119,11 +119,10 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
     if !template.resources.is_empty() {
         let own = effective(&template.resources, &around.limits.pod);
         check(&own, &around.limits.pod, || path.to_owned(), &mut out);
-        for (name, amount) in own.requests {
-            if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
-                out.total.insert(name, amount);
-            }
-        }
+        // What the containers ask for counts if it is more: a cluster that does not know the resources of pods drops these.
+        let of_pods = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+        let whole = own.requests.into_iter().filter(|(name, _)| of_pods(name));
+        raise(&mut out.total, &whole.collect());
     } else if around.limits.pod != Limits::default() {
         let whole = Effective { requests: out.total.clone(), own_limits: Nano::new(), limits: None };
         check(&whole, &around.limits.pod, || path.to_owned(), &mut out);

@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// How many of a job's terminating pods are on nodes that are lost, and when the next node will be.
-    fn stuck(&self, job: &str) -> (usize, Option<Timestamp>) {
+    pub(super) fn stuck(&self, job: &str) -> (usize, Option<Timestamp>) {
         if ![Kind::Node, Kind::Pod].iter().all(|kind| self.listed.contains(kind)) {
             return (0, None);
         }

@@ -195,10 +195,11 @@ impl Engine {
                 || parent.exceeded_by_wrapped(view).is_some()
         };
         let exceeds = parent.is_some_and(|parent| exceeds(&parent.view));
+        let waits_for = parent.and_then(|parent| self.runs_before(&parent.view, view));
         if admitted && exceeds && !view.suspended && self.replace_exceeding(key, view) {
             return;
         }
-        let admitted = admitted && !exceeds;
+        let admitted = admitted && !exceeds && waits_for.is_none();
         if admitted && let Some(entry) = self.world.jobs.get_mut(key) {
             entry.suspend_is_not_refused();
         }
@@ -216,7 +217,10 @@ impl Engine {
         if self.delete_unstoppable(key, view) {
             return;
         }
-        let note = "Kueue managed child job suspended";
+        let mut note = "Kueue managed child job suspended".to_owned();
+        if let Some(other) = waits_for.filter(|_| !exceeds) {
+            note = format!("{note}: its job has quota for one at a time, and {:?} runs on it", &*other);
+        }
         let reported = normal(self.about_job(key, view), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);

@@ -142,6 +142,10 @@ impl Engine {
             if over || part.suspended == view.suspended || self.made(view, &part).is_none() {
                 continue;
             }
+            // It waits for that one, and would be made again.
+            if part.suspended && self.runs_before(view, &part).is_some() {
+                continue;
+            }
             if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
                 self.wake_at(until, Alarm::Job(key.clone()));
                 continue;

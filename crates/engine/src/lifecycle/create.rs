@@ -8,13 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::json;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
-use sluice_api::job::{JobPodSet, JobView};
+use sluice_api::job::JobView;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Name, WorkloadKey};
 
 use super::body::strict_patch;
 use super::infos::workload_labels;
+use super::places::topology_request;
 use super::priority::Priority;
 use super::slices::{first_slice, usable};
 use crate::effect::{Level, Purpose, Write};
@@ -72,13 +73,6 @@ impl Engine {
     /// The pod sets of a job's Workload, or `None` while a template is missing.
     fn workload_pod_sets(&self, view: &JobView) -> Option<Vec<v1beta2::PodSet>> {
         let partial = self.config.on(Gate::PartialAdmission) && !self.is_elastic(view);
-        let topology = self.config.on(Gate::TopologyAwareScheduling);
-        let layers = self.config.on(Gate::TASMultiLayerTopology);
-        let request = |set: &JobPodSet| {
-            let mut request = set.topology_request.as_deref().filter(|_| topology)?.clone();
-            request.podset_slice_required_topology_constraints.retain(|_| layers);
-            Some(request)
-        };
         view.pod_sets
             .iter()
             .map(|set| {
@@ -87,7 +81,7 @@ impl Engine {
                     template: (**set.template.as_ref()?).clone(),
                     count: set.count,
                     min_count: set.min_count.filter(|_| partial),
-                    topology_request: request(set),
+                    topology_request: topology_request(set, &self.config),
                 })
             })
             .collect()

@@ -1,9 +1,11 @@
-//! Jobs that run with more than their Workload holds quota for. The Workload is evicted, which stops the job, and is queued again after a delay
+//! Jobs that run with more than their Workload holds quota for, or elsewhere. The Workload is evicted, which stops the job, and is queued again after a delay
 //! that doubles each time.
 //!
 //! One way to that: pods that ended well give their quota back, and their controller lets them run again, as that of JobSets does when it restarts
 //! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer. Of a group of pods that is so, too: pods that
 //! are made in the place of succeeded ones wait, unless a client takes their gates off.
+//!
+//! Another: the program of a SparkApplication asks for more executors than its object says.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
@@ -13,13 +15,17 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use super::transition::Eviction;
+use super::workload::later;
 use crate::backoff::Backoff;
-use crate::engine::Engine;
+use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::world::JobKey;
 
 /// How long it is not queued again.
 const BACKOFF: Backoff = Backoff::seconds(10, 3_600);
+
+/// For so long pods that are leaving may run beside those that a program makes in their place: twice the grace that pods have by default.
+const REPLACES_SECONDS: i64 = 60;
 
 /// How often it was evicted for a reason.
 fn times(status: &WorkloadStatus, reason: &str) -> i32 {
@@ -61,11 +67,11 @@ impl Engine {
         if !runs || !is(status, Type::Admitted) || is(status, Type::Evicted) {
             return false;
         }
-        let Some(message) =
-            self.exceeding_component(key, view).or_else(|| self.running_again(view, workload))
-        else {
-            return false;
-        };
+        let message = self
+            .exceeding_component(key, view)
+            .or_else(|| self.running_beyond(key, view, workload))
+            .or_else(|| self.off_its_flavors(key, view, workload));
+        let Some(message) = message else { return false };
         self.evict_for_a_while(workload, reason::OUT_OF_SYNC, message);
         true
     }
@@ -85,8 +91,31 @@ impl Engine {
         self.evict_from(workload, next, &eviction);
     }
 
-    /// What runs of a job though its quota was given back.
-    fn running_again(&self, view: &JobView, workload: &WorkloadKey) -> Option<String> {
+    /// What runs of a job beyond its quota. A program that makes its pods itself may replace one that is leaving: it is given time for that.
+    fn running_beyond(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
+        let beyond = self.pods_beyond(view, workload);
+        if key.kind.integration().maker_pods.is_none() {
+            return beyond;
+        }
+        let now = self.now;
+        let entry = self.world.jobs.get_mut(key)?;
+        if beyond.is_none() {
+            if let Some(trouble) = &mut entry.trouble {
+                trouble.beyond_since = None;
+            }
+            return None;
+        }
+        let since = *entry.trouble.get_or_insert_default().beyond_since.get_or_insert(now);
+        let until = later(since, REPLACES_SECONDS);
+        if until > now {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return None;
+        }
+        beyond
+    }
+
+    /// What runs of a job though its quota was given back, or was never asked for.
+    fn pods_beyond(&self, view: &JobView, workload: &WorkloadKey) -> Option<String> {
         if view.running.is_empty() || self.is_elastic(view) {
             return None;
         }
@@ -96,7 +125,9 @@ impl Engine {
             let pods = running(view, &set.name);
             (pods > charged).then(|| {
                 let name = &set.name;
-                format!("{pods} pods of {name:?} run, and quota is held for only {charged}; the quota of the other pods was released")
+                let released = given_back(entry.status(), name) > 0;
+                let why = if released { "; the quota of the other pods was released" } else { "" };
+                format!("{pods} pods of {name:?} run, and quota is held for only {charged}{why}")
             })
         };
         sets.iter().zip(charged(sets, entry.status())).find_map(beyond)

@@ -147,10 +147,9 @@ impl Engine {
         if let Some(leaving) = owned.iter().find(deleting) {
             return OwnWorkload::One(leaving.clone());
         }
-        let partial = self.config.on(Gate::PartialAdmission);
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
-            matches(view, &entry.object, entry.status(), partial)
+            matches(view, &entry.object, entry.status(), &self.config)
                 || is(entry.status(), Type::Finished) && !is_superseded(entry)
         });
         let own = own.cloned();
@@ -192,8 +191,7 @@ impl Engine {
         }
         let status = entry.status();
         if entry.controller_uid() == Some(&*view.job.uid) {
-            let partial = self.config.on(Gate::PartialAdmission);
-            if !is(status, Type::Finished) && !matches(view, &entry.object, status, partial) {
+            if !is(status, Type::Finished) && !matches(view, &entry.object, status, &self.config) {
                 self.finish_out_of_sync(&workload);
                 return OwnWorkload::Wait;
             }

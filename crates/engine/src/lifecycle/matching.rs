@@ -1,12 +1,15 @@
 //! Whether a Workload describes its job (docs/reference/06-algorithm.md 6.20).
 
+use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
+use super::places::{asks_for_the_same_places, is_as_started};
+use crate::config::EngineConfig;
 use crate::ingest::workload::{is, reserved};
-use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::conditions::{WorkloadCondition as Type, find};
 
 /// The Workload of a job.
 pub(crate) enum OwnWorkload {
@@ -21,13 +24,13 @@ pub(crate) enum OwnWorkload {
 /// Whether the pod sets, and the longest execution time, are those of the job.
 ///
 /// While quota is reserved the job may also be the running one: with the admitted counts, if it may run with fewer pods. (Fewer are admitted, too,
-/// where pods ended before: the job's own numbers stay.) Tolerations do not count once the workload is admitted, as a start adds to them.
-/// Without `partial` admission no pod set has a `minCount`.
+/// where pods ended before: the job's own numbers stay.) Where the pods may go does not count while the job runs, as a start adds to that.
+/// Without partial admission no pod set has a `minCount`.
 pub(crate) fn matches(
     view: &JobView,
     object: &slim::Workload,
     status: &WorkloadStatus,
-    partial: bool,
+    config: &EngineConfig,
 ) -> bool {
     if view.job.kind.gathers_pods() {
         return speaks_for(view, object, status);
@@ -36,16 +39,18 @@ pub(crate) fn matches(
         return false;
     }
     let admitted = is(status, Type::Admitted) || reserved(status);
-    if admitted && pod_sets_match(view, object, |at, set| assigned_count(status, at, set), |_, _| true) {
+    let places = |set: &slim::PodSet, job: &JobPodSet| keeps_to_its_places(view, set, job, status, config);
+    let counts = |at: usize, set: &slim::PodSet| assigned_count(status, at, set);
+    if admitted && pod_sets_match(view, object, counts, places, describes(view)) {
         return true;
     }
-    let compare_tolerations = view.suspended && !view.stopping && !admitted;
+    let partial = config.on(Gate::PartialAdmission);
     let same = |set: &slim::PodSet, job: &JobPodSet| {
         let least = job.min_count.filter(|_| partial);
-        (set.min_count == least || admitted && least.is_none())
-            && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+        (set.min_count == least || admitted && least.is_none()) && places(set, job)
     };
-    (!admitted || view.suspended || view.stopping) && pod_sets_match(view, object, |_, set| set.count, same)
+    (!admitted || view.suspended || view.stopping)
+        && pod_sets_match(view, object, |_, set| set.count, same, asks_for_the_same)
 }
 
 /// Whether the Workload is for the pods of an object that gathers them. While the object is on hold, it is kept as it is. Once it has quota,
@@ -67,17 +72,47 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
 }
 
 /// Whether the pod sets, and the longest execution time, are those of the job, but for the numbers of pods.
-pub(crate) fn is_slice_of(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
+pub(crate) fn is_slice_of(
+    view: &JobView,
+    object: &slim::Workload,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> bool {
     if object.spec.maximum_execution_time_seconds != view.maximum_execution_time_seconds {
         return false;
     }
-    let compare_tolerations = view.suspended && !view.stopping && !reserved(status);
+    let held = reserved(status);
     let same = |set: &slim::PodSet, job: &JobPodSet| {
-        set.name == job.name
-            && (!compare_tolerations || set.template.tolerations == job.scheduling.tolerations)
+        set.name == job.name && keeps_to_its_places(view, set, job, status, config)
     };
     let count = |at: usize, set: &slim::PodSet| view.pod_sets.get(at).map_or(set.count, |job| job.count);
-    pod_sets_match(view, object, count, same)
+    let describes = if held { describes(view) } else { asks_for_the_same };
+    pod_sets_match(view, object, count, same, describes)
+}
+
+/// Whether the pods of a job that does not run may go to the nodes that its Workload is, or was, queued for. What they tolerate counts until it holds
+/// quota, as a start adds to that, and nothing tells afterwards by whom it was. A prebuilt Workload says for itself where its pods may go, but for that.
+fn keeps_to_its_places(
+    view: &JobView,
+    set: &slim::PodSet,
+    job: &JobPodSet,
+    status: &WorkloadStatus,
+    config: &EngineConfig,
+) -> bool {
+    if !view.suspended || view.stopping {
+        return true;
+    }
+    let held = is(status, Type::Admitted) || reserved(status);
+    let integration = view.job.kind.integration();
+    // Pods by themselves are started one by one, and a declared kind may have no place for what tells that it was started.
+    let may_be_started = integration.of_pods && held
+        || integration.declared && (held || find(&status.conditions, Type::Evicted.as_str()).is_some());
+    let tolerate_the_same = held || set.template.tolerations == job.scheduling.tolerations;
+    tolerate_the_same
+        && (may_be_started
+            || view.prebuilt_workload.is_some()
+            || is_as_started(set, job)
+            || asks_for_the_same_places(set, job, config))
 }
 
 /// The number of pods that the pod set of a running job has.
@@ -94,15 +129,27 @@ fn asks_for_the_same(set: &slim::PodSet, job: &JobPodSet) -> bool {
     set.template.containers_hash == job.containers_hash && set.template.requests_hash == job.requests_hash
 }
 
+/// How the pods of a job with quota are compared. One that runs on a Workload of Kueue's keeps that, although it would be another if it was made here.
+fn describes(view: &JobView) -> fn(&slim::PodSet, &JobPodSet) -> bool {
+    let as_kueue = |set: &slim::PodSet, job: &JobPodSet| {
+        let kueues = [set.template.containers_hash, set.template.requests_hash];
+        asks_for_the_same(set, job) || job.kueues_hash.as_deref() == Some(&kueues)
+    };
+    if view.suspended { asks_for_the_same } else { as_kueue }
+}
+
 fn pod_sets_match(
     view: &JobView,
     object: &slim::Workload,
     count: impl Fn(usize, &slim::PodSet) -> i32,
     same: impl Fn(&slim::PodSet, &JobPodSet) -> bool,
+    describes: fn(&slim::PodSet, &JobPodSet) -> bool,
 ) -> bool {
     let sets = &object.spec.pod_sets;
     sets.len() == view.pod_sets.len()
-        && sets.iter().zip(&view.pod_sets).enumerate().all(|(at, (set, job))| {
-            count(at, set) == job.count && asks_for_the_same(set, job) && same(set, job)
-        })
+        && sets
+            .iter()
+            .zip(&view.pod_sets)
+            .enumerate()
+            .all(|(at, (set, job))| count(at, set) == job.count && describes(set, job) && same(set, job))
 }

@@ -235,7 +235,7 @@ impl Engine {
         let entry = self.entry(&current);
         let size = self.size(view, &current);
         let holds = reserved(entry.status());
-        if !is_slice_of(view, &entry.object, entry.status()) {
+        if !is_slice_of(view, &entry.object, entry.status(), &self.config) {
             if let Some(next) = next {
                 self.end_slice(&next, &current);
                 return OwnWorkload::Wait;
@@ -283,7 +283,7 @@ impl Engine {
         if entry.decision.is_some() || entry.retry.waits(self.now) {
             return;
         }
-        if !is_slice_of(view, &entry.object, entry.status()) {
+        if !is_slice_of(view, &entry.object, entry.status(), &self.config) {
             self.end_slice(next, current);
             return;
         }

@@ -98,7 +98,7 @@ impl Engine {
         workload: &WorkloadKey,
         finished: &JobFinished,
     ) {
-        if self.is_active(key) {
+        if self.is_active(key) || self.is_outlived(key, view) {
             return;
         }
         let entry = &self.world.workloads[workload];

@@ -11,7 +11,6 @@ use super::matching::matches;
 use crate::engine::Engine;
 use crate::ingest::workload::is;
 use crate::world::{JobKey, WorkloadEntry, is_of_group};
-use sluice_api::gates::Gate;
 
 impl Engine {
     /// Whether a job runs that no admitted Workload of its own lets run.
@@ -30,10 +29,9 @@ impl Engine {
     /// Stops a job that runs unadmitted, and restores its templates where it is known how they were.
     pub(crate) fn halt(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let owned = self.world.owned(&view.job.uid);
-        let partial = self.config.on(Gate::PartialAdmission);
         let fits = |w: &&WorkloadKey| {
             let entry = &self.world.workloads[*w];
-            matches(view, &entry.object, &entry.object.status, partial)
+            matches(view, &entry.object, &entry.object.status, &self.config)
         };
         let fitting = owned.iter().filter(|w| named(view, w)).find(fits);
         let known = fitting.or_else(|| owned.last());

@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// The UIDs of a job and of those that it controls; without those that are left to their own controller.
-    fn owners_of_pods(&self, key: &JobKey, view: &JobView) -> Vec<Arc<str>> {
+    pub(super) fn owners_of_pods(&self, key: &JobKey, view: &JobView) -> Vec<Arc<str>> {
         let parts = self.children(key, &view.job.uid).filter(|part| !part.is_enforced());
         let parts = parts.map(|part| Arc::clone(&part.view.job.uid));
         std::iter::once(Arc::clone(&view.job.uid)).chain(parts).collect()
@@ -248,6 +248,9 @@ impl Engine {
         entry.open = None;
         self.dirty.jobs.insert(key.clone());
         let view = Arc::clone(&entry.view);
+        if view.finished.is_some() && entry.may_be_outlived() {
+            return self.looked_for_outliving(&key, &view, open, result);
+        }
         let Some(known) = &mut entry.unheeded else { return };
         let deletes = known.touched;
         if matches!(result, Ok(_) | Err(WriteError::PodsLeft { .. })) {

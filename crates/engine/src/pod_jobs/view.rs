@@ -30,6 +30,7 @@ fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
         exclusive_topology: None,
         topology_request: None,
         part_hash: None,
+        kueues_hash: None,
         wrapped: None,
     }
 }

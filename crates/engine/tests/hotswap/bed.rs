@@ -173,6 +173,7 @@ impl Bed {
             containers_hash: sluice_api::names::containers_hash(template.spec.as_ref().unwrap()),
             requests_hash: sluice_api::names::requests_hash(template.spec.as_ref().unwrap()),
             part_hash: None,
+            kueues_hash: None,
             template: Some(Arc::new(template)),
             ..plain.pod_sets[0].clone()
         };

@@ -172,7 +172,7 @@ fn the_workload_of_a_group_of_pods_has_the_name_of_the_group_and_a_pod_set_for_e
 }
 
 /// The writes after so many that make, change or remove a Workload, or have one of these purposes.
-fn changes(c: &Cluster, after: usize, more: &[Purpose]) -> Vec<Purpose> {
+pub fn changes(c: &Cluster, after: usize, more: &[Purpose]) -> Vec<Purpose> {
     let of = [Purpose::CreateWorkload, Purpose::DeleteWorkload, Purpose::UpdateWorkload];
     let purposes = c.writes[after..].iter().map(|(_, purpose)| *purpose);
     purposes.filter(|purpose| of.contains(purpose) || more.contains(purpose)).collect()

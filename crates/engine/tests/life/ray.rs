@@ -423,3 +423,35 @@ fn what_ends_while_it_cannot_be_read_gives_its_quota_back() {
     c.advance(1);
     assert!(!is_suspended(&c, "next"), "{:?}", c.api.workloads());
 }
+
+/// KubeRay makes another cluster of a service for a change that no container shows, and takes the first away when the other serves.
+#[test]
+fn the_next_cluster_of_a_service_waits_until_the_one_before_is_gone() {
+    for restarts in [false, true] {
+        let mut c = bed(["2", "0"]);
+        c.api.add_job(ray(JobKind::RAY_SERVICE, "serve"));
+        c.settle();
+        let active = made(&c, "serve", JobKind::RAY_CLUSTER, "serve-a1b2c", "lq");
+        add(&mut c, active);
+        c.advance(10);
+        let pending = made(&c, "serve", JobKind::RAY_CLUSTER, "serve-d3e4f", "lq");
+        add(&mut c, pending);
+        if restarts {
+            c.restart();
+        }
+        c.advance(600);
+        assert!(!is_suspended(&c, "serve-a1b2c") && is_suspended(&c, "serve-d3e4f"));
+        let note = "RayCluster/serve-d3e4f: Kueue managed child job suspended: its job has quota for one at a time, and \"serve-a1b2c\" runs on it";
+        assert!(c.notes("Suspended").contains(&note.to_owned()), "{:?}", c.notes("Suspended"));
+        assert!(deleted(&c).is_empty(), "it would only be made again");
+        assert_eq!(c.api.workloads().len(), 1);
+        // Its user lets the first go: KubeRay makes what waited anew, and that runs.
+        c.api.delete_job("serve-a1b2c");
+        c.settle();
+        assert_eq!(deleted(&c), ["serve-d3e4f"]);
+        let next = made(&c, "serve", JobKind::RAY_CLUSTER, "serve-0a0b0", "lq");
+        add(&mut c, next);
+        c.advance(60);
+        assert!(!is_suspended(&c, "serve-0a0b0"));
+    }
+}

@@ -1,6 +1,7 @@
 //! Pods that ended well, gave their quota back, and run again: their controller restarts the whole job.
 
 use serde_json::json;
+use sluice_api::job::JobKind;
 use sluice_engine::EngineConfig;
 
 use crate::model::build::job;
@@ -52,4 +53,28 @@ fn a_status_that_forgets_what_ended_changes_nothing_while_nothing_runs_again() {
         reports(&mut c, ended, running);
         assert_eq!((given_back(&c), condition(&c.workload("a"), "Evicted")), (2, String::new()));
     }
+}
+
+/// Its program sets their number itself, and Spark makes others in the place of executors that are leaving.
+#[test]
+fn an_application_with_more_executors_than_it_says_is_evicted_unless_they_are_replaced() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.config.frameworks.insert(JobKind::SPARK_APPLICATION);
+    c.api.namespace("team-a", &[]);
+    c.restart();
+    c.api.simple("4", &json!({}));
+    let mut spark = job("team-a", "a", "lq", 2, "1");
+    spark.job.kind = JobKind::SPARK_APPLICATION;
+    c.api.add_job(spark);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    for (running, seconds) in [(2, 600), (4, 50), (2, 600), (5, 50)] {
+        reports(&mut c, 0, running);
+        c.advance(seconds);
+        assert_eq!(condition(&c.workload("a"), "Evicted"), "", "{running} run");
+    }
+    c.advance(11);
+    let why = "True/OutOfSync: 5 pods of \"main\" run, and quota is held for only 2";
+    assert_eq!(reported(&c.workload("a"), "Evicted"), why);
+    assert!(c.api.job("a").view.suspended);
 }

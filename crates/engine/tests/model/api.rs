@@ -8,7 +8,7 @@ use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
-use sluice_api::job::{JobFinished, JobKind, JobView, PodScheduling};
+use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
@@ -57,6 +57,22 @@ pub struct Api {
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("the object decodes")
+}
+
+/// The template of a pod set says where its pods may go.
+fn place(set: &mut JobPodSet) {
+    let Some(template) = &mut set.template else { return };
+    let own = &set.scheduling;
+    let selector = Some(own.node_selector.clone()).filter(|map| !map.is_empty());
+    let tolerations = Some(own.tolerations.clone()).filter(|list| !list.is_empty());
+    let says = template.spec.as_ref().is_none_or(|spec| {
+        let affinity = spec.affinity.as_ref() == own.affinity.as_deref();
+        spec.node_selector == selector && spec.tolerations == tolerations && affinity
+    });
+    if !says && let Some(spec) = Arc::make_mut(template).spec.as_mut() {
+        (spec.node_selector, spec.tolerations) = (selector, tolerations);
+        spec.affinity = own.affinity.as_deref().cloned();
+    }
 }
 
 fn string(value: &Value) -> Arc<str> {
@@ -271,6 +287,7 @@ impl Api {
     fn store_job(&mut self, reference: &ObjectRef, mut job: JobState) {
         // As the adapters read it.
         for set in &mut job.view.pod_sets {
+            place(set);
             if let Some(spec) = set.template.as_ref().and_then(|template| template.spec.as_ref()) {
                 set.requests_hash = sluice_api::names::requests_hash(spec);
             }

@@ -101,7 +101,7 @@ impl Api {
         let has_pods: Vec<_> = own.iter().filter(|(_, job)| job.pods).map(|(r, _)| (*r).clone()).collect();
         match then {
             EndPods::Touch(patch) if going_on > 0 => self.touch_job(&patch["metadata"]["uid"]),
-            EndPods::Touch(_) => {}
+            EndPods::Look | EndPods::Touch(_) => {}
             EndPods::Delete => {
                 for reference in has_pods {
                     self.edit_job_at(&reference, |job| job.pods = job.disobeys == Disobeys::MakesOthers);

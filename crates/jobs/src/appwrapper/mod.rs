@@ -286,6 +286,10 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
         }
         let template = template::reduced(&found.template);
         let mut pod_set = object::pod_set(&name, found.pods.count, &template, &path, &[])?;
+        if let Some(theirs) = template::of_kueue(&template) {
+            let theirs = object::pod_set(&name, found.pods.count, &theirs, &path, &[])?;
+            pod_set.kueues_hash = Some(Box::new([theirs.containers_hash, theirs.requests_hash]));
+        }
         topology::number(&mut pod_set, found.pods.index_label.as_deref());
         topology::number_groups(&mut pod_set, found.pods.group_label.as_deref(), found.pods.groups);
         pod_set.wrapped = Some(found.wrapped);

@@ -14,9 +14,11 @@ const KEPT: [&str; 10] = [
     "terminationMessagePolicy",
     "imagePullPolicy",
     "securityContext",
-    // Ours: with it an init container goes on beside the others, and uses quota as they do.
-    "restartPolicy",
+    RESTARTS,
 ];
+
+/// Ours: with it an init container goes on beside the others, and uses quota as they do.
+const RESTARTS: &str = "restartPolicy";
 
 /// The template as it goes into the Workload.
 pub(super) fn reduced(template: &Value) -> Value {
@@ -36,6 +38,18 @@ pub(super) fn reduced(template: &Value) -> Value {
         }
     }
     json!({"metadata": metadata, "spec": spec})
+}
+
+/// A template that went into the Workload, as AppWrapper's library has it, where that is another: without what is ours.
+pub(super) fn of_kueue(reduced: &Value) -> Option<Value> {
+    let mut theirs = reduced.clone();
+    for key in ["initContainers", "containers"] {
+        let containers = theirs["spec"].get_mut(key).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.remove(RESTARTS);
+        }
+    }
+    (theirs != *reduced).then_some(theirs)
 }
 
 fn reduce(container: &mut Map<String, Value>) {

@@ -121,6 +121,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         groups: None,
         skipped: false,
         part_names: Vec::new(),
+        leaves_pods: false,
         autoscaled: false,
         template: None,
         on_hold: None,

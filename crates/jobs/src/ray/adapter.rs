@@ -251,6 +251,12 @@ impl Ray {
                 let part = object::pod_set(HEAD, 1, &head, &path, &[])?;
                 pod_set.part_hash = Some([part.containers_hash, part.requests_hash]);
             }
+            if group.name == HEAD
+                && let Some(theirs) = cluster.head_of_kueue()
+            {
+                let theirs = object::pod_set(HEAD, 1, &theirs, &path, &[])?;
+                pod_set.kueues_hash = Some(Box::new([theirs.containers_hash, theirs.requests_hash]));
+            }
             Ok(pod_set)
         };
         groups.into_iter().map(of).collect()

@@ -86,6 +86,17 @@ impl<'a> Cluster<'a> {
 
     /// The template of the head's pod, with the containers that KubeRay adds, and with room for the Job that cleans Redis up after it.
     pub fn head(self) -> Cow<'a, Value> {
+        self.head_with(true)
+    }
+
+    /// The same as Kueue has it, where that is another: it does not count what is requested by limits alone.
+    pub fn head_of_kueue(self) -> Option<Cow<'a, Value>> {
+        let theirs = self.is_fault_tolerant().then(|| self.head_with(false))?;
+        (theirs != self.head()).then_some(theirs)
+    }
+
+    /// `limits` says whether a limit stands for a request that is missing.
+    fn head_with(self, limits: bool) -> Cow<'a, Value> {
         let template = &self.spec["headGroupSpec"]["template"];
         let cleans_up = self.is_fault_tolerant();
         if !(self.scales_itself() || cleans_up || self.submits_from_head) {
@@ -97,7 +108,7 @@ impl<'a> Cluster<'a> {
             return Cow::Owned(template);
         };
         if cleans_up && let Some(head) = containers.first_mut() {
-            ask_at_least(head, &[("cpu", "200m"), ("memory", "256Mi")]);
+            ask_at_least(head, &[("cpu", "200m"), ("memory", "256Mi")], limits);
         }
         if self.scales_itself() {
             containers.push(self.autoscaler(image.as_deref()));
@@ -221,8 +232,8 @@ fn container(name: &str, image: Option<&str>, resources: &Value) -> Value {
     container
 }
 
-/// Raises what a container requests, or would by its limits, to these amounts.
-fn ask_at_least(container: &mut Value, amounts: &[(&str, &str)]) {
+/// Raises what a container requests, or would by its `limits`, to these amounts.
+fn ask_at_least(container: &mut Value, amounts: &[(&str, &str)], limits: bool) {
     let parse = |value: &Value| match value {
         Value::String(text) => Quantity::parse(text).ok(),
         Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
@@ -231,7 +242,8 @@ fn ask_at_least(container: &mut Value, amounts: &[(&str, &str)]) {
     let resources = container["resources"].clone();
     let mut requests = resources["requests"].as_object().cloned().unwrap_or_default();
     for (resource, least) in amounts {
-        let asked = requests.get(*resource).unwrap_or(&resources["limits"][*resource]);
+        let by_limit = if limits { &resources["limits"][*resource] } else { &Value::Null };
+        let asked = requests.get(*resource).unwrap_or(by_limit);
         let enough = |asked: Quantity| Quantity::parse(least).is_ok_and(|least| asked >= least);
         if !parse(asked).is_some_and(enough) {
             requests.insert((*resource).to_owned(), json!(least));

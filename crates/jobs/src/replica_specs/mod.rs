@@ -50,6 +50,9 @@ impl Adapter for ReplicaSpecs {
         view.suspended_condition = object::suspended_condition(status);
         view.active = statuses(status).any(|status| object::int(&status["active"]).is_some_and(|n| n != 0));
         view.finished = self.finished(object);
+        // The operators' default.
+        view.leaves_pods =
+            policy["cleanPodPolicy"].as_str().is_none_or(|policy| policy.is_empty() || policy == "None");
         view.pods_ready = is_running(status);
         view.active_deadline_seconds = self.deadline_seconds(object);
         object::set_pod_sets(&mut view, self.pod_sets(object));

@@ -145,6 +145,14 @@ fn the_run_policy_says_which_controller_looks_after_it_and_how_long_it_may_run()
 }
 
 #[test]
+fn its_controller_leaves_pods_that_run_unless_the_run_policy_says_otherwise() {
+    let leaves =
+        |policy: Value| pytorch(|job| job["spec"]["runPolicy"]["cleanPodPolicy"] = policy).leaves_pods;
+    let policies = [json!(null), json!(""), json!("None"), json!("Running"), json!("All")];
+    assert_eq!(policies.map(leaves), [true, true, true, false, false]);
+}
+
+#[test]
 fn its_priority_is_that_of_the_scheduling_policy_else_of_the_first_template_that_has_one() {
     let class = |policy: Value, master: Value, worker: Value| {
         let view = pytorch(|job| {

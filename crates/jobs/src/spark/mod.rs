@@ -30,6 +30,7 @@ pub(crate) struct SparkApplication;
 const IDLE: [&str; 4] = ["", SUSPENDED, COMPLETED, FAILED];
 const SUSPENDED: &str = "SUSPENDED";
 const RUNNING: &str = "RUNNING";
+const PENDING: &str = "PENDING";
 const COMPLETED: &str = "COMPLETED";
 const FAILED: &str = "FAILED";
 /// So many executors of an application the operator keeps track of.
@@ -46,6 +47,7 @@ impl Adapter for SparkApplication {
         view.active = !IDLE.contains(&state(object));
         view.finished = self.finished(object);
         view.part_names = vec![pod::driver_name(object)];
+        view.running = executors_that_run(object);
         view.pods_ready =
             state(object) == RUNNING && ready_executors(object) >= executors(object).min(TRACKED);
         object::set_pod_sets(&mut view, pod_sets(object));
@@ -94,7 +96,7 @@ impl Adapter for SparkApplication {
         match state {
             State::Running { since, ready } => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                let phase = if ready { RUNNING } else { "PENDING" };
+                let phase = if ready { RUNNING } else { PENDING };
                 let executors = (1..=executors(object).min(TRACKED))
                     .map(|number| (format!("{name}-exec-{number}"), json!(phase)));
                 json!({"applicationState": {"state": RUNNING}, "lastSubmissionAttemptTime": whole_seconds(since),
@@ -149,6 +151,14 @@ fn ready_executors(object: &Value) -> i32 {
     let states = object["status"]["executorState"].as_object().into_iter().flatten();
     let ready = states.filter(|(_, state)| *state == RUNNING || *state == COMPLETED).count();
     i32::try_from(ready).unwrap_or(i32::MAX)
+}
+
+/// How many executors run, or are about to: the program may ask Spark for more than the object says.
+fn executors_that_run(object: &Value) -> Vec<(String, i32)> {
+    let states = object["status"]["executorState"].as_object().into_iter().flatten();
+    let run = states.filter(|(_, state)| *state == RUNNING || *state == PENDING).count();
+    let run = i32::try_from(run).unwrap_or(i32::MAX);
+    if run == 0 || is_over(object) { Vec::new() } else { vec![(pod::ROLES[1].name.to_owned(), run)] }
 }
 
 fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {

@@ -443,3 +443,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_executors_that_run_are_those_of_its_status() {
+    let running = |state: &str, executors: Value| {
+        let mut object = spark();
+        object["status"] = json!({"applicationState": {"state": state}, "executorState": executors});
+        observe(KIND, &object).running
+    };
+    let five = json!({"a": "RUNNING", "b": "RUNNING", "c": "PENDING", "d": "FAILED", "e": "COMPLETED", "f": "UNKNOWN"});
+    assert_eq!(running("RUNNING", five.clone()), [("executor".to_owned(), 3)]);
+    assert_eq!(running("COMPLETED", five), []);
+    assert_eq!(running("RUNNING", json!(null)), []);
+}

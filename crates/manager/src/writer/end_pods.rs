@@ -1,4 +1,4 @@
-//! Has the pods of a stopped job go that its controller lets run on. They are looked for when that is needed, among all of the job's namespace: the engine
+//! Has the pods of a stopped or ended job go that its controller lets run on. They are looked for when that is needed, among all of the job's namespace: the engine
 //! knows few pods, and their labels are what their users write.
 
 use std::collections::BTreeSet;
@@ -94,7 +94,7 @@ pub async fn end(
                 delete(sending, job, pod).await?;
             }
         }
-        EndPods::Touch(_) => {}
+        EndPods::Look | EndPods::Touch(_) => {}
     }
     if going_on.is_empty() && leaving == 0 {
         return Ok(());

@@ -330,16 +330,6 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
             allow(&mut template["spec"]);
         }
     }
-    // The Workload of a job that waits is kept when only a node selector changes: both are changed.
-    let mut workloads = Vec::new();
-    for workload in simulation.workloads_of(text(&value["metadata"]["uid"])) {
-        let mut changed = workload.clone();
-        for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
-            allow(&mut set["template"]["spec"]);
-        }
-        let reference = crate::object::reference(Kind::Workload, workload);
-        workloads.push(patch_of(&reference, difference(workload, &changed)));
-    }
     let change = difference(value, &changed);
     words.sort();
     words.dedup();
@@ -347,11 +337,7 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
         return None;
     }
     let text = format!("starts now if flavor {flavor} is allowed: {}", words.join(", "));
-    if !words.iter().any(|word| word.starts_with("without")) {
-        workloads.clear();
-    }
-    workloads.insert(0, patch_of(job, change));
-    Some((text, workloads))
+    Some((text, vec![patch_of(job, change)]))
 }
 
 /// Takes out of the required node affinity of a pod what the labels contradict; each in words.

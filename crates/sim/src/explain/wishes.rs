@@ -48,36 +48,10 @@ impl Change<'_> {
                 .retain(|key, _| !asks.contains(&key.as_str()) && key != POD_SET_UNCONSTRAINED_TOPOLOGY),
         }
     }
-
-    /// In a pod set of a Workload.
-    fn request(&self, set: &mut Value) {
-        match self {
-            Self::Level { from, to: (wish, level) } => {
-                let request = &mut set["topologyRequest"];
-                let own = ["required", "preferred"].into_iter().find(|field| request[*field] == **from);
-                if let Some((own, fields)) = own.zip(request.as_object_mut()) {
-                    fields.remove(own);
-                    fields.insert((*wish).to_owned(), json!(level));
-                }
-            }
-            Self::Unconstrained => set["topologyRequest"]["unconstrained"] = json!(true),
-            Self::Nothing => {
-                if let Some(set) = set.as_object_mut() {
-                    set.remove("topologyRequest");
-                }
-            }
-        }
-    }
 }
 
-/// The patches of a job with another wish; nothing if it has none such. The Workload of a job that waits is kept when only an annotation changes: both are
-/// changed.
-fn changed(
-    simulation: &Simulation,
-    job: &ObjectRef,
-    value: &Value,
-    change: &Change<'_>,
-) -> Option<Vec<Patch>> {
+/// The patches of a job with another wish; nothing if it has none such. Its Workload follows as long as it waits.
+fn changed(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Vec<Patch>> {
     let Kind::Job(kind) = job.kind else { return None };
     let mut changed = value.clone();
     for group in sluice_jobs::pod_groups(kind, value) {
@@ -96,16 +70,7 @@ fn changed(
     if merge.as_object().is_none_or(Map::is_empty) {
         return None;
     }
-    let mut patches = vec![patch_of(job, merge)];
-    for workload in simulation.workloads_of(text(&value["metadata"]["uid"])) {
-        let mut changed = workload.clone();
-        for set in changed["spec"]["podSets"].as_array_mut().into_iter().flatten() {
-            change.request(set);
-        }
-        let reference = crate::object::reference(Kind::Workload, workload);
-        patches.push(patch_of(&reference, difference(workload, &changed)));
-    }
-    Some(patches)
+    Some(vec![patch_of(job, merge)])
 }
 
 /// Wishes that the flavors which refuse the present one can meet.
@@ -117,7 +82,7 @@ pub(super) fn meeting(
     let Some(value) = simulation.object(job) else { return Vec::new() };
     let mut all: Vec<(String, Vec<Patch>)> = Vec::new();
     let mut offer = |text: String, change: &Change<'_>| {
-        if let Some(patches) = changed(simulation, job, value, change)
+        if let Some(patches) = changed(job, value, change)
             && !all.iter().any(|(known, _)| *known == text)
         {
             all.push((text, patches));
@@ -237,7 +202,7 @@ pub(super) fn laxer(
             format!("ask for one {level} (a higher level) instead of one {own}")
         };
         let change = Change::Level { from: &own, to: (wish, &level) };
-        Some((words, changed(simulation, job, value, &change)?))
+        Some((words, changed(job, value, &change)?))
     };
     wishes.into_iter().filter_map(help).collect()
 }

@@ -46,8 +46,29 @@ fn a_declared_kind_gets_the_configuration_rights_and_webhooks_that_it_needs() {
     let own: Vec<_> = rules.iter().filter(|rule| of_kind(rule)).cloned().collect();
     let wanted = [rights("errands.example.com", "errands"), rights("other.example.com", "errandz")];
     assert_eq!(own, wanted.concat());
-    for role in ["errand-errands-example-com-editor", "errand-other-example-com-viewer"] {
-        assert!(objects.contains_key(&format!("ClusterRole/kueue-{role}-role")), "{role}");
+    // Users may do with it what they may do with jobs, each by their own role.
+    let (edits, views) = (
+        json!(["create", "delete", "get", "list", "patch", "update", "watch"]),
+        json!(["get", "list", "watch"]),
+    );
+    for (kind, group, resource) in [
+        ("errand-errands-example-com", "errands.example.com", "errands"),
+        ("errand-other-example-com", "other.example.com", "errandz"),
+    ] {
+        for (role, verbs) in [("editor", &edits), ("viewer", &views)] {
+            let object = &objects[&*format!("ClusterRole/kueue-{kind}-{role}-role")];
+            let wanted = json!([
+                {"apiGroups": [group], "resources": [resource], "verbs": verbs},
+                {"apiGroups": [group], "resources": [format!("{resource}/status")], "verbs": ["get"]},
+            ]);
+            assert_eq!(object["rules"], wanted, "{kind} {role}");
+            let gathered = |label: &str| object["metadata"]["labels"][label] == "true";
+            for who in ["batch-admin", "batch-user"] {
+                assert!(gathered(&format!("rbac.kueue.x-k8s.io/{who}")), "{kind} {role} {who}");
+            }
+            let to_view = gathered("rbac.authorization.k8s.io/aggregate-to-view");
+            assert_eq!(to_view, role == "viewer", "{kind} {role}");
+        }
     }
 }
 

@@ -7,36 +7,11 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValu
 use cel::common::types::CelInt;
 
 use super::cost;
+use super::functions::{self, NAMES};
 use super::path::{SELF, SelfPath};
 
 /// Deepest expression: evaluating one uses the stack.
 const MAX_DEPTH: usize = 40;
-/// Longest pattern of `matches`, in bytes.
-const MAX_PATTERN: usize = 128;
-/// Largest program that a pattern may come to, in bytes.
-const MAX_PATTERN_PROGRAM: usize = 1 << 16;
-/// Compiling a pattern, which is done each time, in steps.
-const PATTERN_STEPS: u64 = 2_000;
-/// What looking for a pattern costs, in terms of other uses of a text.
-const PATTERN_FACTOR: i64 = 64;
-
-/// Functions of CEL that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
-const FUNCTIONS: [&str; 13] = [
-    "bool",
-    "contains",
-    "double",
-    "endsWith",
-    "hasValue",
-    "int",
-    "matches",
-    "or",
-    "orValue",
-    "size",
-    "startsWith",
-    "string",
-    "value",
-];
-
 /// Operators whose costs do not depend on how large their operands are.
 const CHEAP: [&str; 11] = [
     operators::CONDITIONAL,
@@ -126,15 +101,11 @@ impl Checker {
     fn call(&mut self, call: &mut CallExpr, depth: usize) -> Result<(), String> {
         let name = call.func_name.as_str();
         let cheap = CHEAP.contains(&name);
-        if !cheap && !OPERATORS.contains(&name) && !FUNCTIONS.contains(&name) {
-            return Err(format!("there is no function {name:?}: there are {}", FUNCTIONS.join(", ")));
+        if !cheap && !OPERATORS.contains(&name) && !NAMES.contains(&name) {
+            return Err(format!("there is no function {name:?}: there are {}", NAMES.join(", ")));
         }
-        let mut factor = 1;
-        if name == "matches" {
-            pattern(call)?;
-            self.steps += PATTERN_STEPS;
-            factor = PATTERN_FACTOR;
-        }
+        let (steps, factor) = functions::cost(call)?;
+        self.steps += steps;
         for operand in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
             if cheap {
                 self.expression(operand, depth + 1)?;
@@ -169,7 +140,7 @@ impl Checker {
         self.expression(operand, depth + 1)?;
         match &operand.expr {
             // What is in it was paid for when it was put there. What a macro collects is added to in place.
-            Expr::Literal(_) | Expr::List(_) => {}
+            Expr::Literal(_) | Expr::List(_) if factor == 1 => {}
             Expr::Ident(name) if name.starts_with('@') => {}
             _ => call_around(operand, cost::PAY, factor),
         }
@@ -185,16 +156,4 @@ fn call_around(expr: &mut IdedExpr, function: &str, number: i64) {
     let number = node(Expr::Literal(LiteralValue::Int(CelInt::from(number))));
     let call = CallExpr { func_name: function.to_owned(), target: None, args: vec![budget, inner, number] };
     *expr = node(Expr::Call(call));
-}
-
-/// A pattern has to be known, so that no object's can be costly.
-fn pattern(call: &CallExpr) -> Result<(), String> {
-    let Some(Expr::Literal(LiteralValue::String(text))) = call.args.last().map(|last| &last.expr) else {
-        return Err("the pattern of matches must be a string that is written there".to_owned());
-    };
-    if text.inner().len() > MAX_PATTERN {
-        return Err(format!("the pattern of matches must have at most {MAX_PATTERN} characters"));
-    }
-    let built = regex::RegexBuilder::new(text.inner()).size_limit(MAX_PATTERN_PROGRAM).build();
-    built.map(drop).map_err(|error| format!("the pattern of matches: {error}"))
 }

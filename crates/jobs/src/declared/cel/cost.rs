@@ -90,9 +90,9 @@ impl Val for Budget {
 
 impl StaticVal for Budget {}
 
-/// CEL's own functions, and those that pay.
+/// The functions that expressions may call, and those that pay.
 pub(super) fn environment() -> Env {
-    let mut env = Env::stdlib();
+    let mut env = super::functions::environment();
     let signature = || vec![types::DYN_TYPE, types::DYN_TYPE, types::INT_TYPE];
     env.add_overload(PAY, PAY, signature(), pay).expect("no function of CEL is called so");
     env.add_overload(RANGE, RANGE, signature(), range).expect("no function of CEL is called so");

@@ -7,6 +7,7 @@
 mod check;
 mod cost;
 mod failure;
+mod functions;
 mod path;
 mod value;
 

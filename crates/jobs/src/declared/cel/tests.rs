@@ -37,6 +37,25 @@ fn expressions_mean_what_they_mean_to_kubernetes() {
         ("double(self.spec.count) / 2.0", json!(1.5)),
         ("int('7')", json!(7)),
         ("self.status.phase.matches('^Run')", json!(true)),
+        ("self.status.phase.lowerAscii() + self.metadata.name.upperAscii()", json!("runningX")),
+        ("' a b '.trim()", json!("a b")),
+        ("'a,b,,c'.split(',')", json!(["a", "b", "", "c"])),
+        ("'a,b,c'.split(',', 2)", json!(["a", "b,c"])),
+        ("self.spec.tasks.map(t, t.name).join('-')", json!("a-b")),
+        ("['a', 'b'].join()", json!("ab")),
+        ("'tensor/parallel/x'.replace('/', '.')", json!("tensor.parallel.x")),
+        ("'a/b/c'.replace('/', '.', 1)", json!("a.b/c")),
+        ("self.status.phase.substring(3)", json!("ning")),
+        ("self.status.phase.substring(0, 3) + 'äöü'.charAt(1)", json!("Runö")),
+        ("'a/b/c'.indexOf('/')", json!(1)),
+        ("'a/b/c'.lastIndexOf('/')", json!(3)),
+        ("'abc'.indexOf('x')", json!(-1)),
+        ("self.spec.tasks.map(t, t.n).sum()", json!(3)),
+        ("[1, 2.5].sum()", json!(3.5)),
+        ("[].sum()", json!(0)),
+        ("self.spec.tasks.map(t, t.n).max() - [3, 1, 2].min()", json!(1)),
+        ("[1.5, 0.5].max()", json!(1.5)),
+        ("[1, 2, 2].isSorted() && ![2, 1].isSorted()", json!(true)),
         (
             "{'spec': {'containers': self.spec.tasks}}",
             json!({"spec": {"containers": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]}}),
@@ -60,9 +79,19 @@ fn what_is_not_there_is_told_from_what_is_wrong() {
     ] {
         assert_eq!(value(source, &object), Err(Failure::Absent(key.to_owned())), "{source}");
     }
-    for source in
-        ["self.status.phase > 1", "self.status.phase + 1", "1 / 0", "self.status.phase.all(x, true)"]
-    {
+    for source in [
+        "self.status.phase > 1",
+        "self.status.phase + 1",
+        "1 / 0",
+        "self.status.phase.all(x, true)",
+        "[].max()",
+        "['a'].sum()",
+        "self.status.list.sum()",
+        "[9223372036854775807, 1].sum()",
+        "self.status.phase.sum()",
+        "self.status.phase.substring(7)",
+        "[1].join()",
+    ] {
         assert!(
             matches!(value(source, &object), Err(Failure::Wrong(_))),
             "{source}: {:?}",
@@ -78,10 +107,16 @@ fn a_mistake_is_found_when_it_is_compiled() {
         ("self.", "column"),
         ("status.phase == ''", "there is no variable \"status\""),
         ("self.phase.lower()", "there is no function \"lower\""),
+        ("self.phase.format([1])", "there is no function \"format\""),
         ("now() > 1", "there is no function \"now\""),
         ("self.a.matches(self.b)", "the pattern of matches must be a string"),
         ("self.a.matches('(')", "the pattern of matches: "),
         ("self.a.matches('(a{100}){100}')", "the pattern of matches: "),
+        ("self.a.indexOf(self.b)", "the text to look for of indexOf must be a string"),
+        ("self.a.replace('', 'x')", "must not be empty"),
+        ("self.a.replace('x', self.b)", "the replacement of replace must be a string"),
+        ("self.a.split(self.b)", "the separator of split must be a string"),
+        ("self.a.join('                                 ')", "at most 32 characters"),
         ("self.list.map(self, self)", "cannot be called \"self\""),
         ("Thing{a: 1}", "a message cannot be made"),
     ] {
@@ -114,6 +149,14 @@ fn no_object_makes_an_expression_take_long() {
         "self.few.filter(a, self.texts.filter(t, t in self.texts) == self.texts) == []",
         "self.few.map(x, {'a': self.texts, 'b': self.texts}) == []",
         "self.few.exists(a, self.few.exists(b, 1 / 0 == 1) || false)",
+        "self.few.exists(a, self.text.indexOf('aaaaaaaaaaaaaaab') > 0)",
+        "self.few.exists(a, self.text.lastIndexOf('baaaaaaaaaaaaaaa') > 0)",
+        "self.text.replace('a', 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb') == ''",
+        "self.few.map(a, self.few).exists(a, a.exists(b, 'aaaaaaaaaaaaaaaa'.replace('a', 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb') == ''))",
+        "self.text.split('') == []",
+        "self.texts.exists(t, self.texts.join('------------------------') == t)",
+        "self.few.exists(a, self.few.exists(b, self.few.sum() == 0))",
+        "self.texts.exists(t, self.texts.exists(u, u.substring(999) == 'c'))",
     ] {
         let expression = Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}"));
         assert_eq!(expression.value(&object, &Budget::new()), Err(Failure::TooCostly), "{source}");

@@ -1,0 +1,99 @@
+//! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may go to nodes of another one, on this
+//! one's quota.
+//!
+//! A job gets there that was let run by hand before its start came, or whose template its user changes while it runs, as some kinds allow. A flavor may
+//! change, too, while jobs run on it: those were started on it as it was. When that was, is known from its change on, or from the start of the manager.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_api::job::{JobPodSet, JobView};
+use sluice_api::v1beta2::{PodSetAssignment, ResourceFlavor};
+use sluice_core::{Name, WorkloadKey};
+
+use crate::engine::Engine;
+use crate::world::JobKey;
+
+impl Engine {
+    /// Takes in that a flavor is seen, or goes.
+    pub(crate) fn note_flavor_labels(&mut self, name: &Name, flavor: Option<&ResourceFlavor>) {
+        let Some(flavor) = flavor else {
+            self.world.relabeled.remove(name);
+            return;
+        };
+        let changed = match self.world.flavors.get(name) {
+            Some(known) => known.spec.node_labels != flavor.spec.node_labels,
+            // What it was before is not known.
+            None => flavor.metadata.generation.is_none_or(|generation| generation > 1),
+        };
+        if changed {
+            self.world.relabeled.insert(Arc::clone(name), self.now);
+        }
+    }
+
+    /// What a job that runs lacks of the labels of its flavors.
+    pub(super) fn off_its_flavors(
+        &self,
+        key: &JobKey,
+        view: &JobView,
+        workload: &WorkloadKey,
+    ) -> Option<String> {
+        if !says_where_its_pods_go(key, view) || self.is_elastic(view) {
+            return None;
+        }
+        let status = self.world.workloads.get(workload)?.status();
+        let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str())?;
+        let assignments = &status.admission.as_ref()?.pod_set_assignments;
+        let updates = || status.admission_checks.iter().flat_map(|check| &check.pod_set_updates);
+        // KubeRay's own template is written down by a start of ours alone.
+        let written = |set: &JobPodSet| set.unwritten.is_none() && set.count > 0;
+        let sets = view.pod_sets.iter().zip(assignments).filter(|(set, _)| written(set));
+        // Nearly all jobs have all labels: nothing is made for these.
+        let mut sets = sets.filter(|(set, assignment)| !self.has_all_labels(set, assignment));
+        sets.find_map(|(set, assignment)| {
+            let by_check = |label: &str| updates().any(|update| update.node_selector.contains_key(label));
+            let labels = self.labels_since(admitted, assignment)?;
+            let mut all = labels.into_iter().filter(|(label, _)| !by_check(label));
+            let (label, (flavor, value)) =
+                all.find(|(label, (_, value))| set.scheduling.node_selector.get(*label) != Some(value))?;
+            let set = &set.name;
+            Some(format!(
+                "The pods of {set:?} run without the node selector {label}={value} of flavor {flavor:?}, on which they are admitted"
+            ))
+        })
+    }
+
+    fn has_all_labels(&self, set: &JobPodSet, assignment: &PodSetAssignment) -> bool {
+        let flavors = assignment.flavors.values().filter_map(|name| self.world.flavors.get(name.as_str()));
+        let mut labels = flavors.flat_map(|flavor| &flavor.spec.node_labels);
+        labels.all(|(label, value)| set.scheduling.node_selector.get(label) == Some(value))
+    }
+
+    /// The labels that a start has added since then for these flavors, and of which flavor each is. Nothing where one of them changed.
+    fn labels_since<'a>(
+        &'a self,
+        admitted: Timestamp,
+        assignment: &'a PodSetAssignment,
+    ) -> Option<BTreeMap<&'a str, (&'a str, &'a String)>> {
+        let names: BTreeSet<&str> = assignment.flavors.values().map(String::as_str).collect();
+        let mut labels = BTreeMap::new();
+        for name in names {
+            if self.world.relabeled.get(name).is_some_and(|since| *since >= admitted) {
+                return None;
+            }
+            let flavor = self.world.flavors.get(name)?;
+            labels.extend(flavor.spec.node_labels.iter().map(|(label, value)| (&**label, (name, value))));
+        }
+        Some(labels)
+    }
+}
+
+/// Whether the templates of a job have the node selectors of its start: not where pods get them one by one, where they stand beside the templates, and
+/// where the kind's declaration may have no place for them.
+fn says_where_its_pods_go(key: &JobKey, view: &JobView) -> bool {
+    let integration = key.kind.integration();
+    let beside = integration.wraps_objects || view.template.is_some() || integration.declared;
+    !(integration.of_pods || integration.suspends_pods || beside)
+}

@@ -1,0 +1,98 @@
+//! Pods that go on after their job has ended.
+//!
+//! The controllers of some kinds leave the pods of an ended job as they are, if its user wants that or says nothing, and do not count those that still
+//! run any more. They use its quota: its Workload is finished once none of them runs. As long as the controller of an obeyed stop has time they may
+//! end by themselves; those that run even then are deleted. Pods that ended stay, with their logs.
+//!
+//! All of it follows from the objects and from when the end was first seen: after a restart it begins anew. A job without such pods costs a look.
+
+use std::sync::Arc;
+
+use sluice_api::job::JobView;
+
+use super::unheeded::STOP_ENFORCED;
+use crate::effect::{EndPods, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::input::{Object, WriteError};
+use crate::outbox::{Open, warning};
+use crate::unheeded::{Outlived, PATIENCE_SECONDS};
+use crate::world::{JobEntry, JobKey};
+
+impl JobEntry {
+    /// Whether pods of it may go on after its end.
+    pub(super) fn may_be_outlived(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.outlived.is_some())
+    }
+}
+
+impl Engine {
+    /// Whether pods of a job that ended may still run; sees to it that they are looked for, and end.
+    pub(super) fn is_outlived(&mut self, key: &JobKey, view: &JobView) -> bool {
+        if !view.leaves_pods {
+            return false;
+        }
+        let now = self.now;
+        let Some(entry) = self.world.jobs.get_mut(key) else { return false };
+        let trouble = entry.trouble.get_or_insert_default();
+        let known = trouble.outlived.get_or_insert_with(|| Outlived::since(now));
+        let (next, ends) = (known.next, known.until <= now);
+        if known.is_over {
+            trouble.outlived = None;
+            return false;
+        }
+        if next > now {
+            self.wake_at(next, Alarm::Job(key.clone()));
+            return true;
+        }
+        let then = if ends { EndPods::Delete } else { EndPods::Look };
+        let write = Write::EndPods { of: self.owners_of_pods(key, view), then };
+        self.write_job(key, Purpose::EndPods, write, Vec::new());
+        true
+    }
+
+    /// A look for such pods was answered.
+    pub(super) fn looked_for_outliving(
+        &mut self,
+        key: &JobKey,
+        view: &Arc<JobView>,
+        open: &Open,
+        result: Result<Option<Object>, WriteError>,
+    ) {
+        let now = self.now;
+        let stuck: usize = self.owners_of_pods(key, view).iter().map(|of| self.stuck(of).0).sum();
+        let Some(entry) = self.world.jobs.get_mut(key) else { return };
+        let Some(known) = entry.trouble.as_mut().and_then(|trouble| trouble.outlived.as_mut()) else {
+            return;
+        };
+        match result {
+            Ok(_) => known.is_over = true,
+            Err(WriteError::PodsLeft { going_on, leaving }) => {
+                // On a node that is lost a pod never ends.
+                known.is_over = going_on == 0 && usize::try_from(leaving).is_ok_and(|pods| pods <= stuck);
+                let ended = if known.until <= now { going_on } else { 0 };
+                known.again(now);
+                if ended > 0 {
+                    self.report_outlived(key, view, ended);
+                }
+            }
+            Err(WriteError::Withdrawn) => {}
+            Err(WriteError::NotFound(_)) => self.forget_object(&open.object, None),
+            Err(error) => {
+                known.next = known.retry.failed(open.purpose, &error, now);
+                let note = format!("Error looking for pods that run although the job has ended: {error}");
+                if known.retry.tells(&error, &note) {
+                    self.outbox.push(warning(self.about_job(key, view), "FailedDelete", note));
+                }
+            }
+        }
+    }
+
+    fn report_outlived(&mut self, key: &JobKey, view: &JobView, pods: u32) {
+        let note = format!(
+            "The job has ended, and its controller leaves its pods as they are: {pods} still ran after {PATIENCE_SECONDS} s and were deleted"
+        );
+        self.outbox.push(warning(self.about_job(key, view), STOP_ENFORCED, note));
+        let about: [(&'static str, &dyn ToString); 2] = [("job", &key.object()), ("pods", &pods)];
+        self.outbox.push(self.log(Level::Warn, "pods of an ended job deleted", &about));
+    }
+}

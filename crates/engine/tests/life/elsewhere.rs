@@ -1,0 +1,96 @@
+//! A job runs on the nodes of the flavors on which it was admitted, whatever its user makes of its templates.
+
+use serde_json::json;
+use sluice_api::job::{JobKind, JobView};
+use sluice_engine::{Kind, ObjectRef, Purpose};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition, reported};
+
+/// A queue with the flavor `default`, which has the label `pool=default`, and a suspended job of a kind in it.
+fn with(kind: JobKind) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    c.api.add_job(of(kind));
+    c
+}
+
+fn of(kind: JobKind) -> JobView {
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.job.kind = kind;
+    view
+}
+
+fn pool(c: &Cluster) -> Option<String> {
+    c.api.job("a").view.pod_sets[0].scheduling.node_selector.get("pool").cloned()
+}
+
+fn move_to(c: &mut Cluster, pool: &str) {
+    c.api.edit_job("a", |job| {
+        job.view.pod_sets[0].scheduling.node_selector.insert("pool".to_owned(), pool.to_owned());
+    });
+    c.settle();
+}
+
+#[test]
+fn a_running_job_that_its_user_sends_to_other_nodes_is_stopped_and_starts_again_on_its_own() {
+    let mut c = with(JobKind::PYTORCH_JOB);
+    c.settle();
+    assert_eq!(pool(&c).as_deref(), Some("default"));
+    move_to(&mut c, "dearer");
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!(pool(&c), None, "its template is as it was before the start");
+    let why = "True/OutOfSync: The pods of \"main\" run without the node selector pool=default of flavor \"default\", on which they are admitted";
+    assert_eq!(reported(&c.workload("a"), "Evicted"), why);
+    c.advance(30);
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(pool(&c).as_deref(), Some("default"));
+    // Whatever writes it time and again waits longer each time.
+    let mut waited = 0;
+    for _ in 0..4 {
+        move_to(&mut c, "dearer");
+        while c.api.job("a").view.suspended {
+            c.advance(1);
+            waited += 1;
+        }
+    }
+    assert!(waited > 100, "{waited}");
+}
+
+#[test]
+fn a_job_that_is_let_run_by_hand_before_its_start_comes_is_stopped() {
+    let mut c = with(JobKind::JOB);
+    c.slow = Some(Purpose::StartJob);
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    c.api.edit_job("a", |job| (job.view.suspended, job.view.active) = (false, true));
+    c.release();
+    assert!(c.api.job("a").view.suspended);
+    c.advance(30);
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(pool(&c).as_deref(), Some("default"));
+}
+
+/// The nodes of a flavor may get other labels: what was started before goes on, also when a manager comes that has not seen the change.
+#[test]
+fn a_job_that_was_started_before_its_flavor_changed_runs_on() {
+    let mut c = with(JobKind::PYTORCH_JOB);
+    c.settle();
+    c.advance(10);
+    let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "default");
+    c.api.edit(&flavor, &json!({"spec": {"nodeLabels": {"pool": "renamed"}}}));
+    for _ in 0..2 {
+        c.advance(60);
+        assert!(!c.api.job("a").view.suspended);
+        assert_eq!(pool(&c).as_deref(), Some("default"));
+        c.restart();
+    }
+    // One that is started on it as it is now keeps to that.
+    c.api.delete_job("a");
+    c.advance(10);
+    c.api.add_job(of(JobKind::PYTORCH_JOB));
+    c.advance(10);
+    assert_eq!(pool(&c).as_deref(), Some("renamed"));
+    move_to(&mut c, "default");
+    assert!(c.api.job("a").view.suspended);
+}

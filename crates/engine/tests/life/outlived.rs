@@ -1,0 +1,104 @@
+//! Pods that go on after their job has ended, because its controller leaves them as they are, use its quota until they end.
+
+use serde_json::json;
+use sluice_api::job::JobKind;
+use sluice_engine::{Purpose, WriteError};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+
+/// An MPIJob that ended, in a queue with room for it alone; its controller removes no pods, and some may run.
+fn ended(leaves_pods: bool, run: bool) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    let mut mpi = job("team-a", "mpi", "lq", 2, "1");
+    (mpi.job.kind, mpi.leaves_pods) = (JobKind::MPI_JOB, leaves_pods);
+    c.api.add_job(mpi);
+    c.settle();
+    assert!(!c.api.job("mpi").view.suspended);
+    c.api.add_job(job("team-a", "next", "lq", 2, "1"));
+    c.api.edit_job("mpi", |job| job.pods = run);
+    c.api.finish_job("mpi", true);
+    c.settle();
+    c
+}
+
+fn finished(c: &Cluster) -> bool {
+    condition(&c.workload("mpi"), "Finished") == "True"
+}
+
+fn looks(c: &Cluster) -> usize {
+    c.written(Purpose::EndPods)
+}
+
+#[test]
+fn pods_that_run_after_the_end_keep_their_quota_and_are_deleted_in_the_end() {
+    let mut c = ended(true, true);
+    assert!(!finished(&c) && c.api.job("next").view.suspended);
+    c.advance(29);
+    assert!(!finished(&c) && c.api.job("next").view.suspended);
+    assert!(c.api.job("mpi").pods, "they may end by themselves");
+    c.advance(2);
+    assert!(!c.api.job("mpi").pods);
+    let note = "The job has ended, and its controller leaves its pods as they are: 1 still ran after 30 s and were deleted";
+    assert_eq!(c.notes("StopEnforced"), [format!("MPIJob/mpi: {note}")]);
+    c.advance(60);
+    assert!(finished(&c) && !c.api.job("next").view.suspended);
+    let before = looks(&c);
+    c.advance(3_600);
+    assert_eq!(looks(&c), before, "nothing is looked for any more");
+}
+
+#[test]
+fn pods_that_end_by_themselves_give_the_quota_back_and_stay() {
+    let mut c = ended(true, true);
+    c.advance(5);
+    c.api.edit_job("mpi", |job| job.pods = false);
+    c.advance(5);
+    assert!(finished(&c) && !c.api.job("next").view.suspended);
+    assert!(c.notes("StopEnforced").is_empty());
+}
+
+#[test]
+fn a_job_whose_pods_all_ended_is_finished_at_once() {
+    for (leaves_pods, writes) in [(true, 1), (false, 0)] {
+        let c = ended(leaves_pods, false);
+        assert!(finished(&c) && !c.api.job("next").view.suspended);
+        assert_eq!(looks(&c), writes, "one look where pods may be left");
+    }
+}
+
+#[test]
+fn a_look_that_fails_and_a_new_manager_begin_anew() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({}));
+    let mut mpi = job("team-a", "mpi", "lq", 2, "1");
+    (mpi.job.kind, mpi.leaves_pods) = (JobKind::MPI_JOB, true);
+    c.api.add_job(mpi);
+    c.settle();
+    c.api.edit_job("mpi", |job| job.pods = true);
+    c.fail.push_back((Purpose::EndPods, WriteError::Refused("no".to_owned())));
+    c.api.finish_job("mpi", false);
+    c.settle();
+    assert!(!finished(&c));
+    c.advance(20);
+    c.restart();
+    c.advance(20);
+    assert!(!finished(&c) && c.api.job("mpi").pods, "30 s from when it saw the end");
+    c.advance(40);
+    assert!(finished(&c) && !c.api.job("mpi").pods);
+}
+
+/// A pod that is being deleted uses its quota until it is gone.
+#[test]
+fn pods_that_are_leaving_are_waited_for() {
+    let mut c = ended(true, true);
+    c.refuse = Some((Purpose::EndPods, WriteError::PodsLeft { going_on: 0, leaving: 1 }));
+    c.advance(600);
+    assert!(!finished(&c));
+    c.refuse = None;
+    c.api.edit_job("mpi", |job| job.pods = false);
+    c.advance(300);
+    assert!(finished(&c));
+    assert!(c.notes("StopEnforced").is_empty(), "none of them was deleted here");
+}

@@ -1,0 +1,185 @@
+//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings and for lists of numbers. What one of them may make
+//! of a large text is known from the expression alone, so that it can be paid for before.
+
+use cel::common::ast::{CallExpr, Expr, LiteralValue};
+use cel::common::types::{CelBool, CelDouble, CelInt, CelList, LIST_TYPE};
+use cel::common::value::{CowVal, Val};
+use cel::{Env, ExecutionError, extensions};
+
+/// Functions that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
+pub(super) const NAMES: [&str; 27] = [
+    "bool",
+    "charAt",
+    "contains",
+    "double",
+    "endsWith",
+    "hasValue",
+    "indexOf",
+    "int",
+    "isSorted",
+    "join",
+    "lastIndexOf",
+    "lowerAscii",
+    "matches",
+    "max",
+    "min",
+    "or",
+    "orValue",
+    "replace",
+    "size",
+    "split",
+    "startsWith",
+    "string",
+    "substring",
+    "sum",
+    "trim",
+    "upperAscii",
+    "value",
+];
+
+/// Longest pattern of `matches`, in bytes.
+const MAX_PATTERN: usize = 128;
+/// Largest program that a pattern may come to, in bytes.
+const MAX_PATTERN_PROGRAM: usize = 1 << 16;
+/// Compiling a pattern, which is done each time, in steps.
+const PATTERN_STEPS: u64 = 2_000;
+/// What looking for a pattern costs, in terms of other uses of a text.
+const PATTERN_FACTOR: i64 = 64;
+/// The same of what takes a text apart, character by character.
+const SPLIT_FACTOR: i64 = 32;
+/// The same of what reads it in characters.
+const CHARACTERS_FACTOR: i64 = 4;
+/// Longest text that `join` puts between others, in bytes: what an item of a list costs.
+const MAX_SEPARATOR: usize = 32;
+
+/// What a call costs: at least, in steps, and for each use of its operands, in terms of other uses. What is larger than its operands, or takes longer
+/// than reading them, goes by texts that are written in the expression.
+pub(super) fn cost(call: &CallExpr) -> Result<(u64, i64), String> {
+    let name = call.func_name.as_str();
+    let written = |at: usize, what: &str| -> Result<Option<&str>, String> {
+        let Some(text) = call.args.get(at) else { return Ok(None) };
+        match &text.expr {
+            Expr::Literal(LiteralValue::String(text)) => Ok(Some(text.inner())),
+            _ => Err(format!("the {what} of {name} must be a string that is written there")),
+        }
+    };
+    let longest = |text: Option<&str>| i64::try_from(text.map_or(0, str::len)).unwrap_or(i64::MAX);
+    match name {
+        "matches" => {
+            // The last of them, in either way of calling it.
+            let last = call.args.len().saturating_sub(1);
+            pattern(written(last, "pattern")?.ok_or("matches needs a pattern")?)?;
+            Ok((PATTERN_STEPS, PATTERN_FACTOR))
+        }
+        "indexOf" | "lastIndexOf" => {
+            let looked_for = longest(written(0, "text to look for")?);
+            Ok((0, looked_for.max(CHARACTERS_FACTOR)))
+        }
+        "replace" => {
+            if written(0, "text to replace")? == Some("") {
+                return Err("the text to replace must not be empty".to_owned());
+            }
+            Ok((0, longest(written(1, "replacement")?).max(1)))
+        }
+        "split" => {
+            written(0, "separator")?;
+            Ok((0, SPLIT_FACTOR))
+        }
+        "join" => {
+            let separator = written(0, "separator")?.unwrap_or_default();
+            if separator.len() > MAX_SEPARATOR {
+                return Err(format!("the separator of join must have at most {MAX_SEPARATOR} characters"));
+            }
+            Ok((0, 1))
+        }
+        "charAt" | "substring" => Ok((0, CHARACTERS_FACTOR)),
+        _ => Ok((0, 1)),
+    }
+}
+
+/// A pattern has to be known, so that no object's can be costly.
+fn pattern(text: &str) -> Result<(), String> {
+    if text.len() > MAX_PATTERN {
+        return Err(format!("the pattern of matches must have at most {MAX_PATTERN} characters"));
+    }
+    let built = regex::RegexBuilder::new(text).size_limit(MAX_PATTERN_PROGRAM).build();
+    built.map(drop).map_err(|error| format!("the pattern of matches: {error}"))
+}
+
+/// CEL's own functions, and those of Kubernetes.
+pub(super) fn environment() -> Env {
+    let mut env = Env::stdlib();
+    env.add_extension(extensions::strings).expect("they are no functions of CEL's own");
+    let of_lists: [(&str, cel::common::functions::Function); 4] =
+        [("sum", sum), ("min", min), ("max", max), ("isSorted", is_sorted)];
+    for (name, function) in of_lists {
+        let id = format!("list.{name}()");
+        env.add_member_overload(name, &id, LIST_TYPE, Vec::new(), function)
+            .expect("CEL has no such function");
+    }
+    env
+}
+
+/// The numbers of a list.
+enum Numbers {
+    /// All are integers.
+    Whole(Vec<i64>),
+    /// Some are not.
+    Any(Vec<f64>),
+}
+
+fn numbers(name: &str, args: &[CowVal<'_, '_>]) -> Result<Numbers, ExecutionError> {
+    let wrong = || ExecutionError::function_error(name, "is for lists of numbers");
+    let list = args.first().and_then(|list| list.downcast_ref::<CelList>()).ok_or_else(wrong)?;
+    let whole = |item: &dyn Val| item.downcast_ref::<CelInt>().map(|number| *number.inner());
+    let any = |item: &dyn Val| match whole(item) {
+        #[expect(clippy::cast_precision_loss, reason = "as CEL's own `double`")]
+        Some(number) => Some(number as f64),
+        None => item.downcast_ref::<CelDouble>().map(|number| *number.inner()),
+    };
+    let items = || list.inner().iter().map(AsRef::as_ref);
+    if let Some(all) = items().map(whole).collect() {
+        return Ok(Numbers::Whole(all));
+    }
+    items().map(any).collect::<Option<_>>().map(Numbers::Any).ok_or_else(wrong)
+}
+
+fn sum<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    match numbers("sum", &args)? {
+        Numbers::Whole(all) => {
+            let sum = all.into_iter().try_fold(0_i64, i64::checked_add);
+            let sum = sum.ok_or_else(|| ExecutionError::function_error("sum", "integer overflow"))?;
+            Ok(CowVal::owned(CelInt::from(sum)))
+        }
+        Numbers::Any(all) => Ok(CowVal::owned(CelDouble::from(all.into_iter().sum::<f64>()))),
+    }
+}
+
+fn min<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    extreme("min", &args, |all| all.into_iter().min(), f64::min)
+}
+
+fn max<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    extreme("max", &args, |all| all.into_iter().max(), f64::max)
+}
+
+fn extreme<'b, 'v>(
+    name: &str,
+    args: &[CowVal<'b, 'v>],
+    whole: fn(Vec<i64>) -> Option<i64>,
+    any: fn(f64, f64) -> f64,
+) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let found: Option<CowVal<'b, 'v>> = match numbers(name, args)? {
+        Numbers::Whole(all) => whole(all).map(|number| CowVal::owned(CelInt::from(number))),
+        Numbers::Any(all) => all.into_iter().reduce(any).map(|number| CowVal::owned(CelDouble::from(number))),
+    };
+    found.ok_or_else(|| ExecutionError::function_error(name, "called on an empty list"))
+}
+
+fn is_sorted<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let sorted = match numbers("isSorted", &args)? {
+        Numbers::Whole(all) => all.is_sorted(),
+        Numbers::Any(all) => all.is_sorted(),
+    };
+    Ok(CowVal::owned(CelBool::from(sorted)))
+}
