@@ -61,9 +61,8 @@ impl Engine {
         if !runs || !is(status, Type::Admitted) || is(status, Type::Evicted) {
             return false;
         }
-        let Some(message) =
-            self.exceeding_component(key, view).or_else(|| self.running_again(view, workload))
-        else {
+        let found = self.exceeding_component(key, view).or_else(|| self.running_again(view, workload));
+        let Some(message) = found.or_else(|| self.beyond_for_long(key, view, workload)) else {
             return false;
         };
         self.evict_for_a_while(workload, reason::OUT_OF_SYNC, message);

@@ -1,0 +1,24 @@
+//! What is kept of a job that something is wrong with.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::job::JobView;
+
+use crate::retry::Retry;
+use crate::unstoppable::Unstoppable;
+
+/// What went wrong with a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran.
+    pub other_pods: Option<Retry>,
+    /// That it, or a part of it, could not be suspended.
+    pub unstoppable: Unstoppable,
+    /// That a pod names it as its controller although it never ran.
+    pub stray: bool,
+    /// Since when it has had more pods than it holds quota for.
+    pub beyond_since: Option<Timestamp>,
+    /// As it was read last, if it runs and cannot be read any more.
+    pub readable: Option<Arc<JobView>>,
+}
