@@ -248,6 +248,8 @@ pub struct JobView {
     pub active: bool,
     /// That [`JobView::active`] is true because its status cannot be read: whether it has pods is not known.
     pub activity_unknown: bool,
+    /// How many pods it has that have not ended and are not being deleted, where its controller says so; 0 else.
+    pub active_pods: i32,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
     pub terminating: i32,
     /// How many of its running pods may be deleted before it ends by its own rules: its controller counts them as failed, unless it is told to

@@ -1,6 +1,6 @@
 //! Jobs that another job's controller made: which they are, and what they carry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 
 use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo, Wrapped};
@@ -16,27 +16,42 @@ fn is_generated(key: &str) -> bool {
     GENERATED.iter().any(|prefix| key.starts_with(prefix)) || GENERATED_OF_OLD.contains(&key)
 }
 
+impl PartNames {
+    /// The pod sets of the job `above` that a part of this name plays, if there is such a part. The job has these pod sets, each of which says of a
+    /// name whether it is its own, and then in how many parts it is; its status names these parts.
+    pub fn played<'a, S>(
+        self,
+        above: &str,
+        (sets, parts): (&'a [S], impl Fn(&S, &str) -> Option<i32>),
+        part_names: &[String],
+        part: &str,
+    ) -> Option<&'a [S]> {
+        let rest = part.strip_prefix(above);
+        let own = || rest?.strip_prefix('-').filter(|own| !own.is_empty());
+        let of = |name: &str| sets.iter().find_map(|set| Some((set, parts(set, name)?)));
+        match self {
+            Self::Numbered => {
+                let (replicated_job, index) = own()?.rsplit_once('-')?;
+                let (set, parts) = of(replicated_job)?;
+                let index = i64::from(index.parse::<u32>().ok()?);
+                (index < i64::from(parts)).then_some(slice::from_ref(set))
+            }
+            Self::PodSet => of(own()?).map(|(set, _)| slice::from_ref(set)),
+            Self::Job(name) => of(name).filter(|_| rest == Some("")).map(|(set, _)| slice::from_ref(set)),
+            Self::Same => (rest == Some("")).then_some(sets),
+            Self::Generated => part_names.iter().any(|name| *name == *part).then_some(sets),
+        }
+    }
+}
+
 impl JobView {
     /// The pod sets that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
     /// proves nothing: users write them, too.
     pub fn made(&self, child: &Self) -> Option<&[JobPodSet]> {
         let parts = self.job.kind.parts_of(child.job.kind)?;
-        let rest = || child.job.name.strip_prefix(&*self.job.name);
-        let own = || rest()?.strip_prefix('-').filter(|own| !own.is_empty());
-        match parts.names {
-            PartNames::Numbered => {
-                let (replicated_job, index) = own()?.rsplit_once('-')?;
-                let set = self.pod_set(replicated_job)?;
-                let index = i64::from(index.parse::<u32>().ok()?);
-                (index < i64::from(set.parts)).then_some(slice::from_ref(set))
-            }
-            PartNames::PodSet => self.pod_set(own()?).map(slice::from_ref),
-            PartNames::Job(name) => self.pod_set(name).filter(|_| rest() == Some("")).map(slice::from_ref),
-            PartNames::Same => (rest() == Some("")).then_some(&*self.pod_sets),
-            PartNames::Generated => {
-                self.part_names.iter().any(|name| **name == *child.job.name).then_some(&*self.pod_sets)
-            }
-        }
+        let sets =
+            (&self.pod_sets[..], |set: &JobPodSet, name: &str| (set.name == name).then_some(set.parts));
+        parts.names.played(&self.job.name, sets, &self.part_names, &child.job.name)
     }
 
     /// Whether a part has more pods than the pod sets of this job that it plays, or such as ask for something else, or cannot be read. What plays
@@ -70,14 +85,29 @@ impl JobView {
         self.pod_sets.iter().find(|set| set.name == name)
     }
 
-    /// Whether another job is an object that this one wraps, by kind and name.
-    pub fn wraps(&self, child: &Self) -> bool {
-        self.wraps_object(child.job.kind, &child.job.name)
-    }
-
-    /// The same of an object of any kind.
+    /// Whether an object of this kind may be one that this job wraps, by its name.
     pub fn wraps_object(&self, kind: JobKind, name: &str) -> bool {
         self.wrapped_as(kind, name).next().is_some()
+    }
+
+    /// Of how many objects that this job wraps one of this kind and name may be any, where the API server makes the rest of their names; none if it
+    /// is the one of that name, or no such object.
+    pub fn wraps_by_prefix(&self, kind: JobKind, name: &str) -> Option<usize> {
+        let as_it: Vec<_> = self.wrapped_as(kind, name).collect();
+        if as_it.is_empty() || as_it.iter().any(|object| !object.generates_name) {
+            return None;
+        }
+        // Several pod sets may be of one object.
+        let of_all = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
+        let alike = of_all.filter(|object| {
+            let overlaps = |as_it: &&Wrapped| {
+                as_it.name.starts_with(&object.name) || object.name.starts_with(&as_it.name)
+            };
+            object.generates_name
+                && kind.is_named_by(&object.api_version, &object.kind)
+                && as_it.iter().any(overlaps)
+        });
+        Some(alike.map(|object| object.index).collect::<BTreeSet<_>>().len())
     }
 
     /// What an object of this kind and name may be of those that this job wraps.

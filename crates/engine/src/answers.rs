@@ -41,6 +41,9 @@ impl Engine {
             }
             return self.job_pod_answered(id, &open, result);
         }
+        if open.purpose == Purpose::EndPods && open.object.kind == Kind::Namespace {
+            return self.looked_for_left(id, &open, result);
+        }
         if open.purpose == Purpose::EndPods {
             return self.looked_for_pods(id, &open, result);
         }

@@ -84,6 +84,8 @@ pub struct EngineConfig {
     pub status_delay: StatusDelay,
     /// `scheduler.gatherFor`: how long a cycle waits for more of what it is for.
     pub gather: Gather,
+    /// `scheduler.maxTerminationGracePeriod`: how long pods that hold quota which is to be given back may take to end; `None` is without limit.
+    pub longest_termination: Option<SignedDuration>,
     /// Whether lines for a journal are made.
     pub journal: bool,
     /// Whether steps of attempts are handed out for traces.
@@ -177,6 +179,7 @@ impl Default for EngineConfig {
             gather: Gather::NONE,
             journal: false,
             tracing: false,
+            longest_termination: Some(SignedDuration::from_hours(1)),
             most_reservations: usize::MAX,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,
@@ -207,7 +210,7 @@ impl From<&file::Configuration> for EngineConfig {
             object_retention_policies: file::ObjectRetentionPolicies { workloads: retention },
             provisioning_requests: file::ProvisioningRequests { old_pod_annotations },
             hotswap,
-            scheduler: file::Scheduler { gather_for },
+            scheduler: file::Scheduler { gather_for, max_termination_grace_period },
             journal: file::Journal { directory: journal, max_file_size: _, max_total_size: _, store: _ },
             tracing:
                 file::Tracing {
@@ -302,6 +305,8 @@ impl From<&file::Configuration> for EngineConfig {
             journal: !journal.is_empty(),
             tracing: !tracing.is_empty(),
             gather: Gather::of(SignedDuration::from_nanos(gather_for.as_nanos())),
+            longest_termination: Some(SignedDuration::from_nanos(max_termination_grace_period.as_nanos()))
+                .filter(|longest| longest.is_positive()),
             most_reservations: MOST_RESERVATIONS,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,

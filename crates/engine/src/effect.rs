@@ -203,8 +203,9 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
-    /// Looks for the pods of a stopped or ended job that have not ended; each has one of these UIDs as its owner, or a pod that has. The answer is `Ok(None)` without pods, and
-    /// `WriteError::PodsLeft` with some.
+    /// Looks for the pods of a stopped or ended job that have not ended; each has one of these UIDs as its owner, or a pod that has. The answer is
+    /// `Ok(None)` without pods, and `WriteError::PodsLeft` with some. Or, for a namespace, for those of jobs that are gone: then the answer is
+    /// `Ok(None)` if none of these has any, and else `WriteError::PodsRemain`.
     EndPods {
         /// The job's UID, and those of jobs that it controls.
         of: Vec<Arc<str>>,
@@ -228,6 +229,26 @@ pub enum EndPods {
     Touch(serde_json::Value),
     /// DELETE of each, with the grace that it asks for.
     Delete,
+    /// Nothing, and no UIDs are given but these.
+    LookForLeft {
+        /// Whose pods are looked for.
+        left: Vec<LeftPods>,
+        /// The nodes on which no pod ends any more: one that is being deleted there does not count.
+        lost: Vec<Arc<str>>,
+    },
+}
+
+/// Pods that may use the quota of a job that is gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftPods {
+    /// The name of its Workload. A pod that carries it is one of these.
+    pub workload: Arc<str>,
+    /// The UIDs of the job, and of those that it controlled. Of each of them, or a pod of theirs, one of these pods is controlled; or, where it lost
+    /// that, carries one as its label.
+    pub of: Vec<Arc<str>>,
+    /// They have had long enough: those that may take longer are deleted, once more, with so many seconds to end. The pods themselves may be among
+    /// the UIDs.
+    pub ends_within: Option<u32>,
 }
 
 /// One request on a pod.

@@ -161,6 +161,8 @@ pub struct Engine {
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
+    /// Pods that may still use the quota of jobs that are gone.
+    pub(crate) left: crate::left_behind::AllLeft,
     /// Changes that were not yet handed to the part that keeps a copy of all places.
     pub(crate) followed: Option<crate::followed::Followed>,
     /// Ends of Workloads that were over when they were first seen.
@@ -212,6 +214,7 @@ impl Engine {
             unlisted: BTreeSet::new(),
             work: Work::default(),
             listed: BTreeSet::new(),
+            left: crate::left_behind::AllLeft::default(),
             followed: None,
             missed: crate::journal::Missed::default(),
             working_on: None,

@@ -333,6 +333,9 @@ pub enum WriteError {
         /// How many were.
         leaving: u32,
     },
+    /// Of a look for the pods of jobs that are gone: these Workloads have some.
+    #[error("there are still pods of {}", .0.join(", "))]
+    PodsRemain(Vec<Arc<str>>),
     /// Not sent: the engine took it back before.
     #[error("not sent: the write was withdrawn")]
     Withdrawn,

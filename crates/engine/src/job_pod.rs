@@ -96,7 +96,7 @@ impl JobPod {
     }
 
     /// Whether it has the gate of elastic jobs.
-    fn is_gated(&self) -> bool {
+    pub fn is_gated(&self) -> bool {
         self.has_gate(labels::ELASTIC_JOB_SCHEDULING_GATE)
     }
 

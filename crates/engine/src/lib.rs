@@ -34,6 +34,7 @@ pub mod input;
 mod job_pod;
 mod journal;
 mod keys;
+mod left_behind;
 mod lifecycle;
 mod list;
 mod logging;
@@ -50,6 +51,7 @@ mod status;
 mod templates;
 mod topologies;
 mod topology;
+mod trouble;
 mod unheeded;
 mod unstoppable;
 mod version;
@@ -61,8 +63,8 @@ pub use changes::Change;
 pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
-    Effect, EffectId, EndPods, Event, EventType, Level, LogLine, Observation, PodStep, Purpose, Write,
-    WriteRequest,
+    Effect, EffectId, EndPods, Event, EventType, LeftPods, Level, LogLine, Observation, PodStep, Purpose,
+    Write, WriteRequest,
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WriteError};

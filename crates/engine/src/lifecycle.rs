@@ -15,6 +15,7 @@
 pub(crate) mod active;
 pub(crate) mod ancestor;
 pub(crate) mod answered;
+mod beyond;
 pub(crate) mod body;
 pub(crate) mod children;
 pub(crate) mod clean_up;
@@ -29,6 +30,7 @@ pub(crate) mod hold;
 pub(crate) mod infos;
 pub(crate) mod job;
 pub(crate) mod left;
+pub(crate) mod left_behind;
 pub(crate) mod matching;
 pub(crate) mod mismatched;
 pub(crate) mod outlived;

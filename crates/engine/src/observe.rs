@@ -415,20 +415,11 @@ impl Engine {
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.made.forget(key);
+        self.left.forget(key);
         self.hotswap_workload_changed(key);
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.nodes_of_workload_changed(key);
         self.request_cycle();
-    }
-
-    pub(crate) fn drop_job(&mut self, key: &JobKey) {
-        self.mark_parent(key, None);
-        self.world.take_parent(key);
-        let Some(entry) = self.world.take_job(key) else { return };
-        let uid = &entry.view.job.uid;
-        self.dirty.workloads.extend(self.world.owned(uid));
-        self.dirty.jobs.extend(self.world.children.get(uid).into_iter().flatten().cloned());
-        self.mark_cleaned_up(&entry.view);
     }
 
     /// Leaves an object out until it changes.

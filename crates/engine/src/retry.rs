@@ -34,9 +34,10 @@ impl Retry {
     pub fn failed(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
         let backoff = match error {
             WriteError::Conflict(_) | WriteError::Withdrawn => Backoff::millis(50, 60_000),
-            WriteError::Transient(_) | WriteError::NotFound(_) | WriteError::PodsLeft { .. } => {
-                Backoff::seconds(1, 60)
-            }
+            WriteError::Transient(_)
+            | WriteError::NotFound(_)
+            | WriteError::PodsLeft { .. }
+            | WriteError::PodsRemain(_) => Backoff::seconds(1, 60),
             WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
                 Backoff::seconds(5, 300)
             }
@@ -76,7 +77,10 @@ impl Retry {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
             WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
             WriteError::Conflict(_) => 8,
-            WriteError::Unstartable(_) | WriteError::PodsLeft { .. } | WriteError::Withdrawn => return false,
+            WriteError::Unstartable(_)
+            | WriteError::PodsLeft { .. }
+            | WriteError::PodsRemain(_)
+            | WriteError::Withdrawn => return false,
         };
         if self.failures < patience || self.reported.as_deref() == Some(note) {
             return false;

@@ -30,8 +30,8 @@ use crate::pod_jobs::index::PodJob;
 use crate::retry::Retry;
 use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
-use crate::unheeded::{Outlived, Unheeded};
-use crate::unstoppable::Unstoppable;
+use crate::trouble::Trouble;
+use crate::unheeded::Unheeded;
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -133,23 +133,6 @@ impl WorkloadEntry {
         let owners = self.object.metadata.owner_references.as_ref()?;
         owners.get(self.controller?).map(|owner| owner.uid.as_str())
     }
-}
-
-/// What went wrong with a job.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble {
-    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran.
-    pub other_pods: Option<Retry>,
-    /// That it, or a part of it, could not be suspended.
-    pub unstoppable: Unstoppable,
-    /// That a pod names it as its controller although it never ran.
-    pub stray: bool,
-    /// As it was read last, if it runs and cannot be read any more.
-    pub readable: Option<Arc<JobView>>,
-    /// Since when it has run more pods than quota is held for, if it may do so for a while.
-    pub beyond_since: Option<Timestamp>,
-    /// What is known of pods that may go on after it has ended.
-    pub outlived: Option<Outlived>,
 }
 
 /// A job and what is under way with it.

@@ -402,7 +402,7 @@ fn backlog(engine: Arc<OnceLock<Handle<Engine>>>) -> Backlog {
 fn meter(registry: Arc<Registry>) -> Meter {
     Arc::new(move |request, took, answer| {
         let result = match answer {
-            Ok(_) | Err(WriteError::PodsLeft { .. }) => "written",
+            Ok(_) | Err(WriteError::PodsLeft { .. } | WriteError::PodsRemain(_)) => "written",
             Err(WriteError::Conflict(_) | WriteError::AlreadyExists(_)) => "conflict",
             Err(WriteError::NotFound(_)) => "gone",
             Err(WriteError::Refused(_) | WriteError::Unstartable(_)) => "refused",

@@ -1,4 +1,4 @@
-//! When the quota of stopped work is free again, on a real control plane: pods that take time to end hold it, and those on a node that is
+//! When the quota of stopped and deleted work is free again, on a real control plane: pods that take time to end hold it, and those on a node that is
 //! lost do not. Only JobSets are managed here: their Jobs are known all the same, with what the chart lets the manager do.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -32,9 +32,12 @@ fn jobset(place: &Place<'_>, name: &str, pool: &str, pods: &Value) -> String {
 async fn pods(place: &Place<'_>, name: &str) -> (i64, i64, i64) {
     let get = async |args: &[&str]| -> Value {
         let args = [&["-n", &place.name, "-o", "json", "get"], args].concat();
-        serde_json::from_str(&kubectl(place.plane, &args).await.unwrap()).unwrap()
+        // What is not found is nothing at all.
+        serde_json::from_str(&kubectl(place.plane, &args).await.unwrap()).unwrap_or_default()
     };
-    let of_set = get(&["jobset", name]).await["status"]["replicatedJobsStatus"][0]["active"].as_i64();
+    let of_set =
+        get(&["jobset", name, "--ignore-not-found"]).await["status"]["replicatedJobsStatus"][0]["active"]
+            .as_i64();
     let jobs = get(&["jobs", "-l", &format!("jobset.sigs.k8s.io/jobset-name={name}")]).await;
     let sum = |key: &str| -> i64 {
         jobs["items"].as_array().into_iter().flatten().filter_map(|job| job["status"][key].as_i64()).sum()
@@ -52,7 +55,7 @@ async fn wait_for_pods(place: &Place<'_>, name: &str, expected: (i64, i64, i64))
 }
 
 #[tokio::test]
-async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_lost() {
+async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_lost() {
     // Its own: the manager manages JobSets alone.
     let plane = Complete::start().await.unwrap();
     let plane = &*plane;
@@ -73,8 +76,7 @@ async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_
     let held = json!({"finalizers": ["example.com/hold"], "annotations": {"sluice.dev/stay-pending": "yes"}});
     apply(plane, &jobset(&place, "old", "dies", &held)).await.unwrap();
     wait_for_pods(&place, "old", (2, 2, 0)).await;
-    let long = json!({"annotations": {"sluice.dev/run-seconds": "3600"}});
-    apply(plane, &jobset(&place, "new", "well", &long)).await.unwrap();
+    apply(plane, &jobset(&place, "new", "well", &held)).await.unwrap();
     place.wait_for_condition("new", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
 
     // The status of the queue follows within a second.
@@ -102,10 +104,37 @@ async fn a_stopped_jobset_holds_its_quota_until_its_pods_ended_or_their_node_is_
     wait_for_pods(&place, "new", (2, 2, 0)).await;
     assert_eq!(pods(&place, "old").await, (0, 0, 2), "they are still there");
 
-    let free = json!({"metadata": {"finalizers": []}}).to_string();
-    let list = ["get", "pods", "-n", &place.name, "-l", "jobset.sigs.k8s.io/jobset-name=old", "-o", "name"];
-    for pod in kubectl(plane, &list).await.unwrap().lines() {
-        kubectl(plane, &["patch", "-n", &place.name, pod, "--type=merge", "-p", &free]).await.unwrap();
-    }
+    let_end(&place, "old").await;
     wait_for_pods(&place, "old", (0, 0, 0)).await;
+
+    // A JobSet that is deleted has pods as long, though nothing says so but they.
+    apply(plane, &jobset(&place, "last", "well", &held)).await.unwrap();
+    place.wait_for_condition("last", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
+    kubectl(plane, &["delete", "-n", &place.name, "jobset", "new", "--wait=false"]).await.unwrap();
+    eventually("the Jobs to be gone", DEADLINE, || async {
+        let seen = pods(&place, "new").await;
+        Ok(progress(seen == (0, 0, 0), format!("{seen:?}")))
+    })
+    .await
+    .unwrap();
+    consistently("the quota to be held", Duration::from_secs(4), || async {
+        let reserved = place.reserved_cpu().await?;
+        let waits = pods(&place, "last").await == (0, 0, 0);
+        Ok(progress(reserved == "2" && waits, reserved))
+    })
+    .await
+    .unwrap();
+    let_end(&place, "new").await;
+    wait_for_pods(&place, "last", (2, 2, 0)).await;
+    let_end(&place, "last").await;
+}
+
+/// Takes away what holds the pods of a JobSet.
+async fn let_end(place: &Place<'_>, name: &str) {
+    let free = json!({"metadata": {"finalizers": []}}).to_string();
+    let label = format!("jobset.sigs.k8s.io/jobset-name={name}");
+    let list = ["get", "pods", "-n", &place.name, "-l", &label, "-o", "name"];
+    for pod in kubectl(place.plane, &list).await.unwrap().lines() {
+        kubectl(place.plane, &["patch", "-n", &place.name, pod, "--type=merge", "-p", &free]).await.unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-//! `scheduler`: a section of ours; when decisions are made.
+//! `scheduler`: a section of ours; when decisions are made, and how long quota is waited for.
 
 use serde::Serialize;
 
@@ -15,11 +15,17 @@ pub struct Scheduler {
     /// After quota became free, or a Workload came, so long for more of that before it is decided on; longer, up to 50 ms more, while many writes wait
     /// to be sent. 3 ms; at most 1 s.
     pub gather_for: Duration,
+    /// A Workload that gives its quota back waits so long for its pods to end, from its eviction or deletion on; then they are given 30 s. 1 h; 0: for as long
+    /// as they take.
+    pub max_termination_grace_period: Duration,
 }
 
 impl Default for Scheduler {
     fn default() -> Self {
-        Self { gather_for: Duration::from_nanos(3_000_000) }
+        Self {
+            gather_for: Duration::from_nanos(3_000_000),
+            max_termination_grace_period: Duration::from_secs(3_600),
+        }
     }
 }
 
@@ -40,5 +46,11 @@ pub(super) fn scheduler(mut reader: Option<Reader<'_>>) -> Scheduler {
         }
         Some(time)
     };
-    Scheduler { gather_for: field(&mut reader, gather_for).unwrap_or(Scheduler::default().gather_for) }
+    let longest = |r: &mut Reader<'_>| not_negative(r, "maxTerminationGracePeriod");
+    let Scheduler { gather_for: default_gather, max_termination_grace_period: default_longest } =
+        Scheduler::default();
+    Scheduler {
+        gather_for: field(&mut reader, gather_for).unwrap_or(default_gather),
+        max_termination_grace_period: field(&mut reader, longest).unwrap_or(default_longest),
+    }
 }

@@ -109,6 +109,11 @@ impl JobKind {
         self.parts_of(kind).is_some_and(|parts| matches!(parts.names, PartNames::Same))
     }
 
+    /// Whether its controller calls jobs that it makes after the job's pod sets.
+    pub fn parts_called_after_pod_sets(self) -> bool {
+        self.0.parts.iter().any(|parts| parts.names.is_of_one())
+    }
+
     /// Whether its controller makes jobs.
     pub const fn has_parts(self) -> bool {
         !self.0.parts.is_empty()

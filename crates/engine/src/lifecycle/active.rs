@@ -30,7 +30,12 @@ impl Engine {
             return active;
         }
         let Some(entry) = self.world.jobs.get(key) else { return false };
-        let children = self.children(key, &entry.view.job.uid);
+        let uid = Arc::clone(&entry.view.job.uid);
+        if self.parts_left_pods(&uid) {
+            return true;
+        }
+        let Some(entry) = self.world.jobs.get(key) else { return false };
+        let children = self.children(key, &uid);
         let all: Vec<_> = std::iter::once(entry).chain(children).collect();
         if entry.has_pods_left() || all.iter().any(|entry| entry.says_active()) {
             return true;
@@ -107,7 +112,9 @@ impl Engine {
     pub(crate) fn mark_parent(&mut self, key: &JobKey, next: Option<&JobView>) {
         let known = self.world.jobs.get(key).map(|entry| &*entry.view);
         let matters = |view: &JobView| {
-            let pods = (view.active, view.terminating);
+            // How many are active matters only beside those that go.
+            let active_pods = (view.terminating > 0).then_some(view.active_pods);
+            let pods = (view.active, view.terminating, active_pods);
             let answer = (view.suspended_condition, view.observed_generation);
             let stop = (view.suspended, answer, view.deleting, view.finished.is_some());
             // Its numbers of pods may be those of the job.

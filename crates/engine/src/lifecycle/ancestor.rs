@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView};
+use sluice_api::labels;
 use sluice_core::Name;
 
 use super::workload::later;
@@ -27,8 +28,13 @@ const OWNER_WAIT_SECONDS: i64 = 10;
 enum Ancestor {
     /// Nothing that is managed.
     None,
-    /// A managed job, by its UID.
-    Managed(Name),
+    /// A managed job.
+    Managed {
+        /// Its UID.
+        uid: Name,
+        /// Whether a job on the way there is none that the one above it could have made.
+        claimed: bool,
+    },
     /// An owner of an integrated kind that has not been seen.
     Unknown,
     /// More owners than are looked at.
@@ -47,6 +53,8 @@ pub(super) enum Standing {
         of: Name,
         /// Until then, unless its controller names it before; [`Timestamp::MAX`] if that is no question.
         until: Timestamp,
+        /// Whether it only says so: it does not run on that Workload where it would have been queued without an owner.
+        claimed: bool,
     },
     /// Its owner may yet be seen, until then.
     Unverified(Timestamp),
@@ -60,11 +68,11 @@ impl Engine {
         let alone = || if self.manages_itself(view) { Standing::Own } else { Standing::Unmanaged };
         match self.ancestor(view) {
             Ancestor::None => alone(),
-            Ancestor::Managed(above) => {
-                // A job that asks for a queue itself is a part only of one that makes such jobs.
-                let until =
-                    if self.manages_itself(view) { self.part_until(view) } else { Some(Timestamp::MAX) };
-                until.map_or(Standing::Own, |until| Standing::Part { of: above, until })
+            // A job that asks for a queue itself is a part only of one that makes such jobs.
+            Ancestor::Managed { claimed: true, .. } if self.manages_itself(view) => Standing::Own,
+            Ancestor::Managed { uid: of, claimed } => {
+                let until = self.part_until(view).unwrap_or(Timestamp::MAX);
+                Standing::Part { of, until, claimed }
             }
             Ancestor::Unknown => {
                 let until = later(view.created, OWNER_WAIT_SECONDS);
@@ -95,6 +103,12 @@ impl Engine {
         selector_matches(wanted, &namespace.metadata.labels.clone().unwrap_or_default())
     }
 
+    /// Whether a new job of a namespace that names no queue is put into one.
+    fn has_default_queue(&self, namespace: &Name) -> bool {
+        let queue = (Arc::clone(namespace), labels::DEFAULT_LOCAL_QUEUE.into());
+        self.world.local_queues.contains_key(&queue) && self.manages_namespace(namespace)
+    }
+
     /// Until when a job passes for a part of the one that controls it: for good if that one makes such jobs. Where its status is to name them,
     /// that may be seen a little later than the job itself.
     fn part_until(&self, view: &JobView) -> Option<Timestamp> {
@@ -103,13 +117,39 @@ impl Engine {
             return Some(Timestamp::MAX);
         }
         let above = &self.world.jobs.get(self.parent(view)?)?.view;
-        if self.made(above, view).is_some() || above.wraps(view) {
+        if self.made(above, view).is_some() || self.is_wrapped(above, view) {
             return Some(Timestamp::MAX);
         }
         // As it was made: it runs only if that was in order.
         let unchanged = view.generation <= 1 && above.job.kind.names_parts_of(view.job.kind);
         let until = later(view.created, OWNER_WAIT_SECONDS);
         (unchanged && until > self.now).then_some(until)
+    }
+
+    /// Whether a job is a part of the one that controls it, as far as can be said. What the controllers of declared kinds make is not known, and
+    /// one whose name its job does not say any more is on its way out: neither is a job of its own unless it asks for a queue.
+    fn is_believed(&self, view: &JobView) -> bool {
+        let parent =
+            self.parent(view).and_then(|key| self.world.jobs.get(key)).map(|entry| entry.view.job.kind);
+        let not_known = |kind: JobKind| kind.integration().declared || kind.names_parts_of(view.job.kind);
+        // A pod is told by its marks.
+        let not_asked = || view.job.kind.integration().of_pods || parent.is_some_and(not_known);
+        self.part_until(view).is_some() || !self.manages_itself(view) && not_asked()
+    }
+
+    /// Whether a job is an object that the one which controls it wraps. Where the API server makes the rest of a name, those with the right beginning
+    /// are believed as far as there are such objects, the oldest first.
+    pub(super) fn is_wrapped(&self, above: &JobView, view: &JobView) -> bool {
+        let Some(most) = above.wraps_by_prefix(view.job.kind, &view.job.name) else {
+            return above.wraps_object(view.job.kind, &view.job.name);
+        };
+        let age = |view: &JobView| (view.created, Arc::clone(&view.job.uid));
+        let is_older = |other: &JobView| {
+            let by_prefix = above.wraps_by_prefix(view.job.kind, &other.job.name).is_some();
+            other.job.kind == view.job.kind && by_prefix && !other.deleting && age(other) < age(view)
+        };
+        let siblings = self.children_of(&above.job.namespace, &above.job.uid);
+        siblings.filter(|sibling| is_older(&sibling.view)).count() < most
     }
 
     /// The pod sets of the job `above` that a job which it controls plays.
@@ -131,40 +171,49 @@ impl Engine {
 
     /// The managed job above a job, if there is one. One that was made by a managed job itself has no Workload: that one has.
     fn ancestor(&self, view: &JobView) -> Ancestor {
-        let mut found = None;
-        let none = |found| if let Some(uid) = found { Ancestor::Managed(uid) } else { Ancestor::None };
+        let (mut found, mut claimed) = (None, false);
+        let none = |found, claimed| match found {
+            Some(uid) => Ancestor::Managed { uid, claimed },
+            None => Ancestor::None,
+        };
+        let mut part = Some(view);
         let mut controller = view.controller.as_ref();
         for _ in 0..MAX_NESTING {
-            let Some(owner) = controller else { return none(found) };
+            let Some(owner) = controller else { return none(found, claimed) };
             let external = &self.config.external;
             let kind = JobKind::from_owner_or(external, &owner.api_version, &owner.kind);
             let Some(kind) = kind.filter(|kind| self.config.knows(*kind) || external.contains(kind)) else {
-                return none(found);
+                return none(found, claimed);
             };
             let namespace = Arc::clone(&view.job.namespace);
             let key = JobKey { kind, namespace, name: owner.name.as_str().into(), group: None };
             let above = self.world.jobs.get(&key).map(|entry| &entry.view);
             if let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) {
+                if part.is_some_and(|part| !self.is_believed(part)) {
+                    if found.is_some() {
+                        return none(found, claimed);
+                    }
+                    claimed = true;
+                }
                 if self.manages_itself(above) {
                     found = Some(Arc::clone(&above.job.uid));
-                    if self.part_until(above).is_none() {
-                        return none(found);
-                    }
                 }
+                part = Some(above);
                 controller = above.controller.as_ref();
             } else if let Some(above) = self.world.external.get(&key, &owner.uid) {
                 if self.manages(above.queued, &key.namespace) {
                     found = Some(Arc::clone(&above.uid));
                     if !self.is_below_its_maker(&key, above) {
-                        return none(found);
+                        return none(found, claimed);
                     }
                 }
+                part = None;
                 controller = above.controller.as_ref();
             } else {
-                return if found.is_some() { none(found) } else { Ancestor::Unknown };
+                return if found.is_some() { none(found, claimed) } else { Ancestor::Unknown };
             }
         }
-        if found.is_some() { none(found) } else { Ancestor::TooDeep }
+        if found.is_some() { none(found, claimed) } else { Ancestor::TooDeep }
     }
 
     /// Whether what controls an object that others manage may have made it: another one of these, or a job that wraps it.
@@ -177,13 +226,14 @@ impl Engine {
     }
 
     /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
-    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str) {
+    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str, claimed: bool) {
         // Those in other namespaces only claim to be its.
         let owned = self.world.owned(ancestor);
-        let admitted = owned.iter().filter(|w| w.namespace == key.namespace).any(|w| {
+        let mut admitted = owned.iter().filter(|w| w.namespace == key.namespace).any(|w| {
             let status = &self.world.workloads[w].object.status;
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
+        admitted &= !(claimed && self.has_default_queue(&key.namespace));
         // What a kind that makes no jobs makes once it is being deleted cleans up after it, and lets it go.
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up =

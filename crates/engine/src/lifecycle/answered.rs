@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_core::Name;
 
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
@@ -155,16 +156,23 @@ impl Engine {
 
     /// The jobs that a job controls, and those below one that plays its pod sets. One elsewhere only claims to be one.
     pub(crate) fn children<'a>(&'a self, key: &'a JobKey, uid: &str) -> impl Iterator<Item = &'a JobEntry> {
-        let of = move |uid: &str| {
-            let children = self.world.children.get(uid).into_iter().flatten();
-            children
-                .filter(|child| child.namespace == key.namespace)
-                .filter_map(|child| self.world.jobs.get(child))
-        };
+        let of = move |uid: &str| self.children_of(&key.namespace, uid);
         of(uid).flat_map(move |entry| {
             let played = key.kind.is_played_by(entry.view.job.kind);
             let below = played.then(|| of(&entry.view.job.uid)).into_iter().flatten();
             std::iter::once(entry).chain(below)
         })
+    }
+
+    /// The jobs that this one controls.
+    pub(super) fn children_of<'a>(
+        &'a self,
+        namespace: &'a Name,
+        uid: &str,
+    ) -> impl Iterator<Item = &'a JobEntry> + use<'a> {
+        let children = self.world.children.get(uid).into_iter().flatten();
+        children
+            .filter(move |child| child.namespace == *namespace)
+            .filter_map(|child| self.world.jobs.get(child))
     }
 }

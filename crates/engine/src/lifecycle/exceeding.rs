@@ -70,7 +70,8 @@ impl Engine {
         let message = self
             .exceeding_component(key, view)
             .or_else(|| self.running_beyond(key, view, workload))
-            .or_else(|| self.off_its_flavors(key, view, workload));
+            .or_else(|| self.off_its_flavors(key, view, workload))
+            .or_else(|| self.beyond_for_long(key, view, workload));
         let Some(message) = message else { return false };
         self.evict_for_a_while(workload, reason::OUT_OF_SYNC, message);
         true
@@ -101,11 +102,11 @@ impl Engine {
         let entry = self.world.jobs.get_mut(key)?;
         if beyond.is_none() {
             if let Some(trouble) = &mut entry.trouble {
-                trouble.beyond_since = None;
+                trouble.made_beyond_since = None;
             }
             return None;
         }
-        let since = *entry.trouble.get_or_insert_default().beyond_since.get_or_insert(now);
+        let since = *entry.trouble.get_or_insert_default().made_beyond_since.get_or_insert(now);
         let until = later(since, REPLACES_SECONDS);
         if until > now {
             self.wake_at(until, Alarm::Job(key.clone()));

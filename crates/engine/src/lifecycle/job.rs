@@ -84,19 +84,19 @@ impl Engine {
             return self.let_end(key, &view);
         }
         if view.deleting {
-            self.release_workloads(&view);
+            self.release_workloads(key, &view);
             self.release_pods(key);
             return;
         }
         match standing {
             Standing::Own => {}
             Standing::Unmanaged => return self.leave_queue(key, &view),
-            Standing::Part { of, until } => {
+            Standing::Part { of, until, claimed } => {
                 self.remember_name(key, &view);
                 if until < Timestamp::MAX {
                     self.wake_at(until, Alarm::Job(key.clone()));
                 }
-                return self.hold_child(key, &view, &of);
+                return self.hold_child(key, &view, &of, claimed);
             }
             Standing::Unverified(until) => return self.wait_for_owner(key, until),
             Standing::TooDeep => {
@@ -126,13 +126,18 @@ impl Engine {
         }
     }
 
-    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it.
-    fn release_workloads(&mut self, view: &JobView) {
+    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone.
+    fn release_workloads(&mut self, key: &JobKey, view: &JobView) {
         if self.parts_clean_up(view.job.kind, &view.job.uid) {
             return;
         }
         for workload in self.world.owned(&view.job.uid) {
-            self.drop_finalizer(&workload);
+            if !self.left.pods.get(&workload).is_some_and(|left| left.of.contains(&view.job.uid)) {
+                self.note_leaver(key);
+            }
+            if !self.keeps_for_left(&workload) {
+                self.drop_finalizer(&workload);
+            }
         }
     }
 

@@ -30,9 +30,7 @@ impl Engine {
             }
         } else {
             self.follow_parts(key, &view, &mut counts);
-            if view.autoscaled {
-                self.keep_what_runs(key, &view, &mut counts);
-            }
+            self.keep_what_runs(key, &view, &mut counts);
         }
         if view.pod_sets.iter().zip(&counts).all(|(set, count)| set.count == *count) {
             return view;
@@ -76,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Pods that nothing but the job's own autoscaler ends keep their quota until it has.
+    /// Pods that a job does not want any more keep their quota until they have ended, for which its own autoscaler, if it has one, takes its time.
     fn keep_what_runs(&self, key: &JobKey, view: &JobView, counts: &mut [i32]) {
         let pods = self.pods_of_elastic(key, view);
         for ((at, set), count) in view.pod_sets.iter().enumerate().zip(counts) {
@@ -84,12 +82,19 @@ impl Engine {
             if *count >= held {
                 continue;
             }
-            let stays = |pod: &JobPod| pod.is_free() && !pod.leaves;
-            let run = pods.iter().filter(|pod| pod.is_of(view, &set.name) && stays(pod.pod)).count();
+            let stays =
+                |pod: &OfElastic<'_>| pod.pod.is_free() && !(pod.pod.leaves && self.is_stuck(pod.key));
+            let run = pods.iter().filter(|pod| pod.is_of(view, &set.name) && stays(pod)).count();
             let run = i32::try_from(run).unwrap_or(i32::MAX);
             let run = if self.listed.contains(&Kind::JobPod) { run.min(held) } else { held };
             *count = run.max(*count);
         }
+    }
+
+    /// Whether a pod is on a node that is known to be lost.
+    fn is_stuck(&self, pod: &PodKey) -> bool {
+        let pod = self.world.pods.get(pod).filter(|_| self.listed.contains(&Kind::Node));
+        pod.and_then(|pod| self.lost_from(pod)).is_some_and(|from| from <= self.now)
     }
 
     /// How many pods of a pod set the slices of a job hold quota for.

@@ -30,9 +30,13 @@ impl Engine {
             let infos = restore_infos(&entry.object);
             return self.stop_job(key, view, infos, &evicted.message, &[]);
         }
-        if !reserved(entry.status()) || self.is_active(key) {
+        if !reserved(entry.status()) {
             return;
         }
+        if self.is_active(key) && self.keeps_until_overdue(key, &view.job.uid, workload) {
+            return;
+        }
+        self.left.forget(workload);
         let entry = &self.world.workloads[workload];
         let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
         let mut next = entry.status().clone();
@@ -55,7 +59,7 @@ impl Engine {
             let infos = restore_infos(&self.world.workloads[workload].object);
             return self.stop_job(key, view, infos, "Workload is deleted", &[]);
         }
-        if !self.is_active(key) {
+        if !self.is_active(key) || !self.keeps_until_overdue(key, &view.job.uid, workload) {
             self.drop_finalizer(workload);
         }
     }
@@ -98,7 +102,10 @@ impl Engine {
         workload: &WorkloadKey,
         finished: &JobFinished,
     ) {
-        if self.is_active(key) || self.is_outlived(key, view) {
+        if self.is_active(key) && self.keeps_until_overdue(key, &view.job.uid, workload) {
+            return;
+        }
+        if self.is_outlived(key, view) {
             return;
         }
         let entry = &self.world.workloads[workload];

@@ -39,7 +39,7 @@ impl Engine {
             && *above.name == *owner.name
             && above.namespace == key.namespace;
         let made = &self.world.jobs.get(above).filter(|_| is_named)?.view;
-        (self.made(made, view).is_some() || made.wraps(view)).then_some(above)
+        (self.made(made, view).is_some() || self.is_wrapped(made, view)).then_some(above)
     }
 
     /// Deletes a job that another one made, may not run, and that the API server does not let be suspended, as one that its user made as large as

@@ -60,7 +60,7 @@ impl Engine {
         let mut spec =
             ingested::spec(&entry.object, &entry.object.status, &entry.nodes, around, &self.config);
         spec.replaces = self.replaced_slice(key);
-        if !entry.object.spec.active && self.job_is_gone(entry) {
+        if !entry.object.spec.active && self.job_is_gone(entry) && !self.left.waits(key) {
             // It runs nothing, and no job will give its quota back.
             spec.state = WorkloadState::Inactive;
         }
@@ -177,7 +177,7 @@ impl Engine {
             if held && self.job_is_gone(entry) && !self.is_cleaned_up_after(entry) {
                 let unfinished = !is(entry.status(), Type::Finished);
                 // Pods that terminate still use its quota.
-                if self.leftovers_are_active(key) {
+                if self.leftovers_are_active(key) || self.keeps_for_left(key) {
                     return true;
                 }
                 if orphan && unfinished {
@@ -194,7 +194,9 @@ impl Engine {
         let lost = self.world.job_of(entry).is_none();
         if orphan && ours && lost && self.config.on(Gate::FinishOrphanedWorkloads) {
             if !is(entry.status(), Type::Finished) {
-                self.finish_orphan(key);
+                if !self.keeps_for_left(key) {
+                    self.finish_orphan(key);
+                }
                 return true;
             }
             if held {

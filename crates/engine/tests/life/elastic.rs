@@ -60,6 +60,10 @@ pub fn scale(c: &mut Cluster, count: i32) {
         job.view.generation += 1;
     });
     pods(c, "a", count);
+    // Those beyond that are gone at once.
+    for at in count..count + 9 {
+        c.api.delete(&ObjectRef::namespaced(Kind::JobPod, "team-a", format!("a-{at}")));
+    }
     c.settle();
     c.advance(1);
 }

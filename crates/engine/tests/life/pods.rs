@@ -71,13 +71,13 @@ fn set_pods(c: &mut Cluster, job: &str, active: bool, terminating: i32) {
     c.settle();
 }
 
-fn node(c: &mut Cluster, name: &str) -> ObjectRef {
+pub fn node(c: &mut Cluster, name: &str) -> ObjectRef {
     let node = c.api.put(Kind::Node, json!({"metadata": {"name": name}}));
     ready(c, &node, "True");
     node
 }
 
-fn ready(c: &mut Cluster, node: &ObjectRef, status: &str) {
+pub fn ready(c: &mut Cluster, node: &ObjectRef, status: &str) {
     let at = c.now.to_string();
     let condition = json!([{"type": "Ready", "status": status, "lastTransitionTime": at}]);
     c.api.edit_status(node, |s| s["conditions"] = condition);
@@ -85,7 +85,7 @@ fn ready(c: &mut Cluster, node: &ObjectRef, status: &str) {
 }
 
 /// A pod of a job that is being deleted on a node.
-fn leaving_pod(c: &mut Cluster, name: &str, job: &str, node: &str) -> ObjectRef {
+pub fn leaving_pod(c: &mut Cluster, name: &str, job: &str, node: &str) -> ObjectRef {
     let uid = c.api.job(job).view.job.uid.to_string();
     let owner =
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true}]);

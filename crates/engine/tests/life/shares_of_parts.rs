@@ -51,6 +51,39 @@ fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_
     assert_eq!(halts(&c, "set-main-0"), 0);
 }
 
+/// A new job of this namespace that names no queue is put in the default queue, and one that was let through, or that says so later, does not run.
+#[test]
+fn where_there_is_a_default_queue_a_job_without_a_queue_runs_only_if_the_one_above_it_could_have_made_it() {
+    for (with_default, name, runs) in [
+        (true, "set-main-1", true),
+        (true, "set-main-2", false),
+        (true, "evil", false),
+        (false, "evil", true),
+    ] {
+        let mut c = cluster();
+        c.api.simple("4", &json!({}));
+        if with_default {
+            c.api.local_queue("team-a", "default", "cq");
+        }
+        let mut set = job("team-a", "set", "lq", 4, "1");
+        set.job.kind = JobKind::JOB_SET;
+        set.pod_sets[0].parts = 2;
+        c.api.add_job(set);
+        c.settle();
+        let mut child = job("team-a", name, "", 2, "1");
+        child.controller = Some(ControllerRef {
+            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+            kind: "JobSet".to_owned(),
+            name: "set".to_owned(),
+            uid: c.api.job("set").view.job.uid.to_string(),
+        });
+        running(&mut c, child);
+        c.settle();
+        assert_eq!(!c.api.job(name).view.suspended, runs, "{name}, with a default queue: {with_default}");
+        assert_eq!(c.api.workloads().len(), 1);
+    }
+}
+
 /// The same of Jobs that play a pod set of one pod, also where a new leader finds them.
 #[test]
 fn what_launches_or_submits_has_no_more_pods_than_were_admitted() {

@@ -88,6 +88,26 @@ fn a_name_that_the_api_server_made_is_known_by_its_beginning() {
     assert!(c.api.job("other-x7f").view.suspended);
 }
 
+#[test]
+fn of_those_that_begin_as_a_name_that_the_api_server_makes_only_the_oldest_is_believed() {
+    for queue in ["lq", ""] {
+        let mut c = cluster("2", EngineConfig::default());
+        c.api.local_queue("team-a", "default", "cq");
+        c.api.edit_job("wrapper", |job| {
+            let mut of = (*wrapped(JobKind::JOB, "made-")).clone();
+            of.generates_name = true;
+            job.view.pod_sets[0].wrapped = Some(of.into());
+        });
+        made(&mut c, JobKind::JOB, "made-x7f", queue, "wrapper");
+        c.advance(60);
+        made(&mut c, JobKind::JOB, "made-b2c", queue, "wrapper");
+        made(&mut c, JobKind::JOB, "made-evil", queue, "wrapper");
+        c.advance(60);
+        let suspended = ["made-x7f", "made-b2c", "made-evil"].map(|name| c.api.job(name).view.suspended);
+        assert_eq!(suspended, [false, true, true], "{queue:?}");
+    }
+}
+
 /// An AppWrapper that runs, around a JobSet that runs; whether it is known what the JobSet asks for by itself.
 fn running(knows_sizes: bool) -> Cluster {
     let mut c = cluster("2", EngineConfig::default());

@@ -1,6 +1,6 @@
 //! The API server in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -51,6 +51,10 @@ pub struct Api {
     log: Vec<(u64, ObjectRef, Option<Arc<str>>)>,
     revision: u64,
     uids: u64,
+    /// The UIDs of jobs that have pods which take their time to end.
+    pub ending_pods: BTreeSet<Arc<str>>,
+    /// Those of which pods were given less time to end.
+    pub hurried: BTreeSet<Arc<str>>,
     /// The garbage collector takes its time.
     pub collector_rests: bool,
 }
@@ -339,11 +343,6 @@ impl Api {
             job.view.active = false;
             job.view.finished = Some(JobFinished { success, message: "Job finished".to_owned() });
         });
-    }
-
-    pub fn delete_job(&mut self, name: &str) {
-        let reference = self.job_ref(name);
-        self.delete(&reference);
     }
 
     pub fn workloads(&self) -> Vec<v1beta2::Workload> {

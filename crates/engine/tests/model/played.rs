@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::job::PodSetInfo;
-use sluice_engine::{EndPods, Object, WriteError};
+use sluice_engine::{EndPods, LeftPods, Object, WriteError};
 
 use super::api::{Api, JobState};
 
@@ -74,6 +74,11 @@ impl JobState {
 }
 
 impl Api {
+    pub fn delete_job(&mut self, name: &str) {
+        let reference = self.job_ref(name);
+        self.delete(&reference);
+    }
+
     /// The controller of the job with that UID gets an event.
     pub(super) fn touch_job(&mut self, uid: &Value) {
         let jobs: Vec<_> =
@@ -93,6 +98,15 @@ impl Api {
         of: &[Arc<str>],
         then: &EndPods,
     ) -> Result<Option<Object>, WriteError> {
+        if let EndPods::LookForLeft { left, .. } = then {
+            for uid in left.iter().filter(|left| left.ends_within.is_some()).flat_map(|left| &left.of) {
+                self.hurried.insert(Arc::clone(uid));
+            }
+            let has_pods = |left: &&LeftPods| left.of.iter().any(|uid| self.ending_pods.contains(uid));
+            let remain: Vec<_> =
+                left.iter().filter(has_pods).map(|left| Arc::clone(&left.workload)).collect();
+            return if remain.is_empty() { Ok(None) } else { Err(WriteError::PodsRemain(remain)) };
+        }
         let own: Vec<_> = self.jobs().filter(|(_, job)| of.contains(&job.view.job.uid)).collect();
         let count = |has: fn(&JobState) -> bool| {
             u32::try_from(own.iter().filter(|(_, job)| has(job)).count()).unwrap()
@@ -101,7 +115,7 @@ impl Api {
         let has_pods: Vec<_> = own.iter().filter(|(_, job)| job.pods).map(|(r, _)| (*r).clone()).collect();
         match then {
             EndPods::Touch(patch) if going_on > 0 => self.touch_job(&patch["metadata"]["uid"]),
-            EndPods::Look | EndPods::Touch(_) => {}
+            EndPods::Look | EndPods::Touch(_) | EndPods::LookForLeft { .. } => {}
             EndPods::Delete => {
                 for reference in has_pods {
                     self.edit_job_at(&reference, |job| job.pods = job.disobeys == Disobeys::MakesOthers);

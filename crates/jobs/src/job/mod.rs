@@ -131,6 +131,7 @@ fn observe(job: &Value) -> JobView {
     view.stopping = spec["suspend"] == true && marked;
     view.suspended = spec["suspend"] == true && !marked;
     view.active = status["active"].as_i64().is_some_and(|pods| pods != 0);
+    view.active_pods = object::int(&status["active"]).unwrap_or(0).max(0);
     view.suspended_condition = object::suspended_condition(status);
     view.started = status["startTime"].is_string();
     view.ending = is_ending(spec, status);

@@ -1,6 +1,7 @@
 //! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they take; for a ClusterQueue with
 //! `preemption.reclaimOutOfCohort.enable`; or, since a
-//! node was lost, a Job that has nothing left but pods that terminate: they may be on that node, and hold its quota for good. The gate
+//! node was lost, a Job that has nothing left but pods that terminate, or more than it asks for with them: they may be on that node, and hold its quota
+//! for good. The gate
 //! `FailureRecoveryPolicy`, off by default, needs them from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a
 //! topology.
 
@@ -79,7 +80,9 @@ impl Need {
                 seen.reclaims = noted.queues && reclaim.is_some_and(|reclaim| reclaim.enable);
             }
             Input::Applied(Object::Job(job)) => {
-                seen.waits = !job.active && job.terminating > 0;
+                let beside_others =
+                    || i64::from(job.active_pods) + i64::from(job.terminating) > job.total_count();
+                seen.waits = job.terminating > 0 && (!job.active || beside_others());
                 seen.elastic = noted.elastic
                     && sluice_jobs::supports_slices(job.job.kind)
                     && job.annotations.get(labels::ELASTIC_JOB).is_some_and(|value| value == "true");

@@ -42,6 +42,10 @@ pub struct Owner {
     pub priority_class: Option<String>,
     /// The parts that it names, where its controller thinks of their names; or the pod that makes the others.
     pub part_names: Vec<String>,
+    /// Its pod sets, and in how many parts each is, where its controller calls jobs after them.
+    pub parts: Vec<(String, i32)>,
+    /// Whether what it makes cleans up after it: it is being deleted, and makes no jobs otherwise.
+    pub cleans_up: bool,
     /// The objects that it wraps, which its controller makes.
     pub wraps: Vec<Arc<Wrapped>>,
     /// Kind, name and UID of the job that controls it.
@@ -164,7 +168,11 @@ impl Facts {
                     let kind = JobKind::from_owner_or(external, &owner.api_version, &owner.kind)?;
                     Some((kind, owner.name.clone(), owner.uid.clone()))
                 });
+                let names_them = view.job.kind.parts_called_after_pod_sets();
+                let sets = view.pod_sets.iter().filter(|_| names_them);
                 let owner = Owner {
+                    parts: sets.map(|set| (set.name.clone(), set.parts)).collect(),
+                    cleans_up: view.deleting && !view.job.kind.makes_jobs(),
                     uid: Arc::clone(&view.job.uid),
                     queue_name: view.queue_name.clone(),
                     priority_class: view.workload_priority_class.clone(),

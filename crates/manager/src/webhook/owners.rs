@@ -135,21 +135,28 @@ fn makes_pods(kind: JobKind) -> bool {
     !integration.of_pods && !integration.wraps_objects && !by_parts
 }
 
-/// Whether a job of this kind may have made what waits for quota by its pods: a pod, or an object that suspends its pods. Nothing else keeps these
-/// from running if it did not. What an object that suspends its pods makes is told by marks. Where `all` jobs are managed, one that its owner's
-/// controller does not make is queued by itself.
-fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), all: bool) -> bool {
+/// Whether a job of this kind may have made a pod, or another object. Nothing keeps a pod, or an object that suspends its pods, from running if it did
+/// not; what an object that suspends its pods makes is told by marks. A job that its owner's controller does not make is one like any other. What the
+/// controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
+fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: &str, all: bool) -> bool {
     let of_pods = part.integration().of_pods;
     let is_it = |object: &Arc<Wrapped>| {
         let named =
             if object.generates_name { name.starts_with(&object.name) } else { *name == *object.name };
         named && part.is_named_by(&object.api_version, &object.kind)
     };
-    if !of_pods && !part.integration().suspends_pods {
-        return !all || kind.parts_of(part).is_some() || owner.wraps.iter().any(is_it);
-    }
     let integration = kind.integration();
-    let makes = integration.declared || of_pods && makes_pods(kind) || kind.parts_of(part).is_some();
+    let is_part = || {
+        kind.parts_of(part).is_some_and(|parts| {
+            let of = |(set, parts): &(String, i32), name: &str| (set == name).then_some(*parts);
+            parts.names.played(above, (&owner.parts[..], of), &owner.part_names, name).is_some()
+        })
+    };
+    if !of_pods && !part.integration().suspends_pods {
+        let not_known = integration.declared && !all;
+        return not_known || owner.cleans_up || is_part() || owner.wraps.iter().any(is_it);
+    }
+    let makes = integration.declared || of_pods && makes_pods(kind) || is_part();
     makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
 }
 
@@ -176,13 +183,7 @@ impl Facts {
                 break;
             }
             // What the controllers of others make is not known.
-            if !external && !may_make(kind, owner, part, rules.all) {
-                break;
-            }
-            if !external
-                && kind.names_parts_of(part.0)
-                && !owner.part_names.iter().any(|name| *name == part.1)
-            {
+            if !external && !may_make(kind, owner, part, name, rules.all) {
                 break;
             }
             if owner.queued || rules.all {

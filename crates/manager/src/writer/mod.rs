@@ -337,7 +337,9 @@ async fn carry_out(
             debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
         }
         Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was built anew"),
-        Err(why @ WriteError::PodsLeft { .. }) => debug!(object = %object, %why, "looked for pods"),
+        Err(why @ (WriteError::PodsLeft { .. } | WriteError::PodsRemain(_))) => {
+            debug!(object = %object, %why, "looked for pods")
+        }
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }
     (outcome, answered.document, answered.bytes)

@@ -119,6 +119,7 @@ fn error_parts(error: &WriteError) -> (String, String) {
         WriteError::Unstartable(text) => ("Unstartable", text),
         WriteError::Withdrawn => ("Withdrawn", &String::new()),
         WriteError::PodsLeft { going_on, leaving } => ("PodsLeft", &format!("{going_on} {leaving}")),
+        WriteError::PodsRemain(workloads) => ("PodsRemain", &workloads.join(" ")),
         WriteError::Transient(text) => ("Transient", text),
     };
     (kind.to_owned(), text.clone())
@@ -137,6 +138,7 @@ fn error_from((kind, text): (String, String)) -> WriteError {
             let mut next = || counts.next().unwrap_or(0);
             WriteError::PodsLeft { going_on: next(), leaving: next() }
         }
+        "PodsRemain" => WriteError::PodsRemain(text.split_whitespace().map(Into::into).collect()),
         _ => WriteError::Transient(text),
     }
 }

@@ -55,24 +55,33 @@ fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
     queue.metadata.namespace = Some("ns".to_owned());
     queue.metadata.name = Some("default".to_owned());
     facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
+    let template = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let spec = json!({"replicatedJobs": [{"name": "main", "replicas": 2, "template": template}]});
     let set = |name: &str, labels: Value| {
         let uid = if name == "made-anew" { "other" } else { "u" };
         let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels});
-        let object = json!({"metadata": metadata, "spec": {}});
+        let object = json!({"metadata": metadata, "spec": spec});
         Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
     };
     facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
     facts.note(&set("plain", json!({})));
     facts.note(&set("made-anew", json!({"kueue.x-k8s.io/queue-name": "q"})));
-    let patched = |owner| {
-        let answer = post(&reviewers, "/mutate-batch-v1-job", &job(&json!({}), owner));
+    let named = |name: &str, owner: Option<&str>| {
+        let mut job = job(&json!({}), owner);
+        job["metadata"]["name"] = json!(name);
+        let answer = post(&reviewers, "/mutate-batch-v1-job", &job);
         answer["response"]["patch"].is_string()
     };
+    let patched = |owner: Option<&str>| named(&format!("{}-main-1", owner.unwrap_or("a")), owner);
     assert!(patched(None));
     assert!(!patched(Some("queued")));
     assert!(patched(Some("plain")));
-    // What only claims to have an owner is a job like any other.
+    // What only claims to have an owner is a job like any other,
     assert!(patched(Some("made-anew")) && patched(Some("made-up")));
+    // and so is what that owner does not make.
+    for name in ["evil", "queued", "queued-main", "queued-main-2", "queued-other-0", "queued-main-x"] {
+        assert!(named(name, Some("queued")), "{name}");
+    }
 }
 
 #[test]
@@ -109,21 +118,42 @@ fn what_is_in_an_appwrapper_is_not_taken_in_nor_what_is_made_of_that() {
     facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
     let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": "wrapper",
         "uid": "w", "controller": true}]);
-    for (kind, name, uid, owners, queue) in [
-        (JobKind::APP_WRAPPER, "wrapper", "w", json!(null), "q"),
-        (JobKind::JOB_SET, "in-it", "u", owner.clone(), ""),
+    let template = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let set = json!({"replicatedJobs": [{"name": "main", "replicas": 1, "template": template}]});
+    let in_it = |api_version: &str, kind: &str, name: &str, spec: &Value, path: &str| {
+        json!({"podSets": [{"replicas": 1, "path": path}], "template": {"apiVersion": api_version, "kind": kind,
+            "metadata": {"name": name}, "spec": spec}})
+    };
+    let path = "template.spec.replicatedJobs[0].template.spec.template";
+    let components = json!({"components": [
+        in_it("jobset.x-k8s.io/v1alpha2", "JobSet", "in-it", &set, path),
+        in_it("batch/v1", "Job", "a", &template["spec"], "template.spec.template"),
+    ]});
+    for (kind, name, uid, owners, queue, spec) in [
+        (JobKind::APP_WRAPPER, "wrapper", "w", json!(null), "q", &components),
+        (JobKind::JOB_SET, "in-it", "u", owner.clone(), "", &set),
+        (JobKind::JOB_SET, "not-in-it", "u", owner.clone(), "", &set),
     ] {
         let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners,
             "labels": {"kueue.x-k8s.io/queue-name": queue}});
-        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": spec}));
         facts.note(&Input::Applied(Object::Job(Box::new(view))));
     }
     let patched =
         |job: &Value| post(&reviewers, "/mutate-batch-v1-job", job)["response"]["patch"].is_string();
-    assert!(!patched(&job(&json!({}), Some("in-it"))), "a Job of its JobSet");
+    let of_set = |set: &str| {
+        let mut of_set = job(&json!({}), Some(set));
+        of_set["metadata"]["name"] = json!(format!("{set}-main-0"));
+        of_set
+    };
+    assert!(!patched(&of_set("in-it")), "a Job of its JobSet");
+    assert!(patched(&of_set("not-in-it")), "a Job of a JobSet that only claims to be its");
     let mut own = job(&json!({"kueue.x-k8s.io/queue-name": "q"}), Some("wrapper"));
     own["metadata"]["ownerReferences"] = owner;
     assert!(!patched(&own), "its Job");
+    own["metadata"]["name"] = json!("evil");
+    assert!(patched(&own), "a Job that it does not wrap");
+    own["metadata"]["name"] = json!("a");
     own["metadata"]["ownerReferences"][0]["uid"] = json!("another");
     assert!(patched(&own), "what only claims to be its Job");
 }

@@ -1,0 +1,112 @@
+//! Jobs that have more pods than they hold quota for, for longer than it takes to see them all.
+//!
+//! A Job's controller replaces a pod that is being deleted at once, unless its `podReplacementPolicy` is `Failed`, and one that ignores its end runs on
+//! beside the other: as long as its grace is, and that its user says. Pods of elastic jobs wait behind a gate that a client may take off, and are told by
+//! a label that it may take off, too.
+
+use sluice_api::job::JobView;
+use sluice_core::WorkloadKey;
+
+use super::exceeding::charged;
+use super::workload::later;
+use crate::engine::{Alarm, Engine};
+use crate::input::Kind;
+use crate::world::JobKey;
+
+/// For so long pods that end may run beside those that take their place: by default they have 30 s.
+const REPLACED_SECONDS: i64 = 60;
+/// For so long what is seen of an elastic job and of its pods may not belong together.
+const ELASTIC_SECONDS: i64 = 10;
+
+impl Engine {
+    /// What a job has beyond what it holds quota for, once that has lasted.
+    pub(super) fn beyond_for_long(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        workload: &WorkloadKey,
+    ) -> Option<String> {
+        let elastic = self.is_elastic(view);
+        let beyond = if elastic {
+            self.ungated_by_others(key, view, workload)
+        } else if self.parts_left_pods(&view.job.uid) {
+            Some(
+                "Pods of jobs that were deleted have not ended beside those that took their place".to_owned(),
+            )
+        } else {
+            self.replaced(key, view, workload)
+        };
+        let now = self.now;
+        let entry = self.world.jobs.get_mut(key)?;
+        let Some(message) = beyond else {
+            if let Some(trouble) = &mut entry.trouble {
+                trouble.beyond_since = None;
+            }
+            return None;
+        };
+        let since = &mut entry.trouble.get_or_insert_default().beyond_since;
+        let until =
+            later(*since.get_or_insert(now), if elastic { ELASTIC_SECONDS } else { REPLACED_SECONDS });
+        if until > now {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return None;
+        }
+        *since = None;
+        Some(message)
+    }
+
+    /// For how many pods a Workload holds quota.
+    fn charged(&self, workload: &WorkloadKey) -> i64 {
+        let entry = &self.world.workloads[workload];
+        charged(&entry.object.spec.pod_sets, entry.status()).into_iter().map(i64::from).sum()
+    }
+
+    /// Pods that are being deleted, beside those that took their place; those of the jobs that its controller made, too. On nodes that are lost, or may
+    /// be as far as is known, they do not count: there they do not end.
+    fn replaced(&self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
+        let all = || {
+            let children = self.children(key, &view.job.uid).map(|entry| &*entry.view);
+            std::iter::once(view).chain(children)
+        };
+        let terminating: i64 = all().map(|view| i64::from(view.terminating)).sum();
+        if terminating == 0 {
+            return None;
+        }
+        let active: i64 = all().map(|view| i64::from(view.active_pods)).sum();
+        let charged = self.charged(workload);
+        if active + terminating <= charged {
+            return None;
+        }
+        if !self.listed.contains(&Kind::Pod) && !self.nodes_lost().is_empty() {
+            return None;
+        }
+        let stuck: usize = all().map(|view| self.stuck(&view.job.uid).0).sum();
+        let ends = terminating - i64::try_from(stuck).unwrap_or(i64::MAX);
+        (active + ends > charged).then(|| {
+            format!(
+                "{active} pods run, {ends} that are being deleted have not ended, and quota is held for only {charged}"
+            )
+        })
+    }
+
+    /// Pods of an elastic job that were let go, by others, beyond what its slice was granted. Those that its controller counts and that do not say to
+    /// be of it were, too.
+    fn ungated_by_others(&self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
+        if !self.listed.contains(&Kind::JobPod) {
+            return None;
+        }
+        let pods = self.pods_of_elastic(key, view);
+        let count = |pods: usize| i64::try_from(pods).unwrap_or(i64::MAX);
+        let free = count(pods.iter().filter(|one| one.pod.is_free() && !one.pod.leaves).count());
+        let held =
+            count(pods.iter().filter(|one| one.pod.is_gated() && !one.pod.ended && !one.pod.leaves).count());
+        let counts = key.kind.integration().counts_terminating;
+        let counted = if counts { i64::from(view.active_pods) - held } else { 0 };
+        let (run, charged) = (free.max(counted), self.charged(workload));
+        (run > charged).then(|| {
+            format!(
+                "{run} pods run, and quota is held for only {charged}: others took their scheduling gates off"
+            )
+        })
+    }
+}

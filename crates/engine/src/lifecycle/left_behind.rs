@@ -1,0 +1,272 @@
+//! A job that is deleted gives its quota back when its pods are gone, not before: they end when their grace is over, and that is as long as their
+//! user says.
+//!
+//! A job that is not there says nothing of its pods, and one that is being deleted says what it said before. So its pods are looked for among those
+//! of the namespace: by the UIDs of the job and of those that it controlled, and, as after a restart the latter are not known, by the name of the
+//! Workload that they carry. What takes longer than `scheduler.maxTerminationGracePeriod`, of an evicted Workload, too, is given 30 s. One look is for all jobs of a namespace that are gone. A job that held no quota, or had no pods, costs none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+use sluice_core::{Name, WorkloadKey};
+
+use super::unheeded::STOP_ENFORCED;
+use crate::effect::{EffectId, EndPods, LeftPods, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::hotswap::health;
+use crate::ingest::workload::{is, reserved};
+use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::left_behind::{LeftBehind, Looks};
+use crate::outbox::{About, Open, warning};
+use crate::retry::Retry;
+use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
+
+/// So long pods have to end that have had long enough.
+const LAST_GRACE_SECONDS: u32 = 30;
+
+/// The UID of the job of a Workload that may leave pods behind: not of one that is made of pods, which says itself which are left.
+fn leaver(entry: &WorkloadEntry) -> Option<Name> {
+    let object = &entry.object;
+    if !reserved(&object.status) || is(entry.status(), Type::Finished) || is_of_group(object) {
+        return None;
+    }
+    if let Some(owner) = controller(object) {
+        let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+        let by_itself = kind.integration().of_pods || kind.gathers_pods();
+        return (!by_itself).then(|| Name::from(owner.uid.as_str()));
+    }
+    let uid = object.metadata.labels.as_ref()?.get(labels::JOB_UID)?;
+    Some(Name::from(uid.as_str()))
+}
+
+impl Engine {
+    /// Takes a job out that is gone.
+    pub(crate) fn drop_job(&mut self, key: &JobKey) {
+        self.note_leaver(key);
+        self.mark_parent(key, None);
+        self.world.take_parent(key);
+        let Some(entry) = self.world.take_job(key) else { return };
+        let uid = &entry.view.job.uid;
+        self.dirty.workloads.extend(self.world.owned(uid));
+        self.dirty.jobs.extend(self.world.children.get(uid).into_iter().flatten().cloned());
+        self.mark_cleaned_up(&entry.view);
+    }
+
+    /// Takes in that a job goes, or is gone: its pods are looked for if it holds quota, by itself or as a part of another, and may have some.
+    pub(crate) fn note_leaver(&mut self, key: &JobKey) {
+        let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
+        let mut holds = self.world.owned(&view.job.uid);
+        let by_itself = !holds.is_empty();
+        for above in self.above(&view) {
+            let above = self.world.jobs.get(&above).filter(|above| above.view.job.namespace == key.namespace);
+            holds.extend(above.into_iter().flat_map(|above| self.world.owned(&above.view.job.uid)));
+        }
+        holds.retain(|workload| self.world.workloads.get(workload).and_then(leaver).is_some());
+        if holds.is_empty() {
+            return;
+        }
+        // One that was just started has pods that its status does not show yet.
+        let runs = by_itself && !view.suspended && view.finished.is_none();
+        let gone = !runs && !self.is_active(key);
+        if gone && !by_itself {
+            return;
+        }
+        let of = self.with_children(&key.namespace, [Arc::clone(&view.job.uid)].into());
+        for workload in holds {
+            let known = self.left.pods.remove(&workload).filter(|known| !known.gone);
+            let all = of.iter().cloned().chain(known.iter().flat_map(|known| known.of.clone())).collect();
+            let since = known.as_ref().and_then(|known| known.since).or(Some(self.now));
+            let left = LeftBehind { of: all, gone: gone && known.is_none(), since, told: false };
+            self.left.pods.insert(workload.clone(), left);
+            self.wait_for_look(&workload);
+        }
+    }
+
+    /// These UIDs, and those of the jobs below, as far as they are there.
+    fn with_children(&self, namespace: &Name, mut of: BTreeSet<Name>) -> BTreeSet<Name> {
+        let mut level: Vec<_> = of.iter().cloned().collect();
+        while let Some(uid) = level.pop() {
+            let children = self.children_of(namespace, &uid).map(|child| Arc::clone(&child.view.job.uid));
+            let new: Vec<_> = children.filter(|child| !of.contains(child)).collect();
+            of.extend(new.iter().cloned());
+            level.extend(new);
+        }
+        of
+    }
+
+    fn wait_for_look(&mut self, workload: &WorkloadKey) {
+        let now = self.now;
+        if self.left.waits(workload) {
+            let namespace = Arc::clone(&workload.namespace);
+            let looks = self.left.looks.entry(namespace).or_insert_with(|| Looks::new(now));
+            if looks.waiting.insert(workload.clone()) && looks.open.is_none() {
+                looks.joined(now);
+            }
+        }
+        self.dirty.workloads.insert(workload.clone());
+    }
+
+    /// Whether the quota of a Workload, the job of which is gone or goes, is kept for pods that it may still have.
+    pub(super) fn keeps_for_left(&mut self, workload: &WorkloadKey) -> bool {
+        let Some(uid) = self.world.workloads.get(workload).and_then(leaver) else {
+            self.left.forget(workload);
+            return false;
+        };
+        let deleted =
+            self.world.workloads[workload].object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
+        if !self.left.pods.get(workload).is_some_and(|left| left.of.contains(&uid)) {
+            // It went before it was seen.
+            let left = self.left.pods.entry(workload.clone()).or_default();
+            left.of.insert(uid);
+            (left.gone, left.since) = (false, left.since.or(deleted));
+            self.wait_for_look(workload);
+        }
+        self.look_for_left(workload);
+        self.left.waits(workload)
+    }
+
+    /// Whether jobs that this one controlled, and that are gone, may have left pods behind.
+    pub(super) fn parts_left_pods(&mut self, uid: &str) -> bool {
+        if self.left.looks.is_empty() {
+            return false;
+        }
+        let waiting: Vec<_> = self.world.owned(uid).into_iter().filter(|key| self.left.waits(key)).collect();
+        for workload in &waiting {
+            self.look_for_left(workload);
+        }
+        !waiting.is_empty()
+    }
+
+    /// Looks for the pods of a Workload if it is time, and for those of all others of its namespace that wait for a look.
+    fn look_for_left(&mut self, workload: &WorkloadKey) {
+        let namespace = &workload.namespace;
+        let Some(looks) = self.left.looks.get(namespace) else { return };
+        if looks.open.is_some() || !looks.waiting.contains(workload) {
+            return;
+        }
+        if looks.next > self.now {
+            return self.wake_at(looks.next, Alarm::Workload(workload.clone()));
+        }
+        let waiting = looks.waiting.iter().filter_map(|key| {
+            let of = self.with_children(namespace, self.left.pods.get(key)?.of.clone());
+            Some((key.clone(), of))
+        });
+        let waiting: Vec<_> = waiting.collect();
+        let (longest, mut tell) = (self.config.longest_termination, Vec::new());
+        let mut left = Vec::with_capacity(waiting.len());
+        for (key, of) in waiting {
+            let Some(known) = self.left.pods.get_mut(&key) else { continue };
+            let until = known.since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
+            let ends_within = until.filter(|until| *until <= self.now).map(|_| LAST_GRACE_SECONDS);
+            let of_it = of.iter().cloned().collect();
+            left.push(LeftPods { workload: Arc::clone(&key.name), of: of_it, ends_within });
+            known.of = of;
+            if ends_within.is_some() && !std::mem::replace(&mut known.told, true) {
+                tell.push(key);
+            }
+        }
+        for key in tell {
+            self.report_last_grace(&key);
+        }
+        let then = EndPods::LookForLeft { left, lost: self.nodes_lost() };
+        let write = Write::EndPods { of: Vec::new(), then };
+        let object = ObjectRef::cluster(Kind::Namespace, Arc::clone(namespace));
+        let id = self.outbox.write(object, Purpose::EndPods, write, Vec::new());
+        if let Some(looks) = self.left.looks.get_mut(namespace) {
+            looks.sent(id, self.now);
+        }
+    }
+
+    /// Whether the quota of a job that has pods is kept. Those of an evicted Workload, or of one that is deleted, that take longer to end than they may
+    /// are given less time; then it is looked whether any are left that can use something, whatever the status of the job says.
+    pub(super) fn keeps_until_overdue(&mut self, key: &JobKey, uid: &Name, workload: &WorkloadKey) -> bool {
+        let (Some(longest), Some(entry)) =
+            (self.config.longest_termination, self.world.workloads.get(workload))
+        else {
+            return true;
+        };
+        let evicted = conditions::true_since(&entry.status().conditions, Type::Evicted.as_str());
+        let deleted = entry.object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
+        let Some(since) = evicted.into_iter().chain(deleted).min() else { return true };
+        let until = since.checked_add(longest).unwrap_or(Timestamp::MAX);
+        if until > self.now {
+            self.wake_at(until, Alarm::Job(key.clone()));
+            return true;
+        }
+        if !self.left.pods.get(workload).is_some_and(|left| left.since == Some(since)) {
+            let mut of = self.with_children(&key.namespace, [Arc::clone(uid)].into());
+            let made_of = self.world.pod_jobs.get(key);
+            of.extend(made_of.into_iter().flat_map(|job| job.pods.members()).map(|pod| Arc::clone(&pod.uid)));
+            let left = self.left.pods.entry(workload.clone()).or_default();
+            left.of.extend(of);
+            (left.since, left.gone) = (Some(since), false);
+            self.wait_for_look(workload);
+        }
+        self.look_for_left(workload);
+        self.left.waits(workload)
+    }
+
+    fn report_last_grace(&mut self, workload: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get(workload) else { return };
+        let note =
+            format!("Pods have not ended in time, and hold quota: they are given {LAST_GRACE_SECONDS} s");
+        let about = About::workload(workload, &entry.uid());
+        let line =
+            self.log(Level::Warn, "pods that hold quota are given less time", &[("workload", workload)]);
+        self.outbox.extend(vec![warning(about, STOP_ENFORCED, note), line]);
+    }
+
+    /// The nodes on which no pod ends any more.
+    pub(super) fn nodes_lost(&self) -> Vec<Arc<str>> {
+        let is_lost = |node: &&Name| {
+            let node = self.world.nodes.get(*node);
+            let from = node.and_then(|node| health::lost_from(node, &self.config.hotswap));
+            from.is_some_and(|from| from <= self.now)
+        };
+        self.world.nodes.keys().filter(is_lost).cloned().collect()
+    }
+
+    /// A look for what jobs left behind was answered.
+    pub(crate) fn looked_for_left(
+        &mut self,
+        id: EffectId,
+        open: &Open,
+        result: Result<Option<Object>, WriteError>,
+    ) {
+        let (now, namespace) = (self.now, &open.object.name);
+        let Some(looks) = self.left.looks.get_mut(namespace).filter(|looks| looks.open == Some(id)) else {
+            return;
+        };
+        looks.open = None;
+        let remaining = match result {
+            Ok(_) => Some(Vec::new()),
+            Err(WriteError::PodsRemain(workloads)) => Some(workloads),
+            Err(error) => {
+                looks.next = looks.retry.failed(open.purpose, &error, now);
+                None
+            }
+        };
+        if let Some(remaining) = remaining {
+            looks.retry = Retry::default();
+            for key in looks.asked.iter().filter(|key| !remaining.contains(&key.name)) {
+                looks.waiting.remove(key);
+                if let Some(left) = self.left.pods.get_mut(key) {
+                    left.gone = true;
+                }
+            }
+            looks.again(now);
+        }
+        let concerned: BTreeSet<_> = looks.asked.union(&looks.waiting).cloned().collect();
+        looks.asked.clear();
+        if looks.waiting.is_empty() {
+            self.left.looks.remove(namespace);
+        }
+        let jobs = concerned.iter().filter_map(|key| self.world.job_of(self.world.workloads.get(key)?));
+        self.dirty.jobs.extend(jobs);
+        self.dirty.workloads.extend(concerned);
+    }
+}

@@ -1,0 +1,29 @@
+//! What is kept of a job that something is wrong with.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sluice_api::job::JobView;
+
+use crate::retry::Retry;
+use crate::unheeded::Outlived;
+use crate::unstoppable::Unstoppable;
+
+/// What went wrong with a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran.
+    pub other_pods: Option<Retry>,
+    /// That it, or a part of it, could not be suspended.
+    pub unstoppable: Unstoppable,
+    /// That a pod names it as its controller although it never ran.
+    pub stray: bool,
+    /// Since when it has had more pods than it holds quota for.
+    pub beyond_since: Option<Timestamp>,
+    /// Since when it has run more pods that it makes itself than quota is held for.
+    pub made_beyond_since: Option<Timestamp>,
+    /// What is known of pods that may go on after it has ended.
+    pub outlived: Option<Outlived>,
+    /// As it was read last, if it runs and cannot be read any more.
+    pub readable: Option<Arc<JobView>>,
+}
