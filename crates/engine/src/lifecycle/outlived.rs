@@ -80,7 +80,7 @@ impl Engine {
             Err(error) => {
                 known.next = known.retry.failed(open.purpose, &error, now);
                 let note = format!("Error looking for pods that run although the job has ended: {error}");
-                if known.retry.tells(&error, &note) {
+                if known.retry.should_report(&error, &note) {
                     self.outbox.push(warning(self.about_job(key, view), "FailedDelete", note));
                 }
             }
