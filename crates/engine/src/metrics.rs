@@ -24,7 +24,7 @@ use sluice_quantity::CPU;
 pub(crate) use custom::Custom;
 pub use definitions::*;
 pub(crate) use gates::RemovedGate;
-pub use scrape::Scrape;
+pub use scrape::{SCRAPE_PAGE, Scrape};
 
 /// One gauge as it is now.
 #[derive(Clone, Debug, PartialEq)]

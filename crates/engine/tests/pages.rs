@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_api::config::{CustomLabel, SourceKind};
-use sluice_engine::metrics::{GaugeValue, Scrape};
+use sluice_engine::metrics::{GaugeValue, SCRAPE_PAGE, Scrape};
 use sluice_engine::{Accounting, Engine, EngineConfig, Input, Kind, Object, ObjectRef, State};
 
 mod big;
@@ -11,7 +11,7 @@ mod big;
 use big::Size;
 
 /// Looks for one page.
-const PAGE: usize = 100;
+const PAGE: usize = SCRAPE_PAGE;
 
 fn config() -> EngineConfig {
     let label = |kind: SourceKind| CustomLabel {

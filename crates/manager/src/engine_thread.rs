@@ -260,10 +260,11 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
     /// Turns pages for a while. It is the engine's turn again long before anything could notice.
     fn turn_pages(&mut self) {
         let began = Instant::now();
-        while began.elapsed() < pages::TURN
-            && let Some(mut pages) = self.pages.pop_front()
-        {
-            if !pages(&mut self.machine) {
+        let mut passed = Duration::ZERO;
+        while let Some(mut pages) = self.pages.pop_front_if(|pages| pages.fit(passed)) {
+            let answered = pages.turn(&mut self.machine, passed, || began.elapsed());
+            passed = began.elapsed();
+            if !answered {
                 self.pages.push_back(pages);
             }
         }

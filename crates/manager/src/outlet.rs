@@ -152,3 +152,73 @@ fn log(line: &LogLine) {
         Level::Error => error!(target: "sluice_engine", %details, "{}", line.message),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use axum::http::{Method, Uri};
+    use serde_json::json;
+    use sluice_engine::effect::{EffectId, Purpose, Write as Written, WriteRequest};
+    use sluice_engine::input::Kind;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::fake_api;
+    use crate::intake::Intake;
+    use crate::lease::deadline::Deadline;
+    use crate::metrics::registry::Role;
+    use crate::supervise::tests::supervisor;
+    use crate::watch::versions::Versions;
+    use crate::writer::traffic::Traffic;
+    use crate::writer::{Answering, Server};
+
+    #[tokio::test]
+    async fn lists_for_an_engine_that_was_built_anew_begin_when_nothing_of_the_one_before_is_under_way() {
+        let (gate, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (opened, noted) = (Arc::clone(&gate), Arc::clone(&sent));
+        let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+            noted.add_permits(1);
+            let opened = Arc::clone(&opened);
+            async move {
+                opened.acquire().await.unwrap().forget();
+                fake_api::found(&json!({"kind": "Status"}))
+            }
+        });
+        let answering = Answering {
+            backlog: Arc::new(|_| {}),
+            meter: Arc::new(|_, _, _| {}),
+            answers: Arc::new(|_, _, _, _, _| {}),
+            poison: Arc::new(|_, _| {}),
+            intake: Intake::default(),
+        };
+        let (supervisor, _fatals, _stopper) = supervisor();
+        let server = Server::new(client, Deadline::never(), Traffic::default());
+        let (epoch, mut epochs) = watch::channel(0);
+        let sync = Arc::new(SyncTracker::new([Kind::Workload]));
+        let mut effects = Effects {
+            writer: Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering),
+            events: None,
+            registry: Arc::new(Registry::new(crate::metrics::definitions(&[]), Role::Leader).unwrap()),
+            sync: Arc::clone(&sync),
+            epoch,
+            fatal: mpsc::channel(1).0,
+            moved: Arc::default(),
+            journal: None,
+            traces: None,
+        };
+        assert!(sync.listed(Kind::Workload, 0));
+        let object = ObjectRef::namespaced(Kind::Workload, "ns", "old");
+        let write = Written::MergePatch { subresource: None, body: json!({}) };
+        let request = WriteRequest { id: EffectId(1), object, purpose: Purpose::UpdateWorkload, write };
+        effects.emit(vec![Effect::Write(request)], true, 0, Duration::ZERO);
+        sent.acquire().await.unwrap().forget();
+
+        effects.rebuilt(1);
+        assert!(!sync.listed(Kind::Workload, 0), "a list that began before says nothing about it");
+        assert!(!effects.writer.clone().is_quiet(Duration::ZERO).await);
+        assert!(!epochs.has_changed().unwrap(), "a request may change what the lists show");
+        gate.add_permits(1);
+        assert_eq!(*epochs.wait_for(|epoch| *epoch > 0).await.unwrap(), 1);
+        assert!(sync.listed(Kind::Workload, 1));
+    }
+}

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sluice_engine::effect::Effect;
 use sluice_engine::input::{Input, Kind, ObjectRef, WriteError};
-use sluice_engine::metrics::Scrape;
+use sluice_engine::metrics::{SCRAPE_PAGE, Scrape};
 use sluice_engine::{Accounting, Engine, EngineConfig, State};
 
 use crate::case::stopwatch::Stopwatch;
@@ -215,7 +215,7 @@ impl Bench {
     }
 }
 
-/// Looks for one page, as the manager asks for it.
+/// Looks for one page, as the manager asks for it. Gauges have their own.
 const PAGE: usize = 250;
 
 impl Bench {
@@ -236,7 +236,7 @@ impl Bench {
         step.largest_page = wide(state.largest_page());
         self.steps.insert("page /debug/state".to_owned(), step);
         let mut scrape = Scrape::default();
-        let mut step = turn(|| engine.scrape(&mut scrape, PAGE));
+        let mut step = turn(|| engine.scrape(&mut scrape, SCRAPE_PAGE));
         step.largest_page = wide(scrape.largest_page());
         step.effects = wide(scrape.into_values().count());
         self.steps.insert("page gauges".to_owned(), step);

@@ -18,6 +18,10 @@ use crate::world::after;
 /// So many numbers that are only added up are as much work as one series.
 pub(super) const LIGHT: usize = 32;
 
+/// Objects and series that are looked at for one page, but for those of the object that ends it: half a millisecond, where the largest object of
+/// the largest world ends it some two.
+pub const SCRAPE_PAGE: usize = 100;
+
 /// What was looked at last.
 #[derive(Clone, Debug)]
 enum ScrapePosition {

@@ -157,18 +157,16 @@ impl CertRotator {
 
     /// Runs until stopped.
     pub async fn run(mut self, state: watch::Sender<CertsState>, mut stop: Stop) {
-        let mut failures = 0;
+        let (mut failures, mut trouble) = (0, Trouble::default());
         loop {
             let round = self.round().await;
             let pause = pause_after(round.is_ok(), &mut failures);
-            let next = match round {
-                Ok(()) => CertsState::Ready,
-                Err(error) if self.goes_on(Timestamp::now()) => {
-                    warn!(error = %Chain(&error), "webhook certificates cannot be looked after; those that are served are good");
-                    CertsState::Ready
-                }
-                Err(error) => CertsState::Pending(Chain(&error).to_string()),
-            };
+            let why = round.err().map(|error| Chain(&error).to_string());
+            let goes_on = self.goes_on(Timestamp::now());
+            if let Some(error) = trouble.news(why.clone().filter(|_| goes_on)) {
+                warn!(error, "webhook certificates cannot be looked after; those that are served are good");
+            }
+            let next = why.filter(|_| !goes_on).map_or(CertsState::Ready, CertsState::Pending);
             publish(&state, next);
             if !stop.sleep(pause).await {
                 return;
@@ -245,6 +243,18 @@ impl CertRotator {
         Call::with_body(Method::POST, uri, Content::Json, &body).send(&self.client, TIMEOUT).await?;
         info!(secret = %self.secret, "certificates made");
         Ok(next)
+    }
+}
+
+/// What was last said to be wrong.
+#[derive(Debug, Default)]
+struct Trouble(Option<String>);
+
+impl Trouble {
+    /// What is wrong now, if that is to be said: it was not so in the round before.
+    fn news(&mut self, now: Option<String>) -> Option<&str> {
+        let before = std::mem::replace(&mut self.0, now);
+        self.0.as_deref().filter(|now| before.as_deref() != Some(now))
     }
 }
 
@@ -370,6 +380,18 @@ mod tests {
         assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
         assert_eq!(pause_after(true, &mut failures), PERIOD);
         assert_eq!(pause_after(false, &mut failures).as_millis(), 500);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_once_until_it_changes() {
+        let mut trouble = Trouble::default();
+        let rounds = [Some("a"), Some("a"), Some("b"), Some("b"), None, None, Some("b"), Some("a")];
+        let said: Vec<_> = rounds
+            .map(|why| trouble.news(why.map(str::to_owned)).map(str::to_owned))
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(said, ["a", "b", "b", "a"]);
     }
 
     #[test]

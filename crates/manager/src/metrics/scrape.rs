@@ -9,7 +9,7 @@ use sluice_client::version;
 use sluice_engine::Engine;
 use sluice_engine::input::{Kind, ObjectRef};
 use sluice_engine::metrics::names::{CLUSTER_QUEUE_STATUS, COHORT_INFO, LOCAL_QUEUE_STATUS};
-use sluice_engine::metrics::{GaugeValue, METRICS, MetricKind, Scrape as EngineScrape};
+use sluice_engine::metrics::{GaugeValue, METRICS, MetricKind, SCRAPE_PAGE, Scrape as EngineScrape};
 use tokio::sync::Mutex;
 
 use super::registry::{Definition, Existing, Registry, Role, Sample, Shape};
@@ -87,7 +87,7 @@ impl Scraper {
         let _turn = self.turn.lock().await;
         let pages = self
             .engine
-            .pages(EngineScrape::default(), |scrape, engine: &mut Engine| engine.scrape(scrape, PAGE));
+            .pages(EngineScrape::default(), |scrape, engine: &mut Engine| engine.scrape(scrape, SCRAPE_PAGE));
         if let Some(scrape) = pages.await {
             let complete = scrape.is_complete();
             let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
