@@ -252,6 +252,8 @@ impl Checker {
         let before = before.filter(|old| old.uid == job.uid);
         let goes_on = before.as_ref().filter(|before| before.runs() || !job.runs());
         job.began = goes_on.map_or(self.revision, |before| before.began);
+        let begins = job.runs() && !before.as_ref().is_some_and(Job::runs);
+        job.unheard = !job.seen_running && (begins || before.as_ref().is_some_and(|before| before.unheard));
         self.keys.insert(job.uid.clone(), key.to_owned());
         self.jobs.insert(key.to_owned(), job.clone());
         if !job.queued {

@@ -93,7 +93,7 @@ impl Report {
                 self.made / 50,
             ),
             ("stops before a job's own controller had looked", freed_unseen, jobs.div_ceil(100)),
-            ("admissions just after the right to them went", late_admissions, jobs.div_ceil(100)),
+            ("admissions just after the right to them went", late_admissions, jobs.div_ceil(25)),
         ];
         let too_many = rare.iter().filter(|(_, seen, most)| seen > most);
         too_many.map(|(what, seen, most)| format!("{seen} {what}, at most {most}")).collect()
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(failures(|day| day.account.late_reservations = 4), "");
         assert!(failures(|day| day.account.late_reservations = 5).ends_with("above a limit, at most 4"));
         assert!(failures(|day| day.account.freed_unseen = 2).ends_with("had looked, at most 1"));
-        assert!(failures(|day| day.account.late_admissions = 2).ends_with("went, at most 1"));
+        assert!(failures(|day| day.account.late_admissions = 5).ends_with("went, at most 4"));
         assert!(failures(|day| day.account.surplus = 2).ends_with("at a time, at most 1"));
         assert!(failures(|day| day.overlooked = 3).ends_with("begun anew, at most 2"));
     }

@@ -59,7 +59,7 @@ impl Checker {
             let set = &trial.sets[index];
             let pods = set.asked.saturating_sub(set.reclaimable);
             let given = set.each.keys().map(|resource| (resource.clone(), flavor.clone())).collect();
-            let nodes = set.placement().map(|level| self.room(trial, set, pods, flavor, level));
+            let nodes = set.placed.then(|| self.room(trial, set, pods, flavor));
             if matches!(nodes, Some(None)) {
                 continue;
             }
@@ -87,16 +87,16 @@ impl Checker {
         false
     }
 
-    /// Nodes of one domain of this level with room for the pods of a set, beside those of the sets before it.
+    /// Nodes of one domain of the level that it requires with room for the pods of a set, beside those of the sets before it.
     fn room(
         &self,
         trial: &Workload,
         set: &PodSet,
         pods: usize,
         flavor: &str,
-        level: Option<&str>,
     ) -> Option<Vec<(String, usize)>> {
-        for nodes in self.places.domains(flavor, level.unwrap_or_default()).values() {
+        let level = set.required.as_deref().unwrap_or_default();
+        for nodes in self.places.domains(flavor, level).values() {
             let (mut left, mut found) = (pods, Vec::new());
             for node in nodes {
                 let taken = trial.nodes.as_ref().and_then(|nodes| nodes.get(*node));

@@ -48,6 +48,8 @@ pub(super) struct Job {
     pub says_suspended: bool,
     /// Its own controller says that it is suspended.
     pub seen_suspended: bool,
+    /// It has begun to run, and its own controller has not said since that it has seen it run.
+    pub unheard: bool,
     /// How many pods a Job has at a time.
     pub parallelism: usize,
     /// The revision at which it last began to run.
@@ -69,6 +71,7 @@ impl Job {
                 || condition(object, "Suspended").is_some_and(|one| one["status"] == "False"),
             says_suspended: condition(object, "Suspended").is_some(),
             seen_suspended: holds(object, "Suspended"),
+            unheard: false,
             parallelism: object["spec"]["parallelism"]
                 .as_u64()
                 .map_or(1, |pods| usize::try_from(pods).unwrap_or(usize::MAX)),

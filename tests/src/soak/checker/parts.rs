@@ -14,7 +14,9 @@ impl Checker {
             return;
         };
         let covered = self.workloads_of(&whole.uid).any(|(_, workload)| workload.covers());
-        if whole.queued && whole.suspended && whole.seen_suspended && !covered {
+        // What it said before the last start says nothing of the stop.
+        let knows = whole.seen_suspended && !whole.unheard;
+        if whole.queued && whole.suspended && knows && !covered {
             let text = "it begins to run, and its JobSet is stopped and has no admitted Workload";
             self.note(Rule::RunsUnadmitted, key, text.to_owned());
         }

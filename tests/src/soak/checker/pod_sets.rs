@@ -54,11 +54,6 @@ impl PodSet {
         self.asked.saturating_sub(self.reclaimable).min(admitted)
     }
 
-    /// Whether its pods get nodes, and the level of which they must share one domain.
-    pub fn placement(&self) -> Option<Option<&str>> {
-        self.placed.then_some(self.required.as_deref())
-    }
-
     /// Where the admission's charge is not what the pods need.
     fn mischarge(&self) -> Option<String> {
         let gift = self.gift.as_ref()?;

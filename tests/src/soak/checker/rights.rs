@@ -9,7 +9,7 @@ use super::objects::Workload;
 use super::{Checker, Rule};
 
 /// An admission that was under way when its right went may come so much later: a request that was sent, or a leader that stood still.
-pub(super) const LATE: Duration = Duration::from_secs(10);
+pub(super) const LATE: Duration = Duration::from_secs(5);
 
 /// A queue as far as it says who may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -461,6 +461,17 @@ fn a_job_of_a_jobset_may_not_begin_once_the_controller_has_seen_the_stop() {
     let runs = json!({"metadata": {"uid": "part", "ownerReferences": [{"uid": "j", "controller": true}]},
         "spec": {"suspend": false}});
     assert_eq!(broken(admitted.put("/registry/jobs/ns/j-part", runs)), 0);
+    // What it said before the start says nothing of the stop.
+    let set = |suspended, said| set_and_part(suspended, said, false).0.remove(2);
+    let stopped = |while_it_ran| {
+        let mut history = set_and_part(true, true, false).workload(WORKLOAD, ADMITTED, 2);
+        history.0.extend([while_it_ran, set(true, true)]);
+        history = history.workload(WORKLOAD, &["Evicted"], 2);
+        history.0.extend(set_and_part(true, true, true).0.pop());
+        broken(history)
+    };
+    assert_eq!(stopped(set(false, true)), 0, "it has not heard of the start");
+    assert_eq!(stopped(set(false, false)), 1);
 }
 
 #[test]

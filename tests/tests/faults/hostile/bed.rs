@@ -1,7 +1,8 @@
 //! The plane, the victim and the hostile tenant.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -21,6 +22,8 @@ use tokio::sync::OnceCell;
 
 /// For how long something is looked at that must not happen: several rounds of every controller.
 const WATCHED: Duration = Duration::from_secs(2);
+/// How long a job may be unsuspended without an admission.
+const UNSTOPPED: Duration = Duration::from_secs(10);
 /// The queue of all tenants, whose quota the victim holds.
 pub const SHARED: &str = "shared";
 /// The queue of a tenant's own, of two processors.
@@ -309,9 +312,20 @@ impl Tenant {
         .unwrap()
     }
 
+    /// What is unsuspended without an admission is suspended within [`UNSTOPPED`]; its pods go when their controller has seen that.
     async fn is_stopped(&self) {
+        let first_seen = Mutex::new(BTreeMap::<String, Instant>::new());
         eventually("everything unadmitted to be stopped", DEADLINE, || async {
+            let asked = Instant::now();
             let Unadmitted { jobs, pods } = self.unadmitted().await?;
+            let mut first_seen = first_seen.lock().unwrap();
+            first_seen.retain(|job, _| jobs.contains(job));
+            for job in &jobs {
+                let since = *first_seen.entry(job.clone()).or_insert_with(Instant::now);
+                if asked.saturating_duration_since(since) > UNSTOPPED {
+                    return Ok(Progress::Never(format!("{job} is not suspended for {UNSTOPPED:?}")));
+                }
+            }
             Ok(progress(jobs.is_empty() && pods.is_empty(), format!("{jobs:?} {pods:?}")))
         })
         .await
