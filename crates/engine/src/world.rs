@@ -142,7 +142,7 @@ pub(crate) struct Trouble {
     pub other_pods: Option<Retry>,
     /// That it, or a part of it, could not be suspended.
     pub unstoppable: Unstoppable,
-    /// That a pod names it as its controller although it never ran.
+    /// That a pod names it as its controller that was made while it waited.
     pub stray: bool,
     /// As it was read last, if it runs and cannot be read any more.
     pub readable: Option<Arc<JobView>>,

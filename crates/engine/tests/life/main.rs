@@ -32,6 +32,7 @@ mod kinds;
 mod kueues;
 mod kueues_pods;
 mod left_queue;
+mod made_pods;
 mod memory;
 mod metrics;
 mod moved;

@@ -107,6 +107,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         groups: None,
         skipped: false,
         part_names: Vec::new(),
+        pod_selector: None,
         autoscaled: false,
         template: None,
         on_hold: None,

@@ -121,6 +121,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         groups: None,
         skipped: false,
         part_names: Vec::new(),
+        pod_selector: None,
         autoscaled: false,
         template: None,
         on_hold: None,

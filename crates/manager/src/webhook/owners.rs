@@ -8,6 +8,7 @@ use serde_json::Value;
 use sluice_api::conditions::{WorkloadCondition, is_true};
 use sluice_api::job::{JobKind, PartNames, Wrapped};
 use sluice_api::slim;
+use sluice_jobs::{MadePod, Maker as PodMaker, may_be_pod_of};
 
 use super::facts::{Facts, Owner};
 
@@ -54,6 +55,12 @@ impl<'a> ControllerName<'a> {
     fn is_pod(&self) -> bool {
         (self.api_version, self.kind) == ("v1", "Pod")
     }
+}
+
+/// The name of an object, or, of a new one, the beginning of it that was asked for.
+pub fn name_of(object: &Value) -> &str {
+    let mut names = ["name", "generateName"].iter().filter_map(|key| object["metadata"][key].as_str());
+    names.find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 /// A pod that makes others of its job: a driver.
@@ -153,6 +160,23 @@ fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), all: bo
     makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
 }
 
+/// Whether the controller of a job may have given a part of its this name. Where it makes no such jobs, or the job cannot be read, that is not known.
+fn may_name(kind: JobKind, job: &str, owner: &Owner, (part, name): (JobKind, &str)) -> bool {
+    let Some(parts) = kind.parts_of(part) else { return true };
+    let rest = name.strip_prefix(job);
+    let own = rest.and_then(|rest| rest.strip_prefix('-'));
+    match parts.names {
+        PartNames::Generated => owner.part_names.iter().any(|named| *named == name),
+        PartNames::Same | PartNames::Job(_) => rest == Some(""),
+        PartNames::PodSet | PartNames::Numbered if owner.pods.is_empty() => own.is_some(),
+        PartNames::PodSet => own.is_some_and(|set| owner.pods.parts(set).is_some()),
+        PartNames::Numbered => own.and_then(|own| own.rsplit_once('-')).is_some_and(|(set, index)| {
+            let parts = owner.pods.parts(set).unwrap_or(0);
+            index.parse().is_ok_and(|index: i32| (0..parts).contains(&index))
+        }),
+    }
+}
+
 impl Facts {
     /// The managed jobs above the object `part`, the nearest first, from its controller on.
     pub fn managed_above(
@@ -165,6 +189,7 @@ impl Facts {
         let mut found = Vec::new();
         let (mut kind, mut name, mut uid) = controller;
         let mut part = part;
+        let of_pod = part.0.integration().of_pods;
         for _ in 0..MAX_NESTING {
             // Only kinds that make jobs are known.
             let owner = self.owners.get(&(kind, namespace.to_owned(), name.to_owned()));
@@ -179,10 +204,8 @@ impl Facts {
             if !external && !may_make(kind, owner, part, rules.all) {
                 break;
             }
-            if !external
-                && kind.names_parts_of(part.0)
-                && !owner.part_names.iter().any(|name| *name == part.1)
-            {
+            let names = kind.names_parts_of(part.0) || of_pod;
+            if !external && names && !may_name(kind, name, owner, part) {
                 break;
             }
             if owner.queued || rules.all {
@@ -193,6 +216,37 @@ impl Facts {
             (kind, name, uid) = (*above, its_name.as_str(), its_uid.as_str());
         }
         found
+    }
+
+    /// Whether a new pod may be one that its controller made, and runs on quota: that of the controller, or of a job above it. What belongs to a job
+    /// that waits has no reason to be there. The engine lets go of a pod of which that becomes known later.
+    pub fn vouches_for(
+        &self,
+        rules: Rules<'_>,
+        namespace: &str,
+        (kind, pod): (JobKind, MadePod<'_>),
+        controller: (JobKind, &str, &str),
+    ) -> bool {
+        if self.may_have_made(namespace, pod, controller) != Some(true) {
+            return false;
+        }
+        let uid = controller.2;
+        let above = self.managed_above(rules, namespace, (kind, pod.name), controller);
+        above
+            .into_iter()
+            .any(|owner| self.admitted.has(namespace, &owner.uid) || owner.cleans_up && *owner.uid != *uid)
+    }
+
+    /// Whether a job that a pod names as its controller may have made it, by name and labels; none if the job was not seen.
+    pub fn may_have_made(
+        &self,
+        namespace: &str,
+        pod: MadePod<'_>,
+        (kind, name, uid): (JobKind, &str, &str),
+    ) -> Option<bool> {
+        let owner = self.owners.get(&(kind, namespace.to_owned(), name.to_owned()));
+        let owner = owner.filter(|owner| *owner.uid == *uid)?;
+        Some(may_be_pod_of(&PodMaker { kind, name, uid, marks: &owner.pods }, &pod))
     }
 
     /// Whether a new pod is one of a job that is managed and admitted, of a kind whose pods tell by their labels: the one that the job names, while
