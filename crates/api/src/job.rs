@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts, parse_external};
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
@@ -280,6 +281,8 @@ pub struct JobView {
     /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
     /// the others.
     pub part_names: Vec<String>,
+    /// Which pods its controller takes for its own, where its user says so (`spec.manualSelector` of a Job).
+    pub pod_selector: Option<Arc<LabelSelector>>,
     /// Whether its own autoscaler says which of its pods end: those beyond its numbers run on until it has.
     pub autoscaled: bool,
     /// The template object that says what pods it has, for a kind whose jobs name one. Without it the pod sets are missing.

@@ -7,6 +7,7 @@
 //! * [`workload`]: the Workload of a group; [`tend`]: pods that are too many, or were replaced.
 //! * [`gathered`]: pods of an object that has a Workload for all of them; [`groups`]: of one that has a Workload for each
 //!   group of them, and [`component`]: which that is.
+//! * [`made`]: pods of other jobs that were taken for jobs of their own.
 //! * [`writes`]: what is written to pods, and [`answered`]: what became of it.
 
 pub(crate) mod answered;
@@ -14,6 +15,7 @@ pub(crate) mod component;
 pub(crate) mod gathered;
 pub(crate) mod groups;
 pub(crate) mod index;
+pub(crate) mod made;
 pub(crate) mod observe;
 pub(crate) mod tend;
 pub(crate) mod view;

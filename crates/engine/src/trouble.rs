@@ -16,7 +16,7 @@ pub(crate) struct Trouble {
     pub other_pods: Option<Retry>,
     /// That it, or a part of it, could not be suspended.
     pub unstoppable: Unstoppable,
-    /// That a pod names it as its controller although it never ran.
+    /// That a pod names it as its controller that was made while it waited.
     pub stray: bool,
     /// Since when it has had more pods than it holds quota for.
     pub beyond_since: Option<Timestamp>,

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
 
+use crate::made_pod::{MadePod, Maker};
 use crate::object::{self, finished};
 use crate::patch::{Patch, Step};
 use crate::review::{Context, Meta, Violations};
@@ -211,6 +212,12 @@ pub(crate) trait Adapter: Sync {
     /// Whether workload slices can be made of it (annotation `elastic-job`).
     fn is_elastic(&self) -> bool {
         false
+    }
+
+    /// Whether a pod that names a job as its controller may be one that this made: with a name or labels such as it gives, and goes by. Where that
+    /// is not known, any may.
+    fn may_be_pod_of(&self, _job: &Maker<'_>, _pod: &MadePod<'_>) -> bool {
+        true
     }
 
     /// What its objects must look like, part by part, each with its JSON pointer.

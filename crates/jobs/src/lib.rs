@@ -23,6 +23,7 @@ mod jaxjob;
 mod job;
 mod jobset;
 mod leaderworkerset;
+mod made_pod;
 mod mpijob;
 mod object;
 mod paddlejob;
@@ -58,12 +59,20 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, Templ
 
 pub use adapter::{PodGroup, Schema, State, path_of};
 pub use declared::{declare, declare_kinds};
+pub use made_pod::{MadePod, Maker, PodMarks};
 pub use patch::{Patch, Step, applied_by};
 pub use scheduling::StartError;
 
 /// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
     registry::of(kind).observe(object)
+}
+
+/// Whether a pod that names a job as its controller may be one that this made, by name and labels. Where it is not known what those are, any may:
+/// of kinds that others manage or that are only declared, and of a job that cannot be read. Pods of a job that another controller looks after
+/// are held to nothing, so none may.
+pub fn may_be_pod_of(job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
+    !job.marks.managed_by_others && registry::of(job.kind).may_be_pod_of(job, pod)
 }
 
 /// The patch that starts a job: what admission adds to the templates, counts, `suspend: false`. See [`prepare`] for the kinds that need two.

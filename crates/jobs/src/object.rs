@@ -82,6 +82,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,
+        pod_selector: None,
         autoscaled: false,
         template: None,
         on_hold: None,
@@ -259,7 +260,8 @@ pub(crate) fn pods_of_job_spec(spec: &Value) -> i32 {
     int(&spec["completions"]).map_or(parallelism, |completions| parallelism.min(completions)).max(0)
 }
 
-fn controller(owners: &Value) -> Option<ControllerRef> {
+/// The controller that owner references name.
+pub(crate) fn controller(owners: &Value) -> Option<ControllerRef> {
     let owner = owners.as_array()?.iter().find(|owner| owner["controller"] == true)?;
     let text = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
     Some(ControllerRef {

@@ -5,7 +5,8 @@ use serde_json::Value;
 /// Before the name of a list of names: those that it loses.
 const LOSES: &str = "$deleteFromPrimitiveList/";
 
-/// A strategic merge patch of an object of which only the conditions of its status, merged by type, are not merged as RFC 7386 does.
+/// A strategic merge patch of an object of which only the conditions of its status, merged by type, and the gates of a pod, which it loses by name,
+/// are not merged as RFC 7386 does.
 pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     let mut merged = patch.clone();
     if let Some(patched) = patch.pointer("/status/conditions").and_then(Value::as_array) {
@@ -17,6 +18,11 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
             }
         }
         merged["status"]["conditions"] = Value::Array(conditions);
+    }
+    if let Some(patched) = patch.pointer("/spec/schedulingGates").and_then(Value::as_array) {
+        let known = target["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
+        let stays = |gate: &Value| !patched.iter().any(|lost| lost["name"] == gate["name"]);
+        merged["spec"]["schedulingGates"] = known.into_iter().filter(stays).collect();
     }
     if let Some(metadata) = merged["metadata"].as_object_mut() {
         let lists: Vec<_> =
@@ -79,6 +85,21 @@ pub(crate) fn text(value: &Value) -> &str {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_strategic_patch_takes_gates_off_by_name() {
+        let gates = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+        let mut pod = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"schedulingGates": gates(&["x", "y"])}});
+        let lost = json!([{"$patch": "delete", "name": "x"}]);
+        merge_strategically(
+            &mut pod,
+            &json!({"metadata": {"labels": {"a": null}}, "spec": {"schedulingGates": lost}}),
+        );
+        assert_eq!(
+            pod,
+            json!({"metadata": {"labels": {"b": "2"}}, "spec": {"schedulingGates": gates(&["y"])}})
+        );
+    }
 
     #[test]
     fn operations_reach_into_escaped_keys_and_lists() {

@@ -20,6 +20,7 @@ mod flavors;
 mod flux;
 mod gated;
 mod hostile_kinds;
+mod hostile_pods;
 mod hotswap;
 mod job_ends;
 mod jobset_controller;

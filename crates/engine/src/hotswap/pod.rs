@@ -51,7 +51,7 @@ pub(crate) struct Pod {
     /// When it was first seen on its node before that was: the watch of Nodes may be behind that of Pods.
     pub(super) before_node: Option<Timestamp>,
     /// When it was made.
-    pub(super) created: Option<Timestamp>,
+    pub created: Option<Timestamp>,
     /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
     pub requests: Vec<(Name, Amount)>,
 }

@@ -66,7 +66,7 @@ impl Engine {
             }
             self.mark_if_stuck(&entry);
             if let Some(controller) = entry.controller.as_ref().filter(|_| !entry.leaving) {
-                self.note_stray(&key.0, controller);
+                self.note_stray(&key.0, controller, entry.created);
             }
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);

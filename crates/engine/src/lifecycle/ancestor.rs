@@ -22,7 +22,7 @@ use crate::world::JobKey;
 /// How many owners are looked at.
 const MAX_NESTING: usize = 10;
 /// For so many seconds after a job was made its owner may still have to be seen: jobs of several kinds come by several watches.
-const OWNER_WAIT_SECONDS: i64 = 10;
+pub(crate) const OWNER_WAIT_SECONDS: i64 = 10;
 
 /// What stands above a job.
 enum Ancestor {
@@ -42,7 +42,7 @@ enum Ancestor {
 }
 
 /// What manages a job.
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Nothing of ours.
     Unmanaged,
     /// The job has a Workload of its own.
@@ -64,7 +64,7 @@ pub(super) enum Standing {
 
 impl Engine {
     /// What manages a job now.
-    pub(super) fn standing(&self, view: &JobView) -> Standing {
+    pub(crate) fn standing(&self, view: &JobView) -> Standing {
         let alone = || if self.manages_itself(view) { Standing::Own } else { Standing::Unmanaged };
         match self.ancestor(view) {
             Ancestor::None => alone(),
@@ -92,7 +92,8 @@ impl Engine {
         !view.skipped && self.manages(view.queue_name.is_some(), &view.job.namespace)
     }
 
-    fn manages(&self, queued: bool, namespace: &str) -> bool {
+    /// Whether an object is managed that names a queue, or does not.
+    pub(crate) fn manages(&self, queued: bool, namespace: &str) -> bool {
         queued || self.config.manage_jobs_without_queue_name && self.manages_namespace(namespace)
     }
 
@@ -111,7 +112,7 @@ impl Engine {
 
     /// Until when a job passes for a part of the one that controls it: for good if that one makes such jobs. Where its status is to name them,
     /// that may be seen a little later than the job itself.
-    fn part_until(&self, view: &JobView) -> Option<Timestamp> {
+    pub(crate) fn part_until(&self, view: &JobView) -> Option<Timestamp> {
         if self.world.external.controller_of(view).is_some() {
             // What the controllers of others make is not known.
             return Some(Timestamp::MAX);

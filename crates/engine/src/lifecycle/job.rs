@@ -54,6 +54,9 @@ impl Engine {
         if self.read_uncertain_pods(key) || self.tend_left_over(key, &view) {
             return;
         }
+        if self.release_made_pod(key, &view) {
+            return;
+        }
         let standing = self.standing(&view);
         let managed = match &standing {
             Standing::Own => true,
@@ -67,8 +70,12 @@ impl Engine {
         if managed && self.runs_other_pods(key, &view) {
             return self.halt_other_pods(key, &view);
         }
-        let enforced = managed || !self.world.owned(&view.job.uid).is_empty();
-        if enforced && self.enforce_stop(key, &view) {
+        let above = match &standing {
+            Standing::Part { of, .. } => Some(&**of),
+            _ => None,
+        };
+        let enforced = managed || above.is_some() || !self.world.owned(&view.job.uid).is_empty();
+        if enforced && self.enforce_stop(key, &view, above) {
             return;
         }
         if managed {

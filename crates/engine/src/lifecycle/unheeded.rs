@@ -10,7 +10,7 @@
 //!
 //! Jobs whose controller is known to come back to them until they are stopped are left to it, see [`super::answered`].
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::labels;
 
+use super::ancestor::Standing;
 use super::unadmitted::named;
 use super::workload::later;
 use crate::effect::{EffectId, EndPods, Level, Purpose, Write};
@@ -63,12 +64,17 @@ impl JobEntry {
 
     /// Whether it was not changed since it was made, suspended: its controller has never made pods for it.
     fn never_ran(&self) -> bool {
-        self.view.suspended && self.view.generation <= 1 && self.view.finished.is_none()
+        self.waits() && self.view.generation <= 1
     }
 
-    /// Whether it never ran, and a pod names it as its controller all the same.
+    /// Whether it is to have no pods at all.
+    fn waits(&self) -> bool {
+        self.view.suspended && self.view.finished.is_none()
+    }
+
+    /// Whether it waits, and a pod that was made meanwhile names it as its controller all the same.
     fn has_stray(&self) -> bool {
-        self.never_ran() && self.trouble.as_ref().is_some_and(|trouble| trouble.stray)
+        self.waits() && self.trouble.as_ref().is_some_and(|trouble| trouble.stray)
     }
 
     /// Whether its controller does not say that it has seen the stop. That of a job that was let run by hand was decided at no time: then what it
@@ -93,12 +99,16 @@ impl JobEntry {
 }
 
 impl Engine {
-    /// Sees to it that a job that is stopped has no pods; says whether something was sent for that.
-    pub(super) fn enforce_stop(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
-        let is_over = view.finished.is_some() || view.deleting || self.is_to_run(view);
-        if is_over || view.suspended && !self.may_be_unheeded(key, view) {
+    /// Sees to it that a job that is stopped has no pods; says whether something was sent for that. A part runs on the quota of the job `above`: that
+    /// one is seen to with all its parts, so that only pods which were made meanwhile are looked for here.
+    pub(super) fn enforce_stop(&mut self, key: &JobKey, view: &Arc<JobView>, above: Option<&str>) -> bool {
+        let is_over = view.finished.is_some() || view.deleting || self.is_to_run(view, above);
+        if is_over || view.suspended && !self.may_be_unheeded(key, view, above.is_some()) {
             if let Some(entry) = self.world.jobs.get_mut(key) {
                 entry.unheeded = None;
+                if let Some(trouble) = entry.trouble.as_mut().filter(|_| is_over) {
+                    trouble.stray = false;
+                }
             }
             return false;
         }
@@ -133,12 +143,15 @@ impl Engine {
         true
     }
 
-    /// Whether a job has a Workload of its own that lets it run, now or once that was written. One that cannot be read is not started.
-    fn is_to_run(&self, view: &JobView) -> bool {
+    /// Whether a job has a Workload that lets it run, now or once that was written: of its own, or, if it is a part, of the job above. One that cannot
+    /// be read is not started.
+    fn is_to_run(&self, view: &JobView, above: Option<&str>) -> bool {
         if view.suspended && view.invalid.is_some() {
             return false;
         }
-        self.world.owned(&view.job.uid).iter().filter(|w| named(view, w)).any(|w| {
+        let owned = self.world.owned(above.unwrap_or(&view.job.uid));
+        let near = owned.iter().filter(|w| w.namespace == view.job.namespace);
+        near.filter(|w| above.is_some() || named(view, w)).any(|w| {
             let entry = &self.world.workloads[w];
             let status = entry.status();
             let ends = entry.object.metadata.deletion_timestamp.is_some();
@@ -148,31 +161,43 @@ impl Engine {
 
     /// Whether nothing shows that the pods of a stopped job are gone. One that was not changed since it was made has never had any but those that only
     /// claim to be its.
-    fn may_be_unheeded(&self, key: &JobKey, view: &JobView) -> bool {
+    fn may_be_unheeded(&self, key: &JobKey, view: &JobView, is_part: bool) -> bool {
         if self.world.pod_jobs.contains_key(key) || view.ending {
             return false;
         }
-        if view.generation <= 1 {
-            return self.world.jobs.get(key).is_some_and(JobEntry::has_stray);
+        let Some(entry) = self.world.jobs.get(key) else { return false };
+        if entry.has_stray() {
+            return true;
         }
-        let Some(entry) = self.world.jobs.get(key).filter(|entry| !entry.is_enforced()) else {
+        if is_part || view.generation <= 1 || entry.is_enforced() {
             return false;
-        };
+        }
         let mut parts = self.children(key, &view.job.uid);
         entry.may_go_on()
             || entry.says_nothing_of_stop(self.last_decision(&view.job.uid))
             || parts.any(|part| part.may_go_on() || part.runs_on())
     }
 
-    /// Takes in that a pod which goes on names a job as its controller. Users write owner references, too: of a job that never ran it is none of its
-    /// own, and has no quota.
-    pub(crate) fn note_stray(&mut self, namespace: &str, controller: &str) {
+    /// Takes in that a pod which goes on, and was made at that time, names a job as its controller. Users write owner references, too: of a job that
+    /// never ran it is none of its own, and has no quota, nor has one that was made when the stop of its job was long decided.
+    pub(crate) fn note_stray(&mut self, namespace: &str, controller: &str, created: Option<Timestamp>) {
         let Some(key) = self.world.job_by_uid.get(controller).filter(|key| *key.namespace == *namespace)
         else {
             return;
         };
+        let Some(entry) = self.world.jobs.get(key).filter(|entry| entry.waits()) else { return };
+        let is_stray = entry.never_ran() || {
+            let above = match self.standing(&entry.view) {
+                Standing::Part { of, .. } => Some(of),
+                _ => None,
+            };
+            let decided = self.last_decision(above.as_deref().unwrap_or(&entry.view.job.uid));
+            let since = decided.map(|decided| later(decided, PATIENCE_SECONDS));
+            let is_later = since.is_none_or(|since| created.is_none_or(|created| created > since));
+            is_later && !self.is_to_run(&entry.view, above.as_deref())
+        };
         let key = key.clone();
-        if let Some(entry) = self.world.jobs.get_mut(&key).filter(|entry| entry.never_ran()) {
+        if let Some(entry) = self.world.jobs.get_mut(&key).filter(|_| is_stray) {
             entry.trouble.get_or_insert_default().stray = true;
             self.dirty.jobs.insert(key);
         }
@@ -180,12 +205,15 @@ impl Engine {
 
     /// The same of all pods, once jobs and pods are known.
     pub(crate) fn note_strays(&mut self) {
-        let going_on = self.world.pods.iter().filter(|(_, pod)| !pod.leaving);
-        let of: BTreeSet<_> = going_on
-            .filter_map(|((namespace, _), pod)| Some((Arc::clone(namespace), pod.controller.clone()?)))
-            .collect();
-        for (namespace, controller) in of {
-            self.note_stray(&namespace, &controller);
+        // The last one of each job tells.
+        let mut of = BTreeMap::<_, Option<Timestamp>>::new();
+        for ((namespace, _), pod) in self.world.pods.iter().filter(|(_, pod)| !pod.leaving) {
+            let Some(controller) = pod.controller.clone() else { continue };
+            let last = of.entry((Arc::clone(namespace), controller)).or_insert(pod.created);
+            *last = pod.created.max(*last);
+        }
+        for ((namespace, controller), created) in of {
+            self.note_stray(&namespace, &controller, created);
         }
     }
 

@@ -35,6 +35,7 @@ mod kueues;
 mod kueues_pods;
 mod left_behind;
 mod left_queue;
+mod made_pods;
 mod memory;
 mod metrics;
 mod moved;

@@ -274,44 +274,110 @@ fn a_look_that_is_refused_holds_nothing_up() {
     assert!(!holds(&c) && runs(&c, "new"));
 }
 
-/// A user gives a pod the real UID of a job that waits: its controller did not make that pod, and does not remove it.
+/// A pod on a node that names this job of the kind as its controller, made at that time.
+fn stray(c: &mut Cluster, kind: JobKind, job: &str) {
+    let owner = json!([{"apiVersion": kind.api_version(), "kind": kind.kind(), "name": job,
+        "uid": &*c.api.job(job).view.job.uid, "controller": true}]);
+    let created = c.now.to_string();
+    c.api.put(
+        Kind::Pod,
+        json!({
+            "metadata": {"name": "stray", "namespace": "team-a", "ownerReferences": owner,
+                "creationTimestamp": created},
+            "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Running"},
+        }),
+    );
+    c.api.edit_job(job, |job| (job.disobeys, job.pods) = (Disobeys::Always, true));
+}
+
+/// A user gives a pod the real UID of a job that waits: its controller did not make that pod, and does not remove it. That the job was changed
+/// meanwhile makes no difference.
 #[test]
 fn a_pod_of_a_job_that_never_ran_is_deleted_after_a_while() {
     for kind in [JobKind::JOB, JobKind::MPI_JOB, JobKind::RAY_CLUSTER] {
-        for restarted in [false, true] {
+        for (restarted, edited) in [(false, false), (true, false), (false, true), (true, true)] {
+            let case = format!("{kind:?}, restarted: {restarted}, edited: {edited}");
             let mut c = cluster();
             c.api.add_job(job("team-a", "first", "lq", 1, "1"));
             c.settle();
             let mut old = job("team-a", "old", "lq", 1, "1");
             old.job.kind = kind;
+            old.suspended_condition = Some((true, c.now));
             c.api.add_job(old);
             c.settle();
-            let owner = json!([{"apiVersion": kind.api_version(), "kind": kind.kind(), "name": "old",
-                "uid": &*c.api.job("old").view.job.uid, "controller": true}]);
-            c.api.put(
-                Kind::Pod,
-                json!({
-                    "metadata": {"name": "stray", "namespace": "team-a", "ownerReferences": owner},
-                    "spec": {"nodeName": "n", "containers": []},
-                    "status": {"phase": "Running"},
-                }),
-            );
-            c.api.edit_job("old", |job| (job.disobeys, job.pods) = (Disobeys::Always, true));
+            if edited {
+                c.api.edit_job("old", |job| job.view.generation = 2);
+                c.settle();
+            }
+            stray(&mut c, kind, "old");
             if restarted {
                 c.restart();
             }
             c.settle();
             c.advance(89);
-            assert!(c.api.job("old").pods, "{kind:?} {restarted}");
+            assert!(c.api.job("old").pods, "{case}");
             c.advance(1);
-            assert!(!c.api.job("old").pods, "{kind:?} {restarted}");
-            let note = "The job was never started, and pods named it as their controller: 1 were deleted";
-            assert_eq!(c.notes("StopEnforced"), [format!("{}/old: {note}", kind.kind())]);
+            assert!(!c.api.job("old").pods, "{case}");
+            let why = if edited {
+                "The job was stopped, and its controller has not removed its pods within 90 s"
+            } else {
+                "The job was never started, and pods named it as their controller"
+            };
+            assert_eq!(c.notes("StopEnforced"), [format!("{}/old: {why}: 1 were deleted", kind.kind())]);
             c.advance(3_600);
-            assert_eq!(looks(&c), 3, "{kind:?} {restarted}: the last one found none");
+            assert_eq!(looks(&c), 3, "{case}: the last one found none");
             c.api.finish_job("first", true);
             c.settle();
-            assert!(runs(&c, "old"), "{kind:?} {restarted}");
+            assert!(runs(&c, "old"), "{case}");
         }
     }
+}
+
+#[test]
+fn a_pod_that_is_made_in_the_name_of_a_stopped_job_is_deleted_but_its_own_are_left_to_its_controller() {
+    for long_after in [false, true] {
+        let mut c = running(JobKind::JOB, Disobeys::Always);
+        if !long_after {
+            stray(&mut c, JobKind::JOB, "old");
+            c.settle();
+        }
+        evict(&mut c);
+        if long_after {
+            c.advance(60);
+            stray(&mut c, JobKind::JOB, "old");
+            c.settle();
+        } else {
+            c.restart();
+        }
+        c.advance(90);
+        assert_eq!((enforced(&c), c.api.job("old").pods), (usize::from(long_after), !long_after));
+    }
+}
+
+#[test]
+fn a_pod_of_a_part_of_a_job_that_waits_is_deleted_after_a_while() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "first", "lq", 1, "1"));
+    c.settle();
+    let mut old = job("team-a", "old", "lq", 1, "1");
+    old.job.kind = JobKind::JOB_SET;
+    c.api.add_job(old);
+    c.settle();
+    let mut part = job("team-a", "old-main-0", "", 1, "1");
+    part.queue_name = None;
+    controlled(&c, &mut part);
+    c.api.add_job(part);
+    c.settle();
+    stray(&mut c, JobKind::JOB, "old-main-0");
+    c.settle();
+    c.advance(89);
+    assert!(c.api.job("old-main-0").pods);
+    c.advance(1);
+    assert!(!c.api.job("old-main-0").pods);
+    c.advance(3_600);
+    assert_eq!(enforced(&c), 1);
+    c.api.finish_job("first", true);
+    c.settle();
+    assert!(runs(&c, "old"));
 }

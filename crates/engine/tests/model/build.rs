@@ -110,6 +110,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,
+        pod_selector: None,
         autoscaled: false,
         template: None,
         on_hold: None,

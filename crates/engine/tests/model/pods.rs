@@ -223,6 +223,15 @@ impl Api {
                     .as_array_mut()
                     .unwrap()
                     .retain(|known| !removed.contains(known));
+                if body["metadata"]["labels"].is_object() {
+                    json_patch::merge(&mut pod["metadata"]["labels"], &body["metadata"]["labels"]);
+                }
+                let gates = body["spec"]["schedulingGates"].as_array().into_iter().flatten();
+                for gate in gates {
+                    assert_eq!(gate["$patch"], "delete");
+                    let known = pod["spec"]["schedulingGates"].as_array_mut().unwrap();
+                    known.retain(|known| known["name"] != gate["name"]);
+                }
                 self.put_pod(reference, pod);
             }
             PodStep::Patch(Patch::Merge(body)) => {

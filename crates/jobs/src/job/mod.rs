@@ -6,14 +6,19 @@ mod rules;
 mod spare;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
+use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
 
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
+use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
 use crate::review::{Context, Violations};
@@ -23,9 +28,10 @@ use crate::scheduling::{
 use crate::topology;
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
-pub(crate) const GENERATED_LABELS: [&str; 3] =
-    ["job-name", "controller-uid", "batch.kubernetes.io/controller-uid"];
+pub(crate) const GENERATED_LABELS: [&str; 3] = ["job-name", "controller-uid", CONTROLLER_UID];
 
+/// The label of a pod with the UID of its Job, by which the API server has the Job select its pods.
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 /// The label of a pod with its index in an Indexed Job.
 pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
@@ -71,6 +77,14 @@ impl Adapter for Job {
 
     fn is_elastic(&self) -> bool {
         true
+    }
+
+    /// Its controller counts the pods that its selector matches, ends those that are too many, and lets all others go.
+    fn may_be_pod_of(&self, job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
+        match &job.marks.selector {
+            Some(selector) => selector_matches(selector, pod.labels),
+            None => pod.labels.get(CONTROLLER_UID).is_some_and(|uid| *uid == *job.uid),
+        }
     }
 
     fn copies_templates(&self) -> bool {
@@ -143,6 +157,8 @@ fn observe(job: &Value) -> JobView {
     view.terminating = object::int(&status["terminating"]).unwrap_or(0).max(0);
     view.spare_failures = spare::failures(spec, status);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
+    let selector = spec.get("selector").filter(|_| spec["manualSelector"] == true);
+    view.pod_selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok()).map(Arc::new);
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);
     view.ready = object::int(&status["ready"]).unwrap_or(0).max(0);

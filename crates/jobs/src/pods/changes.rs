@@ -85,6 +85,22 @@ pub fn termination(member: &Member, reason: StopReason<'_>, message: &str, at: T
     })
 }
 
+/// The patch that has a pod wait no longer, and takes off it what makes it one of ours: it is a part of a job that runs. Its gate for a topology
+/// stays if `is_placed`: the job's template has that, too.
+pub fn release(member: &Member, is_placed: bool) -> Patch {
+    let gates = [labels::ADMISSION_SCHEDULING_GATE, labels::TOPOLOGY_SCHEDULING_GATE];
+    let gone = gates.into_iter().take(if is_placed { 1 } else { 2 });
+    let gone: Vec<_> = gone.map(|name| json!({"$patch": "delete", "name": name})).collect();
+    let body = json!({
+        "metadata": {
+            "labels": {labels::MANAGED: null},
+            "$deleteFromPrimitiveList/finalizers": [labels::MANAGED_FINALIZER],
+        },
+        "spec": {"schedulingGates": gone},
+    });
+    Patch::Strategic(body).pinned(&member.resource_version)
+}
+
 /// The patch that takes our finalizer off a pod, if it is there. Others stay.
 pub fn finalize(member: &Member) -> Option<Patch> {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [labels::MANAGED_FINALIZER]}});

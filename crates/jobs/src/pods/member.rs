@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
 use serde_json::Value;
 use sluice_api::gates::{Gate, Gates};
-use sluice_api::job::JobPodSet;
+use sluice_api::job::{ControllerRef, JobPodSet};
 use sluice_api::{labels, names, slim};
 
 use super::parent::{Parent, size};
@@ -67,6 +67,8 @@ pub struct Member {
     pub suspending_parent: Option<String>,
     /// The object whose job it is a part of.
     pub parent: Option<Parent>,
+    /// The object that controls it, if it is a job by itself.
+    pub controller: Option<Box<ControllerRef>>,
     /// What it asks for, if it has such an object, or is in a group and its role is not what its spec makes it.
     pub size: Option<Box<slim::PodTemplate>>,
     /// Whether it waits for admission.
@@ -131,6 +133,7 @@ impl Member {
             managed: metadata["labels"][labels::MANAGED] == "true",
             suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
             size: (parent.is_some() || group.is_some() && !is_made).then(|| size(pod)).flatten(),
+            controller: object::controller(&metadata["ownerReferences"]).filter(|_| !has_role).map(Box::new),
             parent,
             gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),
             held: finalizers.into_iter().any(|finalizer| finalizer == labels::MANAGED_FINALIZER),

@@ -20,7 +20,7 @@ mod replacement;
 mod view;
 
 pub(crate) use adapter::Pod;
-pub use changes::{STOP_MANAGER, StopReason, finalize, start, termination};
+pub use changes::{STOP_MANAGER, StopReason, finalize, release, start, termination};
 pub use compose::{Against, ComposeError, Composition, RoleCount};
 pub use group::Group;
 pub(crate) use member::total_count;

@@ -123,6 +123,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,
+        pod_selector: None,
         autoscaled: false,
         template: None,
         on_hold: None,

@@ -10,6 +10,7 @@ use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, P
 use super::cluster::{Cluster, Group, HEAD};
 use super::rules;
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at, path_of};
+use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
 use crate::review::{Context, Meta, Violations};
@@ -79,6 +80,14 @@ pub(crate) enum Submission {
     Head,
 }
 
+/// The labels of a pod with its cluster and with its group there.
+const CLUSTER_LABEL: &str = "ray.io/cluster";
+const GROUP_LABEL: &str = "ray.io/group";
+/// The group of the head.
+const HEAD_GROUP: &str = "headgroup";
+/// KubeRay cuts off the beginning of a value that is longer than a label may be.
+const MAX_LABEL: usize = 63;
+
 /// The pod set of the Job that hands work to a cluster, and where the object has its template.
 const SUBMITTER: &str = "submitter";
 const SUBMITTER_TEMPLATE: &str = "/spec/submitterPodTemplate";
@@ -86,6 +95,18 @@ const SUBMITTER_TEMPLATE: &str = "/spec/submitterPodTemplate";
 impl Adapter for Ray {
     fn kind(&self) -> JobKind {
         self.kind
+    }
+
+    /// KubeRay goes by the labels with the cluster and the group, and ends the pods that are too many.
+    fn may_be_pod_of(&self, job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
+        if job.marks.is_empty() {
+            return true;
+        }
+        let is_cut_off = |label: &str| label.len() + 1 >= MAX_LABEL && job.name.ends_with(label);
+        let is_name = |label: &String| *label == job.name || is_cut_off(label);
+        let of_cluster = pod.labels.get(CLUSTER_LABEL).is_some_and(is_name);
+        let group = pod.labels.get(GROUP_LABEL).map(|group| group.to_ascii_lowercase());
+        of_cluster && group.is_some_and(|group| group == HEAD_GROUP || job.marks.count(&group).is_some())
     }
 
     fn observe(&self, object: &Value) -> JobView {

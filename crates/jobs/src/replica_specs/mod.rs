@@ -11,6 +11,7 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 
 use crate::adapter::{Adapter, Change, PodGroup, State};
+use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
 use crate::review::{Context, Violations};
@@ -90,6 +91,18 @@ impl Adapter for ReplicaSpecs {
         }
         let step = Step { subresource: None, patch: Patch::Merge(body) };
         vec![step.pinned(&view.resource_version)]
+    }
+
+    /// Its controller gives each pod the name of its replica type and its index among those.
+    fn may_be_pod_of(&self, job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
+        if job.marks.is_empty() {
+            return true;
+        }
+        let own = pod.name.strip_prefix(job.name).and_then(|rest| rest.strip_prefix('-'));
+        let Some((replica_type, index)) = own.and_then(|own| own.rsplit_once('-')) else { return false };
+        let number = index.parse::<i32>().ok().filter(|number| number.to_string() == index);
+        let replicas = job.marks.count(replica_type).unwrap_or(0);
+        number.is_some_and(|number| (0..replicas).contains(&number))
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {

@@ -135,6 +135,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     always(("Pod", false), before.as_ref(), &meta, &mut violations, context);
     managed_label(pod, before.as_ref(), &meta, &mut violations);
     parent(pod, old, &mut violations);
+    workload(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
     if let (Some(old), Some(before)) = (old, &before) {
         on_update(before, &meta, &mut violations, context);
@@ -189,6 +190,14 @@ fn parent(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
     let after = suspending_parent(pod);
     if !has_ended(pod) && old.is_some_and(|old| suspending_parent(old) != after) {
         violations.immutable(&annotation_path(labels::POD_SUSPENDING_PARENT), after.unwrap_or_default());
+    }
+}
+
+/// The pods of an admitted job say which Workload has quota for them until they have ended: by that the API server knows which are not to grow.
+fn workload(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let [before, after] = [old.unwrap_or(&Value::Null), pod].map(|pod| annotation(pod, labels::WORKLOAD));
+    if before.is_some() && before != after && !has_ended(pod) {
+        violations.immutable(&annotation_path(labels::WORKLOAD), after.unwrap_or_default());
     }
 }
 

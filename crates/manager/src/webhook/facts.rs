@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use sluice_api::job::{JobKind, Wrapped};
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
+use sluice_jobs::PodMarks;
 
 use super::owners::{Admitted, Maker};
 
@@ -13,7 +14,7 @@ use super::owners::{Admitted, Maker};
 const DEFAULT: &str = "default";
 
 /// A snapshot.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Facts {
     /// The labels of each namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -23,14 +24,14 @@ pub struct Facts {
     pub default_priority_class: bool,
     /// Jobs of kinds that make others, objects that others manage, or, where pods are queued themselves, of all kinds: by kind, namespace and name.
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
-    /// Jobs with an admitted Workload, where pods tell their jobs by a label.
+    /// Jobs with an admitted Workload, where pods are queued themselves.
     pub admitted: Admitted,
     /// Pods that make others, by namespace and name, where these tell their jobs by a label.
     pub makers: BTreeMap<(String, String), Maker>,
 }
 
 /// A job that may own others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
     /// Its UID: an owner reference with another one is none to it.
     pub uid: Arc<str>,
@@ -44,10 +45,12 @@ pub struct Owner {
     pub part_names: Vec<String>,
     /// Its pod sets, and in how many parts each is, where its controller calls jobs after them.
     pub parts: Vec<(String, i32)>,
-    /// Whether what it makes cleans up after it: it is being deleted, and makes no jobs otherwise.
-    pub cleans_up: bool,
     /// The objects that it wraps, which its controller makes.
     pub wraps: Vec<Arc<Wrapped>>,
+    /// What its pods are told by.
+    pub pods: PodMarks,
+    /// Whether it is being deleted, and what its controller makes until then cleans up after it.
+    pub cleans_up: bool,
     /// Kind, name and UID of the job that controls it.
     pub above: Option<(JobKind, String, String)>,
 }
@@ -56,10 +59,8 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct FactStore {
     current: RwLock<Facts>,
-    /// Pods are queued themselves: every job may own some.
+    /// Pods are queued themselves: every job may own some, and it matters which are admitted.
     pods: bool,
-    /// Pods of some of the kinds tell by a label: it matters which jobs are admitted.
-    by_label: bool,
     /// Kinds that others manage: their objects may own jobs.
     external: BTreeSet<JobKind>,
 }
@@ -68,8 +69,7 @@ impl FactStore {
     /// Without facts. With these kinds jobs are queued; others manage the external ones.
     pub fn of(kinds: &[JobKind], external: BTreeSet<JobKind>) -> Self {
         let pods = kinds.iter().any(|kind| kind.integration().of_pods);
-        let by_label = pods && kinds.iter().any(|kind| kind.integration().pods_tell_by_label);
-        Self { current: RwLock::default(), pods, by_label, external }
+        Self { current: RwLock::default(), pods, external }
     }
 
     /// Takes in a pod that makes others, or that it is gone.
@@ -108,13 +108,13 @@ impl FactStore {
                 Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
                 Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
                 Object::Job(view) => self.may_own(Kind::Job(view.job.kind)),
-                Object::Workload(_) => self.by_label,
+                Object::Workload(_) => self.pods,
                 _ => false,
             },
             Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
                 matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
                     || self.may_own(*kind)
-                    || self.by_label && *kind == Kind::Workload
+                    || self.pods && *kind == Kind::Workload
             }
             _ => false,
         }
@@ -172,13 +172,14 @@ impl Facts {
                 let sets = view.pod_sets.iter().filter(|_| names_them);
                 let owner = Owner {
                     parts: sets.map(|set| (set.name.clone(), set.parts)).collect(),
-                    cleans_up: view.deleting && !view.job.kind.makes_jobs(),
                     uid: Arc::clone(&view.job.uid),
                     queue_name: view.queue_name.clone(),
                     priority_class: view.workload_priority_class.clone(),
                     queued: view.queue_name.is_some() && !view.skipped,
                     part_names: view.part_names.clone(),
                     wraps: view.pod_sets.iter().filter_map(|set| set.wrapped.clone()).collect(),
+                    pods: PodMarks::of(view),
+                    cleans_up: view.deleting && !view.job.kind.makes_jobs(),
                     above,
                 };
                 self.owners.get(&key) != Some(&owner) && {

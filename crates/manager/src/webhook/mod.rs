@@ -1,6 +1,7 @@
 //! Admission and conversion webhooks.
 
 pub mod bounds;
+mod detached;
 pub mod facts;
 pub mod owners;
 pub mod review;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use sluice_api::conditions::{WorkloadCondition, is_true};
 use sluice_api::job::{JobKind, PartNames, Wrapped};
 use sluice_api::slim;
+use sluice_jobs::{MadePod, Maker as PodMaker, may_be_pod_of};
 
 use super::facts::{Facts, Owner};
 
@@ -54,6 +55,12 @@ impl<'a> ControllerName<'a> {
     fn is_pod(&self) -> bool {
         (self.api_version, self.kind) == ("v1", "Pod")
     }
+}
+
+/// The name of an object, or, of a new one, the beginning of it that was asked for.
+pub fn name_of(object: &Value) -> &str {
+    let mut names = ["name", "generateName"].iter().filter_map(|key| object["metadata"][key].as_str());
+    names.find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 /// A pod that makes others of its job: a driver.
@@ -148,6 +155,10 @@ fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: 
     let integration = kind.integration();
     let is_part = || {
         kind.parts_of(part).is_some_and(|parts| {
+            // Of a job that cannot be read its parts are not known.
+            if owner.parts.is_empty() && matches!(parts.names, PartNames::PodSet | PartNames::Numbered) {
+                return name.strip_prefix(above).is_some_and(|rest| rest.starts_with('-'));
+            }
             let of = |(set, parts): &(String, i32), name: &str| (set == name).then_some(*parts);
             parts.names.played(above, (&owner.parts[..], of), &owner.part_names, name).is_some()
         })
@@ -194,6 +205,37 @@ impl Facts {
             (kind, name, uid) = (*above, its_name.as_str(), its_uid.as_str());
         }
         found
+    }
+
+    /// Whether a new pod may be one that its controller made, and runs on quota: that of the controller, or of a job above it. What belongs to a job
+    /// that waits has no reason to be there. The engine lets go of a pod of which that becomes known later.
+    pub fn vouches_for(
+        &self,
+        rules: Rules<'_>,
+        namespace: &str,
+        (kind, pod): (JobKind, MadePod<'_>),
+        controller: (JobKind, &str, &str),
+    ) -> bool {
+        if self.may_have_made(namespace, pod, controller) != Some(true) {
+            return false;
+        }
+        let uid = controller.2;
+        let above = self.managed_above(rules, namespace, (kind, pod.name), controller);
+        above
+            .into_iter()
+            .any(|owner| self.admitted.has(namespace, &owner.uid) || owner.cleans_up && *owner.uid != *uid)
+    }
+
+    /// Whether a job that a pod names as its controller may have made it, by name and labels; none if the job was not seen.
+    pub fn may_have_made(
+        &self,
+        namespace: &str,
+        pod: MadePod<'_>,
+        (kind, name, uid): (JobKind, &str, &str),
+    ) -> Option<bool> {
+        let owner = self.owners.get(&(kind, namespace.to_owned(), name.to_owned()));
+        let owner = owner.filter(|owner| *owner.uid == *uid)?;
+        Some(may_be_pod_of(&PodMaker { kind, name, uid, marks: &owner.pods }, &pod))
     }
 
     /// Whether a new pod is one of a job that is managed and admitted, of a kind whose pods tell by their labels: the one that the job names, while

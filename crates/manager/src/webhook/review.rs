@@ -24,10 +24,20 @@ pub struct Request {
     pub namespace: String,
     /// `status` for writes of the status.
     pub sub_resource: String,
+    /// Who writes.
+    pub user_info: UserInfo,
     /// The object as it would be.
     pub object: Value,
     /// The object as it is, for updates.
     pub old_object: Value,
+}
+
+/// Who writes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// The user's name: `system:serviceaccount:<namespace>:<name>` for a service account.
+    pub username: String,
 }
 
 /// What the API server gets back.

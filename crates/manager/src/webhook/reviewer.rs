@@ -5,21 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize as _;
 use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
-use sluice_jobs::Patch;
 use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
     Context, Denied, Gatherer, Operation, PodSelectors, is_marked, mutate, mutate_plain_pod, mutate_pod,
     owner_kind, suspending_parent, validate, validate_plain_pod,
 };
+use sluice_jobs::{MadePod, Patch};
 use tracing::info;
 
+use super::detached;
 use super::facts::{FactStore, Facts, Owner};
-use super::owners::{ControllerName, Rules};
+use super::owners::{ControllerName, Rules, name_of};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -92,7 +94,14 @@ impl Reviewers {
             gates: self.gates,
         };
         let of_pods = kind.integration().of_pods;
+        let detached = match hook {
+            JobHook::Validate(_) => {
+                detached::refusal(kind, &request, &facts, self.rules(&request.namespace, &facts))
+            }
+            JobHook::Mutate(_) => None,
+        };
         let verdict = match hook {
+            JobHook::Validate(_) if detached.is_some() => Verdict::Denied(detached.unwrap_or_default()),
             JobHook::Mutate(_) if of_pods => self.mutated_pod(&request, &context),
             JobHook::Validate(_) if of_pods && !self.looks_after(&request) => Verdict::Allowed,
             JobHook::Validate(_) if of_pods => {
@@ -140,13 +149,18 @@ impl Reviewers {
             || [&request.object, &request.old_object].iter().any(|pod| suspending_parent(pod).is_some())
     }
 
+    /// Which jobs of a namespace are managed.
+    fn rules(&self, namespace: &str, facts: &Facts) -> Rules<'_> {
+        let labels = facts.namespaces.get(namespace);
+        let all = self.manage_jobs_without_queue_name
+            && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
+        Rules { kinds: &self.kinds, external: &self.external, all }
+    }
+
     /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
     /// until it is, the job is one like any other, and its real owner lets it run, or makes it anew.
     fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
-        let labels = facts.namespaces.get(&request.namespace);
-        let all = self.manage_jobs_without_queue_name
-            && labels.is_some_and(|labels| selector_matches(&self.namespaces, labels));
-        let rules = Rules { kinds: &self.kinds, external: &self.external, all };
+        let rules = self.rules(&request.namespace, facts);
         let of_pods = kind.integration().of_pods;
         if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
@@ -161,10 +175,14 @@ impl Reviewers {
             // Then it is none of its pods.
             return false;
         }
-        let metadata = &request.object["metadata"];
-        let mut names = ["name", "generateName"].iter().filter_map(|key| metadata[key].as_str());
-        let part = (kind, names.find(|name| !name.is_empty()).unwrap_or_default());
+        let name = name_of(&request.object);
+        let part = (kind, name);
         let controller = (above, owner.name, owner.uid);
+        if of_pods {
+            let labels = BTreeMap::deserialize(&request.object["metadata"]["labels"]).unwrap_or_default();
+            let pod = MadePod { name, labels: &labels };
+            return facts.vouches_for(rules, &request.namespace, (kind, pod), controller);
+        }
         !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }
 }

@@ -56,3 +56,23 @@ fn the_api_server_keeps_queued_jobs_from_being_deleted_without_their_pods_unless
     let off = objects(&["webhooks.refuseOrphans=false"]);
     assert!(!off.keys().any(|name| name.contains("no-orphans")));
 }
+
+#[test]
+fn the_api_server_keeps_pods_of_admitted_jobs_from_growing_in_place_unless_told_otherwise() {
+    let by_default = objects(&[]);
+    let policy = &by_default["ValidatingAdmissionPolicy/kueue-no-resize"]["spec"];
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]});
+    assert_eq!(policy["matchConstraints"]["resourceRules"], json!([rule]));
+    assert_eq!(
+        policy["validations"].as_array().unwrap().len(),
+        3,
+        "containers, init containers, the pod itself"
+    );
+    let binding = &by_default["ValidatingAdmissionPolicyBinding/kueue-no-resize"]["spec"];
+    assert_eq!(binding["policyName"], "kueue-no-resize");
+    assert_eq!(binding["validationActions"], json!(["Deny"]));
+    let selector = &binding["matchResources"]["namespaceSelector"]["matchExpressions"][0];
+    assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    let off = objects(&["webhooks.refuseResize=false"]);
+    assert!(!off.keys().any(|name| name.contains("no-resize")));
+}

@@ -328,6 +328,23 @@ fn a_pod_stays_managed_until_it_has_ended() {
     assert_eq!(refusals(&with(ended.clone(), managed, Value::Null), Some(&ended)), "");
 }
 
+#[test]
+fn a_pod_of_an_admitted_job_says_on_which_workload_it_runs_until_it_has_ended() {
+    let mut runs = grouped();
+    runs["metadata"] = json!({"name": "a", "annotations": {"kueue.x-k8s.io/workload": "job-a"}});
+    let workload = "/metadata/annotations/kueue.x-k8s.io~1workload";
+    for value in [Value::Null, json!(""), json!("other")] {
+        let refused = refusals(&with(runs.clone(), workload, value.clone()), Some(&runs));
+        assert!(
+            refused.starts_with("metadata.annotations[kueue.x-k8s.io/workload]: Invalid value"),
+            "{value}"
+        );
+    }
+    assert_eq!(refusals(&with(runs.clone(), "/metadata/labels", json!({"a": "b"})), Some(&runs)), "");
+    let ended = with(runs, "/status", json!({"phase": "Failed"}));
+    assert_eq!(refusals(&with(ended.clone(), workload, Value::Null), Some(&ended)), "");
+}
+
 /// What the webhook adds and a start takes away again leaves the pod as its user wrote it, with the marks of a managed pod.
 #[test]
 fn a_started_pod_is_the_one_that_was_written() {

@@ -1,5 +1,8 @@
 //! What the reviewers answer.
 
+mod detached;
+mod pods;
+
 use super::*;
 use serde_json::{Value, json};
 use sluice_api::slim;
@@ -223,9 +226,12 @@ fn an_owner_that_does_not_make_such_objects_does_not_keep_them_from_waiting() {
         let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": spec}));
         facts.note(&Input::Applied(Object::Job(Box::new(view))));
     }
+    pods::admit(&facts, JobKind::JOB, "above", "u");
     let path = |kind: JobKind| job_path("mutate", kind);
     let left_alone = |kind: JobKind, name: &str, owner: JobKind| {
-        let answer = post(&reviewers, &path(kind), &object(kind, name, Some(owner)));
+        let mut object = object(kind, name, Some(owner));
+        object["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] = json!("u");
+        let answer = post(&reviewers, &path(kind), &object);
         answer["response"].get("patch").is_none()
     };
     for kind in [JobKind::DEPLOYMENT, JobKind::STATEFUL_SET, JobKind::POD] {
@@ -411,6 +417,8 @@ fn jobs_of_a_parent_that_others_manage_are_left_to_it() {
             |path: &str, object: &Value| post(&reviewers, path, object)["response"]["patch"].is_string();
         [!patched("/mutate-batch-v1-job", &job), !patched("/mutate--v1-pod", &pod)]
     };
+    assert_eq!(left_alone(V1, "Errand", "queued", "u"), [true, false], "pods have no reason to be there");
+    pods::admit(&facts, errand, "queued", "u");
     assert_eq!(left_alone(V1, "Errand", "queued", "u"), [true; 2]);
     for (api_version, kind, name, uid) in [
         (V1, "Errand", "plain", "p"),

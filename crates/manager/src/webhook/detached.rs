@@ -1,0 +1,103 @@
+//! What runs on the quota of the job that controls it stays below that job. Nothing would hold quota for it otherwise, and nothing would stop it.
+//!
+//! Users can change owner references, and the labels by which a controller finds its pods again: one that does not find a pod lets it go. Once a
+//! managed job has made something, neither changes until that has ended.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use sluice_api::job::JobKind;
+use sluice_api::labels;
+use sluice_jobs::MadePod;
+use sluice_jobs::webhook::owner_kind;
+
+use super::facts::Facts;
+use super::owners::{ControllerName, Rules, name_of};
+use super::review::Request;
+
+/// What takes references to objects that are gone out of others, or works on a namespace that goes.
+const COLLECTORS: [&str; 3] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:kube-controller-manager",
+];
+/// Controllers that Kubernetes brings along: that of Jobs adopts pods, and lets them go.
+const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
+
+/// Why a change of a job or a pod is refused, if it takes that from below the job on whose quota it runs.
+pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
+    let (old, new) = (&request.old_object, &request.object);
+    let above = owner_kind(old, rules.external)?;
+    let before = ControllerName::of(old)?;
+    let user = request.user_info.username.as_str();
+    let of_pods = kind.integration().of_pods;
+    if COLLECTORS.contains(&user) || of_pods && user.starts_with(CONTROLLERS) {
+        return None;
+    }
+    let controller = (above, before.name, before.uid);
+    let stays = ControllerName::of(new).is_some_and(|after| after.uid == before.uid);
+    let is_released = || {
+        let may_be = |pod: &Value| {
+            let labels: BTreeMap<_, _> =
+                BTreeMap::deserialize(&pod["metadata"]["labels"]).unwrap_or_default();
+            facts.may_have_made(
+                &request.namespace,
+                MadePod { name: name_of(pod), labels: &labels },
+                controller,
+            )
+        };
+        of_pods && may_be(old) == Some(true) && may_be(new) == Some(false)
+    };
+    if new["metadata"]["deletionTimestamp"].is_string() || stays && !is_released() {
+        return None;
+    }
+    if is_queued_itself(kind, new, rules) || has_ended(kind, old) {
+        return None;
+    }
+    let managed = match facts.owners.get(&(above, request.namespace.clone(), before.name.to_owned())) {
+        Some(owner) if *owner.uid == *before.uid => {
+            let part = (kind, name_of(old));
+            !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
+        }
+        // It may have been deleted a moment ago.
+        _ => is_known(above, of_pods, rules),
+    };
+    managed.then(|| {
+        let what = if stays { "the labels by which it is found" } else { "the reference to that" };
+        format!(
+            "metadata.{}: Forbidden: it runs on the quota of its controller, the {} {:?}: {what} cannot be changed before it has ended",
+            if stays { "labels" } else { "ownerReferences" },
+            before.kind,
+            before.name
+        )
+    })
+}
+
+/// Whether objects of a kind that make others are known, if they are there.
+fn is_known(kind: JobKind, of_pods: bool, rules: Rules<'_>) -> bool {
+    if rules.external.contains(&kind) {
+        return true;
+    }
+    let integration = kind.integration();
+    // Pods of others are told by marks of their own.
+    let makes_pods = !(integration.suspends_pods || integration.of_pods || kind.has_groups());
+    let makes = if of_pods { makes_pods } else { kind.makes_jobs() || kind.is_declared() };
+    makes && rules.kinds.contains(&kind)
+}
+
+/// Whether the engine looks after an object whatever controls it.
+fn is_queued_itself(kind: JobKind, object: &Value, rules: Rules<'_>) -> bool {
+    if kind.integration().of_pods {
+        return object["metadata"]["labels"][labels::MANAGED] == "true";
+    }
+    let view = sluice_jobs::observe(kind, object);
+    !view.skipped && (view.queue_name.is_some() || rules.all)
+}
+
+fn has_ended(kind: JobKind, object: &Value) -> bool {
+    if kind.integration().of_pods {
+        return matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    }
+    sluice_jobs::observe(kind, object).finished.is_some()
+}

@@ -1,0 +1,157 @@
+//! A tenant who makes pods in the name of jobs, takes pods and jobs from below those that hold quota for them, and lets pods grow in place, where a
+//! LocalQueue `default` queues all pods. The controllers are the real ones.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_testkit::wait::{eventually, progress};
+use sluice_tests::place::{DEADLINE, Place, job};
+
+use crate::bed::bed;
+use crate::pods::{make, pod, pods, states, workload};
+
+const QUEUE: &str = "default";
+const UID: &str = "batch.kubernetes.io/controller-uid";
+const HOUR: u32 = 3_600;
+/// More than any queue here has.
+const LARGE: &str = "64";
+
+async fn place(name: &'static str) -> Place<'static> {
+    let place = Place::bare(bed().await.plane, name).await.unwrap();
+    place.flavor(name).await.unwrap();
+    place.cluster_queue(name, 2, &json!({})).await.unwrap();
+    place.local_queue(QUEUE, name).await.unwrap();
+    place
+}
+
+/// The pods of a Job that its controller made.
+async fn pods_of(place: &Place<'_>, job: &str) -> Vec<Value> {
+    place.pods_with(&format!("batch.kubernetes.io/job-name={job}")).await.unwrap()
+}
+
+/// The one pod of a Job, once it runs.
+async fn running_pod(place: &Place<'_>, job: &str) -> Value {
+    eventually(&format!("a pod of {job} to run"), DEADLINE, || async {
+        let all = pods_of(place, job).await;
+        let runs = all.iter().all(|pod| pod["status"]["phase"] == "Running");
+        Ok(progress(all.len() == 1 && runs, format!("{all:?}")))
+    })
+    .await
+    .unwrap();
+    pods_of(place, job).await.remove(0)
+}
+
+/// A pod that names a Job as its controller and asks for more than there is.
+fn forged(name: &str, job: &str, uid: &str, label: Option<&str>) -> Value {
+    let mut pod = pod(name, HOUR);
+    pod["metadata"]["labels"] = label.map_or(json!({}), |uid| json!({UID: uid}));
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true}]);
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": LARGE}});
+    pod
+}
+
+async fn uid(place: &Place<'_>, job: &str) -> String {
+    place.jobs().get(job).await.unwrap().metadata.uid.unwrap()
+}
+
+fn is_refused<T: std::fmt::Debug>(answer: kube::Result<T>, says: &str) {
+    match answer {
+        Err(kube::Error::Api(status)) => assert!(status.message.contains(says), "{}", status.message),
+        other => unreachable!("it is not refused: {other:?}"),
+    }
+}
+
+async fn patch_pod(place: &Place<'_>, name: &str, patch: Value) -> kube::Result<Pod> {
+    pods(place).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
+    let place = place("hostile-pods").await;
+    place.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();
+    place.make_job(&job("waits", QUEUE, 64, 1, HOUR)).await.unwrap();
+    let real = running_pod(&place, "runs").await;
+    assert_eq!(real["metadata"]["labels"].get("kueue.x-k8s.io/managed"), None, "{real}");
+    place.wait_for_condition("waits", "QuotaReserved", "False").await.unwrap();
+    let (runs, waits) = (uid(&place, "runs").await, uid(&place, "waits").await);
+    let made = [
+        forged("f-edited", "waits", &waits, Some(&waits)),
+        forged("f-other", "runs", &runs, Some("another")),
+        forged("f-unmarked", "runs", &runs, None),
+        forged("f-waiting", "waits", &waits, Some(&waits)),
+    ];
+    let edit = json!({"spec": {"parallelism": 2}});
+    for (number, pod) in made.into_iter().enumerate() {
+        if number == 0 {
+            place.patch_job("waits", edit.clone()).await.unwrap();
+        }
+        let made = make(&place, pod).await.unwrap();
+        let gates = made.spec.unwrap().scheduling_gates.unwrap_or_default();
+        assert!(gates.iter().any(|gate| gate.name == "kueue.x-k8s.io/admission"), "{:?}", made.metadata.name);
+    }
+    // One that has all that its job's pods have is one too many for the Job controller.
+    let mut counted = forged("f-counted", "runs", &runs, Some(&runs));
+    counted["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    make(&place, counted).await.unwrap();
+    eventually("the Job controller to end the pods that are too many", DEADLINE, || async {
+        let (milli, names) = place.live_cpu().await?;
+        Ok(progress(milli == 1_000, format!("{milli}m of {names:?}")))
+    })
+    .await
+    .unwrap();
+    let states = states(&place).await.unwrap();
+    let mut forged = states.iter().filter(|(name, _)| name.starts_with("f-") && name != "f-counted");
+    assert!(forged.all(|(_, state)| matches!(*state, "waits" | "leaves")), "{states:?}");
+    for begins in ["pod-runs-", "pod-f-counted-"] {
+        assert!(workload(&place, begins).await.unwrap().is_none(), "the quota of the job is enough");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
+    let place = place("hostile-leavers").await;
+    place.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();
+    let real = running_pod(&place, "runs").await;
+    let name = real["metadata"]["name"].as_str().unwrap();
+    let stays = "it runs on the quota of its controller, the Job \"runs\"";
+    is_refused(patch_pod(&place, name, json!({"metadata": {"ownerReferences": null}})).await, stays);
+    is_refused(patch_pod(&place, name, json!({"metadata": {"labels": {UID: null}}})).await, stays);
+    let unmarked = json!({"metadata": {"annotations": {"kueue.x-k8s.io/workload": null}}});
+    is_refused(patch_pod(&place, name, unmarked).await, "field is immutable");
+    // The kubelet that can do it says what containers have.
+    let container =
+        json!({"name": real["spec"]["containers"][0]["name"], "resources": {"requests": {"cpu": "1"}}});
+    let status = Patch::Strategic(json!({"status": {"containerStatuses": [container]}}));
+    pods(&place).patch_status(name, &PatchParams::default(), &status).await.unwrap();
+    let resize = |cpu: &str| {
+        let container =
+            json!({"name": real["spec"]["containers"][0]["name"], "resources": {"requests": {"cpu": cpu}}});
+        json!({"spec": {"containers": [container]}})
+    };
+    let resized = |cpu: &'static str| {
+        let body = Patch::Strategic(resize(cpu));
+        let (pods, name) = (pods(&place), name.to_owned());
+        async move { pods.patch_subresource("resize", &name, &PatchParams::default(), &body).await }
+    };
+    is_refused(resized("2").await, "does not get more than its Workload has quota for");
+    is_refused(resized("1001m").await, "does not get more than its Workload has quota for");
+    resized("500m").await.unwrap();
+
+    let template = job("t", QUEUE, 1, 1, HOUR)["spec"].clone();
+    let set = json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": "set", "labels": {"kueue.x-k8s.io/queue-name": QUEUE}},
+        "spec": {"replicatedJobs": [{"name": "main", "replicas": 1, "template": {"spec": template}}]},
+    });
+    let kind = GroupVersionKind::gvk("jobset.x-k8s.io", "v1alpha2", "JobSet");
+    let sets = ApiResource::from_gvk_with_plural(&kind, "jobsets");
+    let sets: Api<DynamicObject> = Api::namespaced_with(place.client.clone(), &place.name, &sets);
+    sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    place.wait_until("set-main-0", true).await.unwrap();
+    let detached = json!({"metadata": {"ownerReferences": null}});
+    let answer = place.patch_job("set-main-0", detached).await;
+    is_refused(answer, "it runs on the quota of its controller, the JobSet \"set\"");
+}
