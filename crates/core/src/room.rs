@@ -61,6 +61,8 @@ pub struct FreeCapacity<'a> {
     assigned: Option<Assigned<'a>>,
     /// Why the placement of admissions found no nodes when it was last asked, if it did not.
     failure: Option<PlacementFailure>,
+    /// What it found when it last placed a workload.
+    found: AssignedPods,
 }
 
 /// What is free by the placement of admissions.
@@ -71,6 +73,10 @@ struct Assigned<'a> {
     /// The numbers of the nodes of each place, as the flavor's tree has them.
     at: BTreeMap<(FlavorId, PlaceId), Vec<usize>>,
 }
+
+/// Where the placement of admissions put the pods of a workload. It means something to the same scheduler only.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AssignedPods(Vec<PodSetNodes>);
 
 /// How far changes of a [`FreeCapacity`] are to be undone.
 #[must_use]
@@ -94,6 +100,7 @@ impl<'a> FreeCapacity<'a> {
             free: FreeNodes::new(nodes.map(|node| node.allocatable), groups),
             assigned: None,
             failure: None,
+            found: AssignedPods::default(),
         }
     }
 
@@ -216,6 +223,57 @@ impl<'a> FreeCapacity<'a> {
         placed
     }
 
+    /// Where the workload is that was placed last, and after that mark: the numbers of the nodes.
+    pub fn placed(&self, mark: CapacityMark) -> (NodeSet, AssignedPods) {
+        (self.free.changed_since(mark.free).collect(), self.found.clone())
+    }
+
+    /// Takes the nodes on which a workload was placed before, if there is room still; changes nothing if there is not. It looks at these nodes
+    /// alone.
+    pub fn place_again(&mut self, needs: &[SetNeeds<'a>], nodes: &NodeSet, assigned: &AssignedPods) -> bool {
+        let mark = self.mark();
+        let placed = self.free.place(&free_sets(needs), Some(nodes)) && self.assign_again(needs, assigned);
+        if !placed {
+            self.undo(mark);
+        }
+        placed
+    }
+
+    fn assign_again(&mut self, needs: &[SetNeeds<'a>], AssignedPods(found): &AssignedPods) -> bool {
+        let sets = needs.iter().filter(|set| set.assigned.is_some());
+        if sets.clone().count() != found.len() {
+            return false;
+        }
+        if found.is_empty() {
+            return true;
+        }
+        let Some(assigned) = &mut self.assigned else { return false };
+        let names = &self.scheduler.world.names;
+        let mut again = Vec::new();
+        for set in sets {
+            let flavor = set.assigned.as_deref().and_then(|flavor| names.find_flavor(flavor));
+            let same = |nodes: &&PodSetNodes| {
+                nodes.pod_set == set.pod_set && Some(nodes.flavor) == flavor && nodes.count == set.count
+            };
+            let Some(nodes) = found.iter().find(same) else { return false };
+            let is_usable = |(place, _): &(PlaceId, i64)| {
+                let numbers = assigned.at.get(&(nodes.flavor, *place));
+                numbers.is_some_and(|numbers| numbers.iter().any(|number| set.nodes.contains(*number)))
+            };
+            if !nodes.pods.places.iter().all(is_usable) {
+                return false;
+            }
+            again.push((set, nodes));
+        }
+        if !assigned.nodes.place_again(again.iter().map(|(_, nodes)| &nodes.pods)) {
+            return false;
+        }
+        for (set, nodes) in again.into_iter().filter(|(set, _)| !set.is_free()) {
+            assigned.take_of(&mut self.free, set, nodes);
+        }
+        true
+    }
+
     /// Lets the placement of admissions find nodes for the pods to which it assigns them.
     fn assign(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>]) -> bool {
         let pods = needs.iter().filter_map(|set| {
@@ -223,6 +281,7 @@ impl<'a> FreeCapacity<'a> {
             Some(PodsToPlace { pod_set: set.pod_set, flavor, count: set.count })
         });
         let pods: Vec<_> = pods.collect();
+        self.found.0.clear();
         if pods.is_empty() {
             return true;
         }
@@ -241,6 +300,7 @@ impl<'a> FreeCapacity<'a> {
                 assigned.take_of(&mut self.free, set, nodes);
             }
         }
+        self.found.0 = found;
         true
     }
 

@@ -22,9 +22,9 @@ pub use delay::StatusDelay;
 pub use gather::Gather;
 pub use parts::Part;
 
-/// Nodes and Workloads that one cycle looks at to find room for displaced work: a few milliseconds, where hundreds of node pools fail at once some
-/// 80. With half as many the search for 240 pools never came to its end.
-const HOTSWAP_STEPS: u64 = 100_000;
+/// Nodes and Workloads that one cycle looks at to find room for displaced work: at less than a microsecond each, no more than 20 milliseconds at a
+/// stretch. Where hundreds of node pools fail at once it is a fraction of that.
+const HOTSWAP_STEPS: u64 = 20_000;
 
 /// See [`EngineConfig::status_interval_ms`].
 const STATUS_INTERVAL_MS: i64 = 1_000;
@@ -104,7 +104,8 @@ pub struct EngineConfig {
     pub old_provisioning_annotations: bool,
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
-    /// So many nodes and Workloads are looked at in a cycle at most to find room for displaced work; the search goes on in the next.
+    /// So many nodes and Workloads are looked at in a cycle at most to find room for displaced work, and those of one placement more; the search
+    /// goes on in the next.
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,

@@ -14,6 +14,7 @@ pub(crate) mod brake;
 pub(crate) mod capacity;
 pub(crate) mod decide;
 pub(crate) mod displaced;
+pub(crate) mod found;
 pub(crate) mod health;
 pub(crate) mod matching;
 pub(crate) mod moves;

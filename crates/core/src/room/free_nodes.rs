@@ -226,6 +226,14 @@ impl<'a> FreeNodes<'a> {
         }
     }
 
+    /// The nodes that were changed since then.
+    pub(super) fn changed_since(&self, mark: FreeMark) -> impl Iterator<Item = usize> {
+        self.before.get(mark.0..).unwrap_or_default().iter().filter_map(|before| match before {
+            Before::Free(slot, _) => Some(slot.node),
+            Before::Occupied(..) => None,
+        })
+    }
+
     /// All changes stay. Marks that were made before mean nothing any more.
     pub(super) fn keep(&mut self) {
         self.before.clear();

@@ -184,6 +184,18 @@ impl NodeTrial<'_> {
         Ok(found)
     }
 
+    /// Takes places that were found before, if there is room still; changes nothing if there is not.
+    pub(crate) fn place_again<'p>(&mut self, pods: impl Iterator<Item = &'p PlacedPods> + Clone) -> bool {
+        if !self.nodes.fits(pods.clone()) {
+            return false;
+        }
+        for pods in pods {
+            self.nodes.add(pods);
+            self.changes.push(Change::Placed(pods.clone()));
+        }
+        true
+    }
+
     /// The places of a node in the trees of flavors.
     pub(crate) fn places(&self, node: &str) -> impl Iterator<Item = (FlavorId, PlaceId)> {
         self.nodes.host(node).into_iter().flat_map(|host| self.nodes.homes(host))

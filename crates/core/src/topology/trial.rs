@@ -30,6 +30,11 @@ impl Trial<'_> {
         self.usage.add(pods);
     }
 
+    /// Whether pods fit where they are to go.
+    pub(crate) fn fits<'p>(&self, pods: impl Iterator<Item = &'p PlacedPods>) -> bool {
+        self.usage.fits(pods)
+    }
+
     /// The exact inverse of [`Trial::add`].
     pub(crate) fn remove(&mut self, pods: &PlacedPods) {
         self.usage.remove(pods);

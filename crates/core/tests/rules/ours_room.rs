@@ -90,8 +90,8 @@ fn ours_room_gives_a_whole_group_to_each_replica() {
     }
 }
 
-#[test]
-fn ours_room_takes_what_a_topology_assigns_of_the_free_nodes_too() {
+/// The racks as a topology, and a Workload of two pods that needs one of them.
+fn with_topology() -> World {
     let mut w = World::new();
     w.core.set_topology(&topology("t", &[RACK, HOSTNAME]));
     w.flavor("default", |spec| spec.topology = Some(n("t")));
@@ -104,6 +104,12 @@ fn ours_room_takes_what_a_topology_assigns_of_the_free_nodes_too() {
         let level = RequestedLevel::Required(n(RACK));
         set.topology = Some(TopologyRequest { level, slices: Vec::new() });
     }));
+    w
+}
+
+#[test]
+fn ours_room_takes_what_a_topology_assigns_of_the_free_nodes_too() {
+    let w = with_topology();
     let (hosts, four) = (hosts(), per_pod(4));
     let mut room = room(&w, &hosts, &[], &[]);
     let assigned = [SetNeeds { assigned: Some(n("default")), ..needs(&four, 2, 0..4) }];
@@ -113,4 +119,36 @@ fn ours_room_takes_what_a_topology_assigns_of_the_free_nodes_too() {
     assert!(room.take_failure().is_some() && room.take_failure().is_none());
     let loose = [needs(&four, 1, 0..4)];
     assert!(room.place(&key("q"), &loose) && room.place(&key("q"), &loose) && !room.place(&key("q"), &loose));
+}
+
+#[test]
+fn ours_room_is_taken_again_where_it_was_found_if_it_is_there_still() {
+    let (w, hosts, four, racks) = (with_topology(), hosts(), per_pod(4), racks(true));
+    let workloads = [(key("w0"), vec![2]), (key("w1"), vec![0, 1])];
+    let group = SetNeeds { exclusive: Some((RACK, 1)), ..needs(&four, 2, 0..4) };
+    let assigned = SetNeeds { assigned: Some(n("default")), ..needs(&four, 2, 0..4) };
+    for wanted in [[needs(&four, 2, 0..4)], [group], [assigned]] {
+        let in_room = |gone: &[usize]| {
+            let mut room = room(&w, &hosts, &racks, &workloads);
+            gone.iter().for_each(|at| room.release(*at));
+            room.assign_nodes(std::iter::empty(), PodsApart::new(), &[]);
+            room.keep();
+            room
+        };
+        let mut first = in_room(&[1]);
+        let mark = first.mark();
+        assert!(first.place(&key("p"), &wanted));
+        let (nodes, places) = first.placed(mark);
+        assert_eq!(nodes.iter().collect::<Vec<_>>(), [0, 1]);
+
+        let mut later = in_room(&[0, 1]);
+        let before = later.steps();
+        assert!(later.place_again(&wanted, &nodes, &places));
+        assert!(later.steps() - before <= 3, "{} steps", later.steps() - before);
+        assert!(!later.place_again(&wanted, &nodes, &places), "it is taken");
+        assert!(!in_room(&[1]).place_again(&[needs(&four, 3, 0..4)], &nodes, &places), "there were two pods");
+        let healthy = SetNeeds { nodes: Rc::new([1, 2, 3].into_iter().collect()), ..wanted[0].clone() };
+        assert!(!in_room(&[1]).place_again(&[healthy], &nodes, &places), "a node is lost");
+        assert!(wanted[0].assigned.is_some() || !in_room(&[0]).place_again(&wanted, &nodes, &places));
+    }
 }

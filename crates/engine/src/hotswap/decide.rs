@@ -9,6 +9,7 @@ use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 
 use super::capacity;
 use super::displaced::DisplacedWorkload;
+use super::found::FoundRoom;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
@@ -41,6 +42,10 @@ pub(super) struct Evaluation {
     pub tried: BTreeSet<WorkloadKey>,
     /// The Workloads that the search has not reached yet.
     pub postponed: BTreeSet<WorkloadKey>,
+    /// The room that was found.
+    pub found: BTreeMap<WorkloadKey, FoundRoom>,
+    /// Whether one was searched for which nothing was known.
+    pub searched: bool,
     /// Nodes and Workloads that the search has looked at.
     pub steps: u64,
     /// Which nodes new work is steered away from.
@@ -108,14 +113,17 @@ impl Engine {
         });
         let lists: BTreeSet<&WorkloadKey> = lists.chain(&evaluation.postponed).collect();
         self.hotswap.reported.retain(|key, _| lists.contains(key));
+        let whole = self.hotswap.steps == 0;
         self.hotswap.steps += evaluation.steps;
         self.work.hotswap_steps += evaluation.steps;
+        self.hotswap.found = evaluation.found;
         if evaluation.postponed.is_empty() {
             self.hotswap.tried.clear();
             self.hotswap.resumes = std::mem::take(&mut self.hotswap.again);
         } else {
             self.hotswap.tried = evaluation.tried;
-            self.hotswap.resumes = true;
+            // If those that wait to run take all of a cycle, the others wait until some of them do.
+            self.hotswap.resumes = evaluation.searched || !whole;
         }
         self.begin_moves(evaluation.actions, evaluation.steps);
     }

@@ -1,10 +1,11 @@
 //! The search for nodes, and for victims where there are none: for each displaced Workload in turn.
 //!
-//! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]): those whose turn does not come go
-//! on in the cycles that follow, where those before them without a result are not searched again. Those with one look for their nodes again in
-//! each cycle until they run, which may be more than the limit: one search that is new has its turn all the same, so that there is an end.
+//! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]), and one placement more: those whose turn does
+//! not come go on in the cycles that follow, where those before them without a result are not searched again. Those with one take the nodes that
+//! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that: the rest is left to the
+//! first search of a cycle, so that there is an end. Where so many wait to run that it is not enough, the others wait for them.
 //! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
-//! What is found is the same as without the limits, except for a search that alone is longer than all that a cycle may do: it finds nothing.
+//! What is found is the same as without the limits, except for a search that alone is longer than that rest: it finds nothing.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
@@ -17,6 +18,7 @@ use super::brake;
 use super::decide::uses;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage};
+use super::found::FoundRoom;
 use super::needs;
 use super::planned::Move;
 use super::quota::{QuotaInUse, QuotaToBe};
@@ -33,6 +35,8 @@ struct Found {
     choice: usize,
     /// The numbers of the Workloads that are evicted before.
     victims: Vec<usize>,
+    /// Where.
+    place: FoundRoom,
 }
 
 /// The result of a search.
@@ -75,8 +79,10 @@ pub(super) struct Search<'s, 'a> {
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
     gone: Gone,
-    /// Steps that the searches of this cycle may make.
+    /// Until so many steps the searches of this cycle go on.
     most: u64,
+    /// Until so many, what was found before is taken again.
+    most_again: u64,
     /// The highest priority of those that search: only Workloads below it make room.
     highest: i32,
 }
@@ -90,8 +96,8 @@ impl<'s, 'a> Search<'s, 'a> {
         room: FreeCapacity<'a>,
         highest: i32,
     ) -> Self {
-        let left = engine.config.hotswap_steps.saturating_sub(engine.hotswap.steps);
-        let most = room.steps().saturating_add(left);
+        let left = |most: u64| room.steps().saturating_add(most.saturating_sub(engine.hotswap.steps));
+        let (most, most_again) = (left(engine.config.hotswap_steps), left(engine.config.hotswap_steps / 4));
         Self {
             engine,
             scope,
@@ -103,6 +109,7 @@ impl<'s, 'a> Search<'s, 'a> {
             brakes: RefCell::default(),
             gone: Gone::of(snapshot),
             most,
+            most_again,
             highest,
         }
     }
@@ -110,8 +117,7 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move or make room.
     pub fn moves(mut self, displaced: &[DisplacedWorkload<'a>], evaluation: &mut Evaluation) -> Gone {
         let began = self.room.steps();
-        // One search of a cycle has its turn in any case, however much those look at that only find their room again.
-        let mut fresh = self.engine.hotswap.steps == 0;
+        let mut cut = false;
         for one in displaced {
             if self.gone.contains(one.at) {
                 continue;
@@ -132,15 +138,20 @@ impl<'s, 'a> Search<'s, 'a> {
             }
             let outcome = if evaluation.tried.contains(one.key) {
                 SearchOutcome::Nothing
-            } else if !fresh && self.room.steps() > self.most {
+            } else if cut {
+                // It would take the room of one before it.
                 SearchOutcome::Cut
             } else {
-                self.search(one, running, &mut fresh)
+                self.outcome(one, &mut evaluation.searched)
             };
-            let Found { choice, victims } = match outcome {
+            let Found { choice, victims, place } = match outcome {
                 SearchOutcome::Found(found) => found,
                 SearchOutcome::Nothing | SearchOutcome::Cut => {
                     if matches!(outcome, SearchOutcome::Cut) {
+                        cut = true;
+                        evaluation
+                            .found
+                            .extend(self.before(one).map(|found| (one.key.clone(), found.clone())));
                         evaluation.postponed.insert(one.key.clone());
                     } else {
                         evaluation.tried.insert(one.key.clone());
@@ -162,6 +173,7 @@ impl<'s, 'a> Search<'s, 'a> {
                     continue;
                 }
             };
+            evaluation.found.insert(one.key.clone(), place);
             for victim in &victims {
                 self.go(*victim);
             }
@@ -180,6 +192,31 @@ impl<'s, 'a> Search<'s, 'a> {
         self.gone
     }
 
+    /// The room that was found for one at the last look, if it waits to run there.
+    fn before(&self, one: &DisplacedWorkload<'_>) -> Option<&'a FoundRoom> {
+        self.engine.hotswap.found.get(one.key).filter(|_| one.stage == Stage::Evicted)
+    }
+
+    /// Takes the room again that was found for one before, or searches some. `searched` is whether this look has searched any.
+    fn outcome(&mut self, one: &DisplacedWorkload<'a>, searched: &mut bool) -> SearchOutcome {
+        let before = self.before(one);
+        if self.room.steps() > if before.is_some() { self.most_again } else { self.most } {
+            return SearchOutcome::Cut;
+        }
+        if let Some(place) = before
+            && let Some(choice) = place.take_again(&one.choices, &mut self.room, self.snapshot)
+        {
+            self.room.keep();
+            return SearchOutcome::Found(Found { choice, victims: Vec::new(), place: place.clone() });
+        }
+        let first = !std::mem::replace(searched, true) && self.engine.hotswap.steps == 0;
+        match self.search(one, one.stage != Stage::Evicted) {
+            // It would have no more in the next cycle.
+            SearchOutcome::Cut if first => SearchOutcome::Nothing,
+            outcome => outcome,
+        }
+    }
+
     /// A Workload moves or makes room.
     fn go(&mut self, at: usize) {
         if let Some(candidates) = self.candidates.get_mut() {
@@ -189,24 +226,15 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// Looks for nodes of one, and for victims; takes the room of what it finds.
-    fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool, fresh: &mut bool) -> SearchOutcome {
+    fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool) -> SearchOutcome {
         let mark = self.room.mark();
         self.room.take_failure();
         if !self.snapshot.workloads[one.at].leaves {
             self.room.release(one.at);
         }
-        let outcome = if let Some(found) = self.spare(one, running) {
-            *fresh &= !running;
-            SearchOutcome::Found(found)
-        } else if std::mem::take(fresh) {
-            let most = self.room.steps().saturating_add(self.engine.config.hotswap_steps);
-            match self.with_victims(one, most) {
-                // It would have no more in the next one.
-                SearchOutcome::Cut => SearchOutcome::Nothing,
-                outcome => outcome,
-            }
-        } else {
-            self.with_victims(one, self.most)
+        let outcome = match self.spare(one, running) {
+            Some(found) => SearchOutcome::Found(found),
+            None => self.with_victims(one),
         };
         match outcome {
             SearchOutcome::Found(_) => self.room.keep(),
@@ -224,7 +252,8 @@ impl<'s, 'a> Search<'s, 'a> {
             }
             let mark = self.room.mark();
             if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &[]) {
-                return Some(Found { choice, victims: Vec::new() });
+                let place = FoundRoom::of(way, &self.room, mark, self.snapshot);
+                return Some(Found { choice, victims: Vec::new(), place });
             }
             self.room.undo(mark);
         }
@@ -232,7 +261,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// The same after others made room: on the flavors that it holds if it runs, else on the first where that is enough.
-    fn with_victims(&mut self, one: &DisplacedWorkload<'a>, most: u64) -> SearchOutcome {
+    fn with_victims(&mut self, one: &DisplacedWorkload<'a>) -> SearchOutcome {
         let ways = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
         for (choice, way) in one.choices.iter().enumerate().take(ways) {
             if self.brake_holds(way) {
@@ -259,11 +288,13 @@ impl<'s, 'a> Search<'s, 'a> {
                     && on_usable(candidate.at);
                 counts.then_some(candidate.at)
             });
-            let chosen = self.room.make_way(one.key, &way.needs, lower, most);
+            let chosen = self.room.make_way(one.key, &way.needs, lower, self.most);
             match chosen {
                 Choice::Victims(victims) => {
+                    let before = self.room.mark();
                     if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
-                        return SearchOutcome::Found(Found { choice, victims });
+                        let place = FoundRoom::of(way, &self.room, before, self.snapshot);
+                        return SearchOutcome::Found(Found { choice, victims, place });
                     }
                 }
                 Choice::None => {}

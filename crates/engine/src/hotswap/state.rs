@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
 
+use super::found::FoundRoom;
 use super::planned::Planned;
 
 /// Names that nothing uses any more are forgotten once there are so many more than twice those in use.
@@ -27,6 +28,8 @@ pub(crate) struct HotswapState {
     pub(super) resuming: bool,
     /// The Workloads for which the looks since then found nothing.
     pub(super) tried: BTreeSet<WorkloadKey>,
+    /// By displaced Workload: the room that the last look found for it.
+    pub(super) found: BTreeMap<WorkloadKey, FoundRoom>,
     /// Something changed meanwhile: once all had their turn, all have it again.
     pub(super) again: bool,
     /// The moves that the last look found, and that are still to be made.

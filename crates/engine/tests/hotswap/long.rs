@@ -1,8 +1,11 @@
 //! The search for room for displaced work: how long it is, and that it ends in each cycle and goes on in the next.
 
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::bed::Bed;
+
+/// Steps of one placement, at most.
+const PLACEMENT: u64 = 20;
 
 /// Some pools of two nodes with a JobSet each, those of high priority on the first half, of which all but one fail.
 fn failing(pools: usize, steps: u64) -> Bed {
@@ -30,13 +33,12 @@ fn outcome(bed: &Bed, pools: usize) -> Vec<(bool, Vec<(String, i32)>)> {
 
 #[test]
 fn a_search_that_goes_on_in_later_cycles_finds_the_same() {
-    let pools = 12;
+    let pools = 16;
     let whole = failing(pools, u64::MAX);
-    let most = 20;
+    let most = 40;
     assert!(whole.c.most_steps > 2 * most, "{} steps at a stretch", whole.c.most_steps);
     let parts = failing(pools, most);
-    // One search begins before the end and is cut there.
-    assert!(parts.c.most_steps <= 2 * most, "{} steps at a stretch", parts.c.most_steps);
+    assert!(parts.c.most_steps <= most + PLACEMENT, "{} steps at a stretch", parts.c.most_steps);
     assert_eq!(outcome(&parts, pools), outcome(&whole, pools));
     let moved =
         outcome(&whole, pools).iter().filter(|(runs, evictions)| *runs && !evictions.is_empty()).count();
@@ -49,13 +51,45 @@ fn twice_as_many_failing_pools_take_at_most_four_times_as_long() {
     assert!(large <= 5 * small, "{small} steps, then {large}");
 }
 
+/// Racks of four nodes with a JobSet each, those of high priority on the first half, of which all but one lose two nodes.
+fn failing_racks(racks: usize, steps: u64) -> Bed {
+    let config = EngineConfig { status_interval_ms: 0, hotswap_steps: steps, ..EngineConfig::default() };
+    let mut bed = Bed::with(config);
+    bed.c.checked = false;
+    bed.topology();
+    bed.page_queue(100_000);
+    let names: Vec<String> = (0..racks).map(|rack| format!("p{rack:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 4);
+    for (rack, name) in names.iter().enumerate() {
+        bed.placed_jobset(name, if rack < racks / 2 { "high" } else { "low" }, 3, 4);
+    }
+    bed.settle();
+    for name in &names[1..racks / 2] {
+        for (node, _) in bed.assigned(name).into_iter().take(2) {
+            bed.ready(&ObjectRef::cluster(Kind::Node, node.as_str()), "Unknown");
+        }
+    }
+    bed.c.most_steps = 0;
+    bed.pass(45);
+    bed
+}
+
 #[test]
-fn work_that_only_finds_its_room_again_does_not_keep_the_rest_from_their_turn() {
-    let pools = 20;
-    let (whole, parts) = (failing(pools, u64::MAX), failing(pools, 10));
-    // Those that were evicted look for their nodes in each cycle until they run: soon that alone is more than a cycle may take.
-    assert!(parts.c.most_steps < whole.c.most_steps / 2, "{} steps at a stretch", parts.c.most_steps);
-    assert_eq!(outcome(&parts, pools), outcome(&whole, pools));
+fn no_cycle_makes_more_steps_than_it_may_while_many_wait_to_run_and_the_rest_have_their_turn() {
+    let racks = 30;
+    let whole = failing_racks(racks, u64::MAX);
+    let most = whole.c.most_steps / 5;
+    let parts = failing_racks(racks, most);
+    assert!(
+        parts.c.most_steps <= most + PLACEMENT,
+        "{} steps at a stretch, {most} and a placement at most",
+        parts.c.most_steps
+    );
+    assert_eq!(outcome(&parts, racks), outcome(&whole, racks));
+    let moved =
+        outcome(&whole, racks).iter().filter(|(runs, evictions)| *runs && !evictions.is_empty()).count();
+    assert_eq!(moved, racks / 2 - 1);
 }
 
 #[test]
