@@ -1,4 +1,4 @@
-//! How long a replica of the manager has led: what it is to do may take so long, and not the time in which nobody could.
+//! How long a replica of the manager has led: what it is to do may take so long, and the time without a leader does not count.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Leader {
         !holder.is_empty() && before.as_deref() != Some(holder)
     }
 
-    /// For how long somebody has led until now; all the time, where no lease is to be seen.
+    /// For how long replicas have led until now; all the time, where no lease is to be seen.
     pub fn led(&self, now: Duration) -> Duration {
         match &self.holder {
             None => now,

@@ -72,8 +72,8 @@ impl Places {
         let none = BTreeMap::new();
         let labels = self.nodes.get(node).map_or(&none, |node| &node.labels);
         let flavors: BTreeSet<_> = set.gift.iter().flat_map(|gift| gift.flavors.values()).collect();
-        let wanted = flavors.into_iter().filter_map(|flavor| Some((flavor, self.flavors.get(flavor)?)));
-        let missing = wanted.into_iter().find(|(_, wanted)| !is_within(wanted, labels));
+        let mut wanted = flavors.into_iter().filter_map(|flavor| Some((flavor, self.flavors.get(flavor)?)));
+        let missing = wanted.find(|(_, wanted)| !is_within(wanted, labels));
         missing.map(|(flavor, wanted)| format!("{node} has not the labels {wanted:?} of the flavor {flavor}"))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::objects::Workload;
+use super::objects::{Admission, Workload};
 use super::{Checker, Rule};
 
 /// An admission that was under way when its right went may come so much later: a request that was sent, or a leader that stood still.
@@ -140,8 +140,8 @@ fn has(groups: &Value, resource: &str, flavor: &str) -> bool {
 impl Checker {
     /// Quota is reserved for a Workload that may have it.
     pub(super) fn judge_right(&mut self, key: &str, before: &Workload, now: &Workload) {
-        let alike = before.admission.as_ref().map(|one| one.without_places())
-            == now.admission.as_ref().map(|one| one.without_places());
+        let alike = before.admission.as_ref().map(Admission::without_places)
+            == now.admission.as_ref().map(Admission::without_places);
         if !now.reserved || now.finished || (before.reserved && alike) {
             return;
         }
