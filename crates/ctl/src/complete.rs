@@ -92,7 +92,7 @@ pub fn flavors_of_quota() -> ArgValueCompleter {
 
 /// The words for the kinds of jobs.
 pub(crate) fn job_kinds() -> impl Iterator<Item = String> {
-    JobKind::jobs().map(|kind| kind.kind().to_ascii_lowercase())
+    JobKind::all().iter().map(|kind| kind.kind().to_ascii_lowercase())
 }
 
 /// Kinds; behind a slash the names of the kind in front of it.

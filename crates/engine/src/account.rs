@@ -95,7 +95,8 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Of a Workload, or of a job's Workload. `kind` says what the name is one of; without it a Workload of that name comes first.
+    /// Of a Workload, or of a job's Workload; of an object each of whose pods is a job, of one of these. `kind` says what the name is one of; without it a
+    /// Workload of that name comes first.
     pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
         Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None, largest: 0 }
@@ -161,6 +162,9 @@ impl Engine {
             Some(key).filter(|k| self.world.workloads.contains_key(k))
         };
         let of_job = |kind: JobKind| {
+            if kind.integration().pods_are_jobs {
+                return self.workload_of_pods(kind, namespace, name);
+            }
             let object = ObjectRef::namespaced(Kind::Job(kind), Name::clone(namespace), Name::clone(name));
             let key = self.world.job_key(&object)?;
             if kind.has_groups() {
@@ -175,6 +179,24 @@ impl Engine {
             Some(_) => None,
             None => own().or_else(|| JobKind::all().iter().copied().find_map(of_job)),
         }
+    }
+
+    /// The Workload of one of the pods of an object each of whose pods is a job: of one that waits, if any does.
+    fn workload_of_pods(&self, kind: JobKind, namespace: &Name, object: &str) -> Option<WorkloadKey> {
+        let from = (Name::clone(namespace), Name::from(format!("{object}-")));
+        let pods = self.world.pod_homes.range(from.clone()..);
+        let pods = pods.take_while(|((of, pod), _)| of == namespace && pod.starts_with(&*from.1));
+        let own = pods.filter(|((_, pod), _)| kind.names_pod(object, pod));
+        let mut first = None;
+        for (_, home) in own {
+            let Some(job) = self.world.jobs.get(home) else { continue };
+            let Some(key) = self.world.owned(&job.view.job.uid).pop() else { continue };
+            if self.world.workloads.get(&key).is_some_and(|entry| stage(entry) == Stage::Waiting) {
+                return Some(key);
+            }
+            first.get_or_insert(key);
+        }
+        first
     }
 
     /// All but its place.

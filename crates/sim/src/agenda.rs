@@ -19,8 +19,8 @@ pub(crate) enum Action {
     Finish(ObjectRef, u64),
     /// The pods of a stopped job are gone.
     Gone(ObjectRef, u64),
-    /// The admission checks of a Workload are ready.
-    Checks(ObjectRef),
+    /// The admission checks of a Workload that has had its quota since then are ready.
+    Checks(ObjectRef, Timestamp),
     /// The next state of a request for nodes, by its UID, comes.
     Answer(ObjectRef, Arc<str>, usize),
     /// Pods leave a node that has not answered since then.

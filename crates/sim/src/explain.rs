@@ -25,6 +25,7 @@ mod refused;
 mod remedy;
 mod started;
 mod subject;
+mod target;
 mod text;
 mod topology;
 mod unqueued;
@@ -33,14 +34,10 @@ mod view;
 mod whatif;
 mod wishes;
 
-use std::sync::Arc;
-
-use sluice_api::job::JobKind;
 use sluice_core::Unadmitted;
-use sluice_engine::{Account, Kind, ObjectRef};
+use sluice_engine::{Account, Kind};
 
 use crate::futures::why_not;
-use crate::record::{component, component_index};
 use crate::setup::prepare;
 use crate::simulation::Simulation;
 use facts::holds_quota;
@@ -59,6 +56,7 @@ use queues::Names;
 pub use refused::Refused;
 pub use remedy::{Effect, Remedy};
 pub use subject::Subject;
+use target::Target;
 pub use topology::{Domains, TopologyFit};
 use view::View;
 pub use whatif::{Course, MOST_CHANGE, WhatIf, check_change};
@@ -107,7 +105,7 @@ impl Question<'_> {
     /// Explains it with what a virtual cluster brings: of what is known of a real one, or of its own.
     fn played(&self, known: Option<Explained>) -> Result<Explained, ExplainError> {
         let simulation = self.world()?;
-        let (job, workload) = match self.find(&simulation) {
+        let target = match self.find(&simulation) {
             Ok(found) => found,
             Err(error) => {
                 let job = self.unqueued(&simulation).filter(|_| known.is_none()).ok_or(error)?;
@@ -115,7 +113,8 @@ impl Question<'_> {
                 return Ok(self.not_queued(&View::Played(&simulation), &job, value));
             }
         };
-        let record = simulation.record().job(&job).ok_or_else(|| self.not_found())?;
+        let Target { job, workload, .. } = &target;
+        let record = simulation.record().job(job).ok_or_else(|| self.not_found())?;
         let (namespace, name) = (&workload.namespace, &workload.name);
         let leads = self.live.is_some() && self.decides;
         let engine = Some(simulation.engine()).filter(|_| !leads);
@@ -126,7 +125,7 @@ impl Question<'_> {
         let mut explained = if let Some(known) = known {
             known
         } else {
-            let value = simulation.object(&workload).ok_or_else(|| self.not_found())?;
+            let value = simulation.object(workload).ok_or_else(|| self.not_found())?;
             self.of_workload(&View::Played(&simulation), value, account.as_ref(), simulation.now())
         };
         if let Some(account) = account.as_ref().filter(|_| is_live && explained.state == State::Waiting) {
@@ -136,16 +135,16 @@ impl Question<'_> {
         explained.not_played = simulation.left_out().count;
         explained.priority = record.priority;
         explained.cluster_queue = record.cluster_queue.clone().or(explained.cluster_queue);
-        explained.ahead = self.ahead(&simulation, &facts.ahead, &workload);
+        explained.ahead = self.ahead(&simulation, &facts.ahead, workload);
         explained.reason = facts.reason().or(explained.reason);
         explained.message = facts.message().or(explained.message);
         explained.flavors = decision.map(|d| self.refusals(&simulation, record, d)).unwrap_or_default();
         explained.changes = self.changes(&simulation, &facts.changes);
         if !is_live {
-            explained.history = self.history(&simulation, &job, &workload);
+            explained.history = self.history(&simulation, job, workload);
         }
         if matches!(explained.state, State::Waiting | State::Deactivated) {
-            self.tried_out(&mut explained, &simulation, &job, decision)?;
+            self.tried_out(&mut explained, &simulation, &target, decision)?;
         }
         Ok(explained)
     }
@@ -164,9 +163,10 @@ impl Question<'_> {
         &self,
         explained: &mut Explained,
         simulation: &Simulation,
-        job: &ObjectRef,
+        target: &Target,
         decision: Option<&Unadmitted>,
     ) -> Result<(), ExplainError> {
+        let job = &target.job;
         let starts_at_once = simulation.record().job(job).is_some_and(holds_quota);
         explained.no_forecast = self.why_no_forecast(explained, simulation);
         if explained.no_forecast.is_none() && starts_at_once && self.live.is_some() {
@@ -180,7 +180,7 @@ impl Question<'_> {
             let forecast = explained.forecast.as_ref();
             let helps: Vec<_> = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
             explained.remedies =
-                self.remedies(simulation, job, decision, forecast, (&helps, &explained.topology))?;
+                self.remedies(simulation, target, decision, forecast, (&helps, &explained.topology))?;
         }
         explained.incomplete = self.patience.is_over();
         Ok(())
@@ -230,45 +230,9 @@ impl Question<'_> {
     /// If an object or scenario is refused, the simulation breaks off, or no such job has a Workload at that time.
     pub fn forecast_only(&self) -> Result<Option<Forecast>, ExplainError> {
         let simulation = self.world()?;
-        let (job, _) = self.find(&simulation)?;
+        let Target { job, .. } = self.find(&simulation)?;
         let waits = simulation.record().job(&job).is_some_and(|j| j.finished.is_none() && !holds_quota(j));
         if waits { self.forecast(&simulation, &job) } else { Ok(None) }
-    }
-
-    /// The job and its Workload.
-    fn find(&self, simulation: &Simulation) -> Result<(ObjectRef, ObjectRef), ExplainError> {
-        for (reference, workload) in simulation.engine().workloads() {
-            if *reference.namespace != *self.namespace {
-                continue;
-            }
-            let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-            // The pods of a group own its Workload together.
-            let owner = owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first());
-            let job = owner.and_then(|o| {
-                let kind = JobKind::from_owner(&o.api_version, &o.kind)?;
-                Some((
-                    kind,
-                    ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&reference.namespace), &*o.name),
-                ))
-            });
-            let (kind, job) = job.map_or((None, None), |(kind, job)| (Some(kind), Some(job)));
-            let group = kind.filter(|kind| kind.has_groups()).and_then(|_| component_index(workload));
-            let part = job.as_ref().zip(group).map(|(job, number)| component(job, number));
-            let is = |r: &ObjectRef| *r.name == *self.name && self.kind.is_none_or(|kind| kind == r.kind);
-            let is_pod = || {
-                let pods = kind.filter(|kind| kind.integration().of_pods).map(Kind::Job);
-                let named = || *reference.name == *self.name || owners.iter().any(|o| o.name == self.name);
-                pods.is_some() && self.kind.is_none_or(|kind| Some(kind) == pods) && named()
-            };
-            let named = match self.live {
-                Some(account) => account.workload == reference,
-                None => is(&reference) || [&job, &part].into_iter().flatten().any(is) || is_pod(),
-            };
-            if named {
-                return Ok((part.or(job).unwrap_or_else(|| reference.clone()), reference));
-            }
-        }
-        Err(self.not_found())
     }
 
     /// Which ClusterQueues may be named.

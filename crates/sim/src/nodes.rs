@@ -9,6 +9,7 @@ mod template;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -224,17 +225,14 @@ impl Nodes {
     }
 
     fn place_group(&mut self, number: usize, group: &PodGroup<'_>, place: &mut Placement) -> bool {
-        let candidates = self.candidates(group);
-        for replica in 0..group.replicas {
-            let placed = match group.exclusive {
-                None => self.fill(number, group, replica, &candidates, &mut place.pods),
-                Some(label) => self.place_in_domain(number, group, replica, label, &candidates, place),
-            };
-            if !placed {
-                return false;
-            }
+        if group.is_empty() {
+            return true;
         }
-        true
+        let candidates = self.candidates(group);
+        match group.exclusive {
+            None => self.fill(number, group, 0..group.replicas, &candidates, &mut place.pods),
+            Some(label) => self.place_in_domains(number, group, label, &candidates, place),
+        }
     }
 
     /// Puts pods where they are assigned to, in the order of their ranks; those that were put stay if that is not possible.
@@ -245,6 +243,9 @@ impl Nodes {
         domains: &[Domain],
         pods: &mut Vec<Placed>,
     ) -> bool {
+        if group.is_empty() {
+            return true;
+        }
         let requests = Arc::new(group.requests.clone());
         let mut ranks =
             (0..group.replicas).flat_map(|replica| (0..group.each).map(move |index| (replica, index)));
@@ -283,43 +284,50 @@ impl Nodes {
         all.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Puts the pods of one Job on these nodes, as many on each as it takes; those that were put stay if it is not enough.
+    /// Puts the pods of these Jobs on these nodes, as many on each as it takes; those that were put stay if it is not enough.
     fn fill(
         &mut self,
         number: usize,
         group: &PodGroup<'_>,
-        replica: i64,
+        replicas: Range<i64>,
         nodes: &[Arc<str>],
         pods: &mut Vec<Placed>,
     ) -> bool {
         let requests = Arc::new(group.requests.clone());
-        let mut index = 0;
+        // All ask for the same: what was too small for one pod is too small for the next.
+        let mut ranks = replicas.flat_map(|replica| (0..group.each).map(move |index| (replica, index)));
+        let mut next = ranks.next();
         for name in nodes {
             let Some(node) = self.by_name.get_mut(name) else { continue };
-            while index < group.each && node.has_room(group) {
+            while let Some((replica, index)) = next
+                && node.has_room(group)
+            {
                 let (node_name, requests) = (Arc::clone(name), Arc::clone(&requests));
                 let pod =
                     Placed { node: node_name, group: number, replica, index, requests, apart: group.apart };
                 node.change(&pod, -1);
                 pods.push(pod);
-                index += 1;
+                next = ranks.next();
             }
         }
-        index == group.each
+        next.is_none()
     }
 
-    /// Gives one Job of a JobSet the first group of nodes, as its pods like them, that holds all of them and no other JobSet's.
-    fn place_in_domain(
+    /// Gives each Job of a JobSet the first group of nodes, as its pods like them, that holds all of them and no other JobSet's.
+    fn place_in_domains(
         &mut self,
         number: usize,
         group: &PodGroup<'_>,
-        replica: i64,
         label: &str,
         candidates: &[Arc<str>],
         place: &mut Placement,
     ) -> bool {
         let mut tried = BTreeSet::new();
+        let mut replica = 0;
         for name in candidates {
+            if replica == group.replicas {
+                break;
+            }
             let Some(value) = self.by_name.get(name).and_then(|node| node.labels.get(label)).cloned() else {
                 continue;
             };
@@ -331,14 +339,15 @@ impl Nodes {
             };
             let nodes: Vec<_> = candidates.iter().filter(has).cloned().collect();
             let mut pods = Vec::new();
-            if self.fill(number, group, replica, &nodes, &mut pods) {
+            if self.fill(number, group, replica..replica + 1, &nodes, &mut pods) {
                 place.pods.append(&mut pods);
                 place.holds.push((label.to_owned(), value));
-                return true;
+                replica += 1;
+            } else {
+                self.give_back(&pods);
             }
-            self.give_back(&pods);
         }
-        false
+        replica == group.replicas
     }
 
     /// Whether pods of a JobSet are in a group of nodes.
@@ -369,6 +378,11 @@ impl Nodes {
         self.waiting.insert(job.clone());
     }
 
+    /// A started job runs without room on the nodes that are known.
+    pub fn wait_no_more(&mut self, job: &ObjectRef) {
+        self.waiting.remove(job);
+    }
+
     /// Started jobs whose pods found no room; they are tried again.
     pub fn take_waiting(&mut self) -> BTreeSet<ObjectRef> {
         std::mem::take(&mut self.waiting)
@@ -376,109 +390,4 @@ impl Nodes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn job(name: &str, pods: i64, cpu: &str) -> (ObjectRef, Value) {
-        let container = json!({"resources": {"requests": {"cpu": cpu}}});
-        let value = json!({"spec": {"parallelism": pods, "template": {"spec": {
-            "nodeSelector": {"pool": "a"}, "containers": [container]}}}});
-        (ObjectRef::namespaced(Kind::Job(JobKind::JOB), "ns", name), value)
-    }
-
-    fn jobset(name: &str, slices: i64, exclusive: bool) -> (ObjectRef, Value) {
-        let (_, job) = job(name, 2, "1");
-        let annotations = if exclusive {
-            json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})
-        } else {
-            Value::Null
-        };
-        let value = json!({"metadata": {"annotations": annotations}, "spec": {"replicatedJobs": [
-            {"name": "slice", "replicas": slices, "template": {"spec": job["spec"]}}]}});
-        (ObjectRef::namespaced(Kind::Job(JobKind::JOB_SET), "ns", name), value)
-    }
-
-    fn node(rack: &str, ready: &str) -> Value {
-        json!({"metadata": {"labels": {"pool": "a", "rack": rack}}, "status": {
-            "allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": ready}]}})
-    }
-
-    fn nodes() -> Nodes {
-        let mut nodes = Nodes::default();
-        for (name, rack) in [("n1", "x"), ("n2", "x"), ("n3", "y"), ("n4", "y")] {
-            assert_eq!(nodes.set(name, &node(rack, "True")), Turn::Better);
-        }
-        nodes
-    }
-
-    fn on(nodes: &Nodes, job: &ObjectRef) -> Vec<String> {
-        nodes.pods_of(job).iter().map(|pod| pod.node.to_string()).collect()
-    }
-
-    #[test]
-    fn all_pods_of_a_job_are_placed_or_none() {
-        let mut nodes = nodes();
-        let (a, value) = job("a", 7, "2");
-        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
-        let (b, value) = job("b", 2, "2");
-        assert!(!nodes.place(&b, JobKind::JOB, &value, &Assigned::new()), "one of two fits");
-        nodes.release(&a);
-        assert_eq!(nodes.take_waiting(), BTreeSet::from([b.clone()]));
-        assert!(nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
-        assert_eq!(nodes.jobs_on("n1"), [b]);
-    }
-
-    #[test]
-    fn a_node_that_does_not_answer_takes_nothing() {
-        let mut nodes = nodes();
-        assert_eq!(nodes.set("n1", &node("x", "Unknown")), Turn::Failed);
-        let (a, value) = job("a", 7, "2");
-        assert!(!nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
-        assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Better);
-        assert_eq!(nodes.set("n1", &node("x", "True")), Turn::Same);
-        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
-    }
-
-    #[test]
-    fn each_job_of_an_exclusive_jobset_has_a_group_of_nodes_to_itself() {
-        let mut nodes = nodes();
-        let (a, value) = jobset("a", 2, true);
-        assert!(nodes.place(&a, JobKind::JOB_SET, &value, &Assigned::new()));
-        assert_eq!(on(&nodes, &a), ["n1", "n1", "n3", "n3"]);
-        let (b, other) = jobset("b", 1, false);
-        assert!(!nodes.place(&b, JobKind::JOB_SET, &other, &Assigned::new()), "other JobSets keep off");
-        let (c, plain) = job("c", 1, "1");
-        assert!(nodes.place(&c, JobKind::JOB, &plain, &Assigned::new()), "plain Jobs do not");
-        nodes.release(&a);
-        assert!(nodes.place(&b, JobKind::JOB_SET, &other, &Assigned::new()));
-        let (d, third) = jobset("d", 2, true);
-        assert!(
-            !nodes.place(&d, JobKind::JOB_SET, &third, &Assigned::new()),
-            "there are two groups, and one is in use"
-        );
-    }
-
-    #[test]
-    fn pods_go_where_they_like_it_best() {
-        let mut nodes = nodes();
-        let (a, mut value) = job("a", 1, "1");
-        let expression = json!({"key": "rack", "operator": "NotIn", "values": ["x"]});
-        let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "preference": {"matchExpressions": [expression]}}]}});
-        value["spec"]["template"]["spec"]["affinity"] = affinity;
-        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
-        assert_eq!(on(&nodes, &a), ["n3"]);
-    }
-
-    #[test]
-    fn a_node_that_comes_back_has_the_pods_that_were_not_collected() {
-        let mut nodes = nodes();
-        let (a, value) = job("a", 1, "4");
-        assert!(nodes.place(&a, JobKind::JOB, &value, &Assigned::new()));
-        assert!(nodes.remove("n1") && !nodes.remove("n1"));
-        nodes.set("n1", &node("x", "True"));
-        let (b, value) = job("b", 4, "4");
-        assert!(!nodes.place(&b, JobKind::JOB, &value, &Assigned::new()));
-    }
-}
+mod tests;

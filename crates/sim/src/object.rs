@@ -173,6 +173,21 @@ pub(crate) fn admit(
     Err(FieldError::new("", sluice_api::validation::aggregate(&errors)))
 }
 
+/// A document that does not say whether the job is suspended leaves that as it is.
+pub(crate) fn keep_suspension(kind: JobKind, old: &Value, new: &mut Value) {
+    let pointer = format!("/{}", sluice_jobs::suspend_path(kind).join("/"));
+    let (Some(is), None) = (old.pointer(&pointer), new.pointer(&pointer)) else { return };
+    let (is, (parents, field)) = (is.clone(), pointer.rsplit_once('/').unwrap_or_default());
+    if let Some(parent) = new.pointer_mut(parents).filter(|parent| parent.is_object()) {
+        parent[field] = is;
+    }
+}
+
+/// Whether the engine looks at nodes for what a ClusterQueue admits: Hotswap.
+pub(crate) fn looks_at_nodes(queue: &Value) -> bool {
+    queue["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true
+}
+
 /// The name of a document of that kind.
 pub(crate) fn reference(kind: Kind, value: &Value) -> ObjectRef {
     let metadata = &value["metadata"];

@@ -254,6 +254,7 @@ mod tests {
             preempted: 0,
             preempts: 0,
             lost: 0,
+            deactivated: false,
             waits_for: None,
         });
         let set = |host: &str| PlacedSet {

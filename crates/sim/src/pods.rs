@@ -140,7 +140,12 @@ impl Pods {
 
     /// How long a job runs from its start to its end, and whether it then succeeds.
     pub fn run_time(&self, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
-        let wanted = self.wanted_run_time(job, value);
+        self.run_time_by(self.seed, job, value)
+    }
+
+    /// The same by the draw of a seed.
+    pub fn run_time_by(&self, seed: u64, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
+        let wanted = self.wanted_run_time(seed, job, value);
         let deadline = match job.kind {
             Kind::Job(kind) => sluice_jobs::deadline_seconds(kind, value),
             _ => None,
@@ -162,18 +167,21 @@ impl Pods {
             Basis::Annotation
         } else if self.observed.knows(&job.namespace, queue) {
             Basis::Observed
-        } else if value["spec"]["activeDeadlineSeconds"].is_i64()
-            || !value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].is_null()
-        {
+        } else if value["spec"]["activeDeadlineSeconds"].is_i64() || longest(job.kind, value).is_some() {
             Basis::Bound
         } else {
             Basis::Default
         }
     }
 
-    fn wanted_run_time(&self, job: &ObjectRef, value: &Value) -> SignedDuration {
+    /// Whether a job is taken to run for no longer than its Workload may be admitted: nothing says more of it.
+    pub fn rests_on_bound(&self, job: &ObjectRef, value: &Value) -> bool {
+        longest(job.kind, value).is_some() && matches!(self.basis(job, value), Basis::Observed | Basis::Bound)
+    }
+
+    fn wanted_run_time(&self, seed: u64, job: &ObjectRef, value: &Value) -> SignedDuration {
         let name = format!("run time {}/{}", job.namespace, job.name);
-        let draw = |distribution: &Distribution| distribution.draw(&mut Stream::new(self.seed, &name));
+        let draw = |distribution: &Distribution| distribution.draw(&mut Stream::new(seed, &name));
         let queue = queue_of(value);
         if let Some(rule) = self.rules.iter().find(|r| r.matches(&job.namespace, queue, &job.name)) {
             return draw(&rule.run_time);
@@ -187,12 +195,9 @@ impl Pods {
         if let Some(longest) = pods_run_time(job.kind, value) {
             return longest;
         }
-        let bound = value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS].as_str();
-        let bound = bound
-            .and_then(|b| b.parse::<i64>().ok())
-            .or_else(|| value["spec"]["activeDeadlineSeconds"].as_i64());
+        let bound = longest(job.kind, value).or_else(|| value["spec"]["activeDeadlineSeconds"].as_i64());
         let bound = bound.filter(|s| (1..=10_000_000_000).contains(s)).map(SignedDuration::from_secs);
-        if let Some(seen) = self.observed.draw(&job.namespace, queue, &mut Stream::new(self.seed, &name)) {
+        if let Some(seen) = self.observed.draw(&job.namespace, queue, &mut Stream::new(seed, &name)) {
             return bound.map_or(seen, |bound| seen.min(bound));
         }
         // A bound is all that is known of a job that says no more: it is taken at its word.
@@ -212,6 +217,14 @@ pub fn queue_of(value: &Value) -> &str {
     }
     let named = of("annotations");
     if named.is_empty() { text(&value["spec"]["queueName"]) } else { named }
+}
+
+/// How many seconds a Workload may be admitted in all, as it says itself or its job does.
+fn longest(kind: Kind, value: &Value) -> Option<i64> {
+    match kind {
+        Kind::Workload => value["spec"]["maximumExecutionTimeSeconds"].as_i64(),
+        _ => text(&value["metadata"]["labels"][labels::MAX_EXEC_TIME_SECONDS]).parse().ok(),
+    }
 }
 
 fn annotated(metadata: &Value) -> Option<SignedDuration> {

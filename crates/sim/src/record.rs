@@ -6,17 +6,15 @@ mod entries;
 mod groups;
 mod places;
 mod recorded;
+mod transitions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use sluice_api::conditions::{WorkloadCondition as Type, find, is_true};
-use sluice_api::slim;
-use sluice_api::v1beta2::{Admission, TopologyAssignment};
-use sluice_engine::{Kind, ObjectRef};
-use sluice_quantity::{Quantity, amount_of};
+use sluice_api::v1beta2::TopologyAssignment;
+use sluice_engine::ObjectRef;
 
 pub(crate) use groups::{component, component_index};
 
@@ -34,6 +32,8 @@ use crate::pods::queue_of;
 #[expect(clippy::struct_excessive_bools, reason = "each is a condition of the Workload")]
 struct Seen {
     job: usize,
+    /// Which of the job's holds is its own, while it is open: those of slices of one job may be open together.
+    hold: Option<usize>,
     reserved: bool,
     admitted: bool,
     evicted: bool,
@@ -199,6 +199,7 @@ impl Record {
             preempted: 0,
             preempts: 0,
             lost: 0,
+            deactivated: false,
             waits_for: None,
         });
         self.push(now, Some(index), TimelineEvent::Submitted);
@@ -240,13 +241,7 @@ impl Record {
     pub(crate) fn gone(&mut self, now: Timestamp, reference: &ObjectRef, uid: &str) {
         let at = self.millis(now);
         if let Some(seen) = self.seen.remove(reference) {
-            let open = self.jobs[seen.job].holds.last_mut().filter(|h| h.to.is_none());
-            if let Some(hold) = open {
-                hold.to = Some(at);
-                if hold.end == HoldEnd::Open {
-                    hold.end = HoldEnd::Evicted;
-                }
-            }
+            self.close(seen.job, seen.hold, at);
         }
         if let Some(group) = self.members.remove(reference) {
             let index = self.by_ref.remove(reference);
@@ -269,221 +264,6 @@ impl Record {
             self.push(now, Some(index), TimelineEvent::Deleted);
         }
     }
-
-    /// A Workload as the engine's last write left it. Whether its pods are to be on other nodes than before.
-    pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) -> bool {
-        let metadata = &workload.metadata;
-        let reference = ObjectRef::namespaced(
-            Kind::Workload,
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        );
-        if !self.seen.contains_key(&reference) {
-            let Some(job) = self.job_of(&reference, workload) else { return false };
-            if let Some(uid) = metadata.uid.as_deref() {
-                self.by_uid.insert(uid.into(), job);
-            }
-            self.jobs[job].managed = true;
-            self.seen.insert(reference.clone(), Seen { job, ..Seen::default() });
-        }
-        let Some(mut seen) = self.seen.remove(&reference) else { return false };
-        self.jobs[seen.job].priority = workload.spec.priority.unwrap_or(0);
-        let moves = self.transitions(now, workload, &mut seen);
-        self.seen.insert(reference, seen);
-        moves
-    }
-
-    /// The place of a Workload's job among [`Record::jobs`].
-    pub(crate) fn job_of(&self, reference: &ObjectRef, workload: &slim::Workload) -> Option<usize> {
-        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-        let controller = owners.iter().find(|o| o.controller == Some(true));
-        // Several pods may own a Workload.
-        let mut of = controller.map_or(owners, std::slice::from_ref).iter();
-        if owners.is_empty() {
-            return self.by_ref.get(reference).copied();
-        }
-        // What gathers its pods does not control it.
-        if let Some(index) = owners.iter().find_map(|owner| self.component_of(&owner.uid, workload)) {
-            return Some(index);
-        }
-        of.find_map(|owner| self.by_uid.get(owner.uid.as_str()).copied())
-    }
-
-    /// Whether pods move.
-    fn transitions(&mut self, now: Timestamp, workload: &slim::Workload, seen: &mut Seen) -> bool {
-        let at = self.millis(now);
-        let status = &workload.status;
-        let conditions = &status.conditions;
-        let is = |type_: Type| is_true(conditions, type_.as_str());
-        let (reserved, admitted) = (is(Type::QuotaReserved), is(Type::Admitted));
-        let (evicted, finished) = (is(Type::Evicted), is(Type::Finished));
-        let index = seen.job;
-        if reserved
-            && !seen.reserved
-            && let Some(admission) = &status.admission
-        {
-            self.open_hold(index, at, admission);
-            if !admitted {
-                self.reserve(now, index);
-            }
-        }
-        let mut moves = false;
-        if !reserved {
-            seen.placed.clear();
-        } else if let Some(message) = self.place(at, index, workload, &mut seen.placed) {
-            let message = self.text(&message);
-            self.push(now, Some(index), TimelineEvent::Moved { message });
-            moves = true;
-        }
-        if admitted && !seen.admitted {
-            self.admit(now, index);
-        }
-        if evicted && !seen.evicted {
-            self.evict(now, index, workload);
-        }
-        if seen.reserved
-            && !reserved
-            && let Some(hold) = self.open(index)
-        {
-            hold.to = Some(at);
-            if hold.end == HoldEnd::Open {
-                hold.end = HoldEnd::Evicted;
-            }
-        }
-        if finished && !seen.finished {
-            if let Some(hold) = self.open(index) {
-                hold.to = Some(at);
-                hold.end = HoldEnd::Finished;
-            }
-            let success = find(conditions, Type::Finished.as_str()).is_some_and(|c| c.reason == "Succeeded");
-            let job = &mut self.jobs[index];
-            job.finished = Some(at);
-            job.success = success;
-            self.push(now, Some(index), TimelineEvent::Finished { success });
-        }
-        if !reserved
-            && !finished
-            && let Some(why) = find(conditions, Type::QuotaReserved.as_str())
-        {
-            self.wait(now, index, &why.reason, &why.message);
-        }
-        (seen.reserved, seen.admitted, seen.evicted, seen.finished) = (reserved, admitted, evicted, finished);
-        moves
-    }
-
-    fn open(&mut self, index: usize) -> Option<&mut Hold> {
-        self.jobs[index].holds.last_mut().filter(|h| h.to.is_none())
-    }
-
-    fn open_hold(&mut self, index: usize, at: i64, admission: &Admission) {
-        let queue = self.text(&admission.cluster_queue);
-        let found = holdings(admission);
-        let known = self.holdings.get(&found[..]).cloned();
-        let holdings = known.unwrap_or_else(|| {
-            let new: Arc<[Holding]> = found.into();
-            self.holdings.insert(Arc::clone(&new));
-            new
-        });
-        let job = &mut self.jobs[index];
-        job.cluster_queue = Some(Arc::clone(&queue));
-        let (admitted, evicted, to) = (None, None, None);
-        job.holds.push(Hold { from: at, admitted, evicted, to, end: HoldEnd::Open, queue, holdings });
-    }
-
-    /// It has quota and is not admitted yet.
-    fn reserve(&mut self, now: Timestamp, index: usize) {
-        let Some(hold) = self.jobs[index].holds.last() else { return };
-        let (queue, flavors) = self.got(&hold.clone());
-        self.push(now, Some(index), TimelineEvent::Reserved { queue, flavors });
-    }
-
-    /// Where a hold is, and what of.
-    fn got(&mut self, hold: &Hold) -> (Arc<str>, Arc<str>) {
-        let flavors = self.text(&show_holdings(&hold.holdings));
-        (Arc::clone(&hold.queue), flavors)
-    }
-
-    fn admit(&mut self, now: Timestamp, index: usize) {
-        let at = self.millis(now);
-        let Some(hold) = self.open(index) else { return };
-        hold.admitted = Some(at);
-        let hold = hold.clone();
-        let (queue, flavors) = self.got(&hold);
-        let job = &mut self.jobs[index];
-        job.admitted.get_or_insert(at);
-        job.waits_for = None;
-        self.push(now, Some(index), TimelineEvent::Admitted { queue, flavors });
-    }
-
-    fn evict(&mut self, now: Timestamp, index: usize, workload: &slim::Workload) {
-        let at = self.millis(now);
-        let conditions = &workload.status.conditions;
-        let Some(why) = find(conditions, Type::Evicted.as_str()) else { return };
-        let preempted = why.reason == "Preempted";
-        if let Some(hold) = self.open(index) {
-            hold.end = if preempted { HoldEnd::Preempted } else { HoldEnd::Evicted };
-            hold.evicted = Some(at);
-        }
-        let (reason, message) = (self.text(&why.reason), self.text(&why.message));
-        if !preempted {
-            return self.push(now, Some(index), TimelineEvent::Evicted { reason, message });
-        }
-        let by = self.preempted_by(index, &why.message);
-        let reason = match find(conditions, Type::Preempted.as_str()) {
-            Some(preempted) => self.text(&preempted.reason),
-            None => reason,
-        };
-        self.push(now, Some(index), TimelineEvent::Preempted { by, reason, message });
-    }
-
-    /// Counts a preemption; which job it was for, if that is known.
-    fn preempted_by(&mut self, index: usize, message: &str) -> Option<Arc<str>> {
-        // The message names the preemptor by UID (docs/reference/03-conditions-events.md 3.1); people want its name.
-        self.jobs[index].preempted += 1;
-        self.preemptor(message)
-    }
-
-    /// Counts that a job preempted, if it is known which one.
-    fn preemptor(&mut self, message: &str) -> Option<Arc<str>> {
-        let uid = message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u)?;
-        let preemptor = self.by_uid.get(uid).copied()?;
-        self.jobs[preemptor].preempts += 1;
-        let key = self.jobs[preemptor].key();
-        Some(self.text(&key))
-    }
-
-    fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {
-        let without_figures = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
-        let same = self.jobs[index].waits_for.as_ref().is_some_and(|(r, m)| {
-            **r == *reason && (**m == *message || without_figures(m) == without_figures(message))
-        });
-        // What was not looked at yet says nothing, and is looked at in the same instant.
-        if same || reason == "PendingEvaluation" {
-            return;
-        }
-        let (reason, message) = (self.text(reason), self.text(message));
-        self.jobs[index].waits_for = Some((Arc::clone(&reason), Arc::clone(&message)));
-        self.push(now, Some(index), TimelineEvent::Waiting { reason, message });
-    }
-}
-
-/// What an admission holds, by flavor and resource.
-fn holdings(admission: &Admission) -> Vec<Holding> {
-    let mut sums: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-    for set in &admission.pod_set_assignments {
-        for (resource, quantity) in &set.resource_usage {
-            let Some(flavor) = set.flavors.get(resource) else { continue };
-            let amount = Quantity::parse(&quantity.0).map_or(0, |q| amount_of(resource, &q).get());
-            let sum = sums.entry((flavor, resource)).or_default();
-            *sum = sum.saturating_add(amount);
-        }
-    }
-    let holding = |((flavor, resource), amount): ((&str, &str), i64)| Holding {
-        flavor: flavor.into(),
-        resource: resource.into(),
-        amount,
-    };
-    sums.into_iter().map(holding).collect()
 }
 
 /// An amount as people read it.

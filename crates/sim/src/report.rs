@@ -266,7 +266,7 @@ pub(crate) fn worked(record: &Record, end: i64) -> i64 {
 
 fn waits(job: &JobRecord) -> bool {
     let is_there = job.finished.is_none() && job.deleted.is_none();
-    job.managed && is_there && job.holds.last().is_none_or(|h| h.to.is_some())
+    job.managed && is_there && !job.deactivated && job.holds.last().is_none_or(|h| h.to.is_some())
 }
 
 fn runs(job: &JobRecord) -> bool {
@@ -454,6 +454,7 @@ mod tests {
                 preempted: 0,
                 preempts: 0,
                 lost: 0,
+                deactivated: false,
                 waits_for: None,
             });
         }

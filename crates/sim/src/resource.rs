@@ -30,7 +30,8 @@ pub fn named(word: &str) -> Option<Kind> {
     })
 }
 
-/// The kind that a word names, if it is one that is explained: a Workload, or a job of a kind that is known, as `job`, `jobs` or `jobs.batch`.
+/// The kind that a word names, if it is one that is explained: a Workload, or a job of a kind that is known, as `job`, `jobs` or `jobs.batch`, or what has
+/// pods that are jobs.
 pub fn explained(word: &str) -> Option<Kind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = word.split_once('.').map_or((&*word, None), |(name, group)| (name, Some(group)));
@@ -40,12 +41,17 @@ pub fn explained(word: &str) -> Option<Kind> {
         let versioned = |group: &str| group.split_once('.').is_some_and(|(_, group)| group == own);
         named && group.is_none_or(|group| group == own || versioned(group))
     };
-    JobKind::jobs().find(is).map(Kind::Job).or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
+    JobKind::all()
+        .iter()
+        .copied()
+        .find(is)
+        .map(Kind::Job)
+        .or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
 }
 
 /// What is said of a word that names no kind that is explained.
 pub fn not_explained(word: &str) -> String {
-    let kinds: Vec<_> = JobKind::jobs().map(|kind| kind.kind().to_ascii_lowercase()).collect();
+    let kinds: Vec<_> = JobKind::all().iter().map(|kind| kind.kind().to_ascii_lowercase()).collect();
     format!("expected workload or a kind of jobs ({}), found {word}", kinds.join(", "))
 }
 
@@ -75,6 +81,7 @@ mod tests {
         assert_eq!(explained("wl"), Some(Kind::Workload));
         assert_eq!(explained("workloads.kueue.x-k8s.io"), Some(Kind::Workload));
         assert_eq!((explained("jobs.example.com"), explained("node"), explained("")), (None, None, None));
+        assert_eq!(explained("deployments.apps"), Some(Kind::Job(JobKind::DEPLOYMENT)));
         assert!(not_explained("node").contains(" jobset, "), "{}", not_explained("node"));
     }
 

@@ -4,6 +4,7 @@ mod adopting;
 mod applying;
 mod clock;
 mod controllers;
+mod ends;
 mod error;
 #[cfg(feature = "faults")]
 mod faulty;
@@ -26,7 +27,7 @@ use crate::autoscaler::Autoscaler;
 use crate::faults::FaultRun;
 use crate::left_out::LeftOut;
 use crate::machines::Machines;
-use crate::object::kinds;
+use crate::object::{kinds, looks_at_nodes};
 use crate::options::Options;
 use crate::play::Play;
 use crate::pods::Pods;
@@ -66,6 +67,8 @@ pub struct Simulation {
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
+    /// Whether any of it was read from a cluster.
+    from_cluster: bool,
     /// What was read from a cluster and cannot be played.
     pub(crate) left_out: LeftOut,
     /// What goes wrong, if anything does.
@@ -117,6 +120,7 @@ impl Simulation {
             log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
+            from_cluster: false,
             left_out: LeftOut::default(),
             #[cfg(feature = "faults")]
             bad_day: None,
@@ -149,6 +153,7 @@ impl Simulation {
             log: None,
             writes: self.writes,
             check_delay: self.check_delay,
+            from_cluster: self.from_cluster,
             left_out: self.left_out.clone(),
             #[cfg(feature = "faults")]
             bad_day: None,
@@ -310,7 +315,7 @@ impl Simulation {
             }
             Kind::ClusterQueue => {
                 self.record.configured(self.now, reference, value);
-                let queue = value["spec"]["preemption"]["reclaimOutOfCohort"]["enable"] == true;
+                let queue = looks_at_nodes(value);
                 self.show_pods_if_asked_for(queue);
             }
             Kind::Cohort | Kind::LocalQueue | Kind::Topology | Kind::ResourceFlavor => {
@@ -381,7 +386,7 @@ impl Simulation {
             Action::Gone(job, attempt) => self.pods_gone(&job, attempt),
             Action::PodsLeave(node, since) => self.pods_leave(&node, since),
             Action::PodsCollected(node) => self.collect_pods(&node),
-            Action::Checks(workload) => self.answer_checks(&workload),
+            Action::Checks(workload, since) => self.answer_checks(&workload, since),
             Action::Answer(request, uid, number) => self.answer_request(&request, uid, number),
         }
     }

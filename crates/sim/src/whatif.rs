@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use sluice_engine::Kind;
 
 use crate::manifest::Manifest;
-use crate::object::reference;
+use crate::object::{keep_suspension, reference};
 use crate::record::{JobRecord, Record};
 use crate::report::{Report, Totals, worked};
 
@@ -101,8 +102,14 @@ pub fn overlay(mut objects: Vec<Manifest>, changes: Vec<Manifest>) -> Vec<Manife
         let wanted = name(&change);
         match objects.iter_mut().find(|m| name(m) == wanted) {
             Some(known) => {
-                // The document may be of the other version; it replaces all but where the object came from.
+                // The document may be of the other version; it replaces all but where the object came from, and what controllers say of it.
                 let mut object = change.object;
+                if let Kind::Job(kind) = known.kind {
+                    keep_suspension(kind, &known.object, &mut object);
+                }
+                if object["status"].is_null() && !known.object["status"].is_null() {
+                    object["status"] = known.object["status"].clone();
+                }
                 for key in ["uid", "creationTimestamp"] {
                     let old = known.object["metadata"][key].clone();
                     if !old.is_null() {

@@ -120,6 +120,27 @@ fn played(manifests: &Manifests) -> Simulation {
     simulation
 }
 
+/// A question about a job of namespace `t`, after ten seconds.
+fn question<'a>(manifests: &'a Manifests, kind: JobKind, name: &'a str) -> Question<'a> {
+    static NO_FILES: BTreeMap<String, String> = BTreeMap::new();
+    Question {
+        manifests,
+        files: &NO_FILES,
+        // What comes of changes is checked, not the books.
+        options: Options { audit: false, ..of(manifests) },
+        at: SignedDuration::from_secs(10),
+        namespace: "t",
+        kind: Some(Kind::Job(kind)),
+        name,
+        all_namespaces: false,
+        names_nodes: false,
+        names_queues: true,
+        live: None,
+        decides: false,
+        patience: Patience::ENDLESS,
+    }
+}
+
 fn only(simulation: &Simulation) -> &JobRecord {
     let jobs = &simulation.record().jobs;
     assert_eq!(jobs.len(), 1, "{jobs:?}");
@@ -144,10 +165,7 @@ fn a_job_of_every_kind_is_admitted_runs_and_ends() {
 
 #[test]
 fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
-    let class = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": "high"},
-        "value": 1000,
-    });
+    let class = class();
     let mut urgent = job(JobKind::JOB);
     urgent["metadata"]["name"] = json!("urgent");
     urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
@@ -183,24 +201,8 @@ fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
 fn a_job_of_every_kind_that_waits_is_explained_by_its_own_name() {
     for (kind, object) in all() {
         let manifests = world(0, &object);
-        // Each pod of a Deployment is a job.
-        let pods = kind.integration().pods_are_jobs;
-        let question = Question {
-            manifests: &manifests,
-            files: &BTreeMap::new(),
-            options: of(&manifests),
-            at: SignedDuration::from_secs(10),
-            namespace: "t",
-            kind: Some(Kind::Job(if pods { JobKind::POD } else { kind })),
-            name: if pods { "a-0" } else { "a" },
-            all_namespaces: false,
-            names_nodes: false,
-            names_queues: true,
-            live: None,
-            decides: false,
-            patience: Patience::ENDLESS,
-        };
-        let answer = question.answer().unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        let answer =
+            question(&manifests, kind, "a").answer().unwrap_or_else(|error| panic!("{kind:?}: {error}"));
         assert_eq!(answer.state, State::Waiting, "{kind:?}: {}", answer.text());
         assert!(answer.text().contains("quota"), "{kind:?}: {}", answer.text());
     }
@@ -221,6 +223,108 @@ fn a_change_of_quota_moves_a_job_of_every_kind() {
     }
 }
 
+/// A class of priority above that of other jobs.
+fn class() -> Value {
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": "high"},
+        "value": 1000,
+    })
+}
+
+/// A Job of all processors, for which others make way.
+fn large() -> Value {
+    let mut large = job(JobKind::JOB);
+    large["metadata"]["name"] = json!("large");
+    large["metadata"]["annotations"]["sluice.dev/run-seconds"] = json!("3600");
+    let container = &mut large["spec"]["template"]["spec"]["containers"][0];
+    container["resources"] = json!({"requests": {"cpu": ENOUGH.to_string()}});
+    large
+}
+
+#[test]
+fn a_job_of_every_kind_starts_with_the_priority_that_a_change_gives_it() {
+    let merge = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "high"}}});
+    for (kind, mut object) in all() {
+        object["metadata"]["annotations"]["sluice.dev/submit-after-seconds"] = json!("5");
+        let mut manifests = world(ENOUGH, &object);
+        manifests.objects.extend(read(format!("{}\n---\n{}\n", class(), large())).objects);
+        // Each pod of a Deployment is a job, and stands for it.
+        let pods = kind.integration().pods_are_jobs;
+        let (asked, name) = if pods { (JobKind::POD, "a-0") } else { (kind, "a") };
+        let changed = question(&manifests, kind, "a").what_if(&merge);
+        let changed = changed.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert!(!changed.before.starts_now, "{kind:?}: {}", changed.text());
+        assert!(changed.after.starts_now, "{kind:?}: {}", changed.text());
+        assert_eq!(changed.after.preempts, ["t/large"], "{kind:?}");
+        assert_eq!((&*changed.change.kind, &*changed.change.name), (asked.kind(), name), "{kind:?}");
+        // The same is offered.
+        let explained = question(&manifests, kind, "a").answer().unwrap();
+        let offered =
+            explained.remedies.iter().any(|remedy| remedy.text.contains("WorkloadPriorityClass high"));
+        assert!(offered, "{kind:?}: {}", explained.text());
+    }
+}
+
+#[test]
+fn a_change_of_a_group_of_pods_is_one_of_all_its_pods() {
+    let mut text = format!("{}\n---\n{}\n---\n", class(), large());
+    for name in ["g-0", "g-1"] {
+        let mut pod = job(JobKind::POD);
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = json!("2");
+        pod["metadata"]["annotations"]["sluice.dev/submit-after-seconds"] = json!("5");
+        let _ = write!(text, "{pod}\n---\n");
+    }
+    let mut manifests = world(ENOUGH, &Value::Null);
+    manifests.objects.extend(read(text).objects);
+    let merge = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "high"}}});
+    let changed = question(&manifests, JobKind::POD, "g").what_if(&merge).unwrap();
+    let mut patched: Vec<&str> =
+        [&changed.change].into_iter().chain(&changed.also).map(|patch| &*patch.name).collect();
+    patched.sort_unstable();
+    assert_eq!(patched, ["g-0", "g-1"], "{}", changed.text());
+    assert!(!changed.before.starts_now && changed.after.starts_now, "{}", changed.text());
+}
+
+#[test]
+fn of_a_job_of_every_kind_without_a_queue_it_is_said_whether_it_runs() {
+    for (kind, mut object) in all() {
+        object["metadata"]["labels"] = json!({});
+        let facts = kind.integration();
+        let path = sluice_jobs::suspend_path(kind);
+        for suspended in [true, false].into_iter().filter(|suspended| !(*suspended && facts.suspends_pods)) {
+            let mut object = object.clone();
+            if !facts.suspends_pods {
+                let (field, parents) = path.split_last().unwrap();
+                let parent = parents.iter().fold(&mut object, |at, part| &mut at[*part]);
+                if facts.of_pods {
+                    let gates = json!([{"name": "kueue.x-k8s.io/admission"}]);
+                    parent[*field] = if suspended { gates } else { json!([]) };
+                } else if suspended {
+                    parent[*field] = sluice_jobs::suspended_value(kind);
+                } else if let Some(fields) = parent.as_object_mut() {
+                    fields.remove(*field);
+                }
+                assert_eq!(sluice_jobs::is_suspended(kind, &object), suspended, "{kind:?}: {object}");
+            }
+            let manifests = world(ENOUGH, &object);
+            let answer = question(&manifests, kind, "a").answer().unwrap();
+            let said = answer.text();
+            assert_eq!(answer.state, State::NotQueued, "{kind:?}: {said}");
+            assert_eq!(said.contains("runs at once"), !suspended, "{kind:?}: {said}");
+            assert_eq!(said.contains(&format!("({})", path.join("."))), suspended, "{kind:?}: {said}");
+            // The label does nothing on a pod that is there.
+            let again = said.contains("create it again with the label kueue.x-k8s.io/queue-name=main");
+            assert_eq!(
+                (again, said.contains("kubectl label")),
+                (facts.of_pods, !facts.of_pods),
+                "{kind:?}: {said}"
+            );
+        }
+    }
+}
+
 /// Pods of one group have one Workload, which all of them own.
 #[test]
 fn a_group_of_pods_is_explained_by_its_name_and_by_those_of_its_pods() {
@@ -236,22 +340,9 @@ fn a_group_of_pods_is_explained_by_its_name_and_by_those_of_its_pods() {
     let mut manifests = base.clone();
     manifests.objects.extend(read(text).objects);
     for name in ["g", "g-0", "g-1"] {
-        let question = Question {
-            manifests: &manifests,
-            files: &BTreeMap::new(),
-            options: of(&manifests),
-            at: SignedDuration::from_secs(10),
-            namespace: "t",
-            kind: Some(Kind::Job(JobKind::POD)),
-            name,
-            all_namespaces: false,
-            names_nodes: false,
-            names_queues: true,
-            live: None,
-            decides: false,
-            patience: Patience::ENDLESS,
-        };
-        let answer = question.answer().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let answer = question(&manifests, JobKind::POD, name)
+            .answer()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(answer.state, State::Waiting, "{name}: {}", answer.text());
     }
 }

@@ -32,6 +32,15 @@ impl JobKind {
         self.0.group_label.is_some()
     }
 
+    /// Whether a pod of this name is one of an object of a kind each of whose pods is a job, as its controller names them:
+    /// `<object>-<hash of the ReplicaSet>-<the pod's own>`.
+    pub fn names_pod(self, object: &str, pod: &str) -> bool {
+        let rest = pod.strip_prefix(object).and_then(|rest| rest.strip_prefix('-'));
+        let parts = rest.and_then(|rest| rest.split_once('-')).filter(|_| self.0.pods_are_jobs);
+        let is_word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        parts.is_some_and(|(hash, own)| is_word(hash) && is_word(own))
+    }
+
     /// What is known of it.
     pub const fn integration(self) -> &'static Integration {
         self.0

@@ -104,6 +104,7 @@ mod tests {
             preempted: 0,
             preempts: 0,
             lost: 0,
+            deactivated: false,
             waits_for: None,
         }
     }

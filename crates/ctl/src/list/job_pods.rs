@@ -87,9 +87,20 @@ impl Named {
         self.group.as_ref().is_none_or(fits)
     }
 
-    /// Whether an object has it for an owner: a Workload, or a pod.
+    /// Whether an object has it for an owner: a Workload, or a pod. The Workloads of a kind each of whose pods is a job are owned by the pods.
     pub fn owns(&self, object: &Value) -> bool {
-        owners(object).any(|owner| self.is_owner(owner))
+        owners(object).any(|owner| self.is_owner(owner) || self.has_pod(owner, object))
+    }
+
+    /// Whether the owner of a Workload is one of its pods, each of which is a job.
+    fn has_pod(&self, owner: &Value, workload: &Value) -> bool {
+        let name = text(&owner["name"]);
+        let is_own = self.kind.is_some_and(|kind| kind.names_pod(&self.name, &name));
+        let mut sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
+        let hash = sets.find_map(|set| set["template"]["metadata"]["labels"][TEMPLATE_HASH].as_str());
+        is_own
+            && owner["kind"] == "Pod"
+            && hash.is_none_or(|hash| name.starts_with(&format!("{}-{hash}-", self.name)))
     }
 
     /// Whether a pod is one of its pods, which has these Workloads (namespace and name); `pod` has its metadata.
@@ -166,6 +177,23 @@ mod tests {
         ] {
             assert_eq!(named(job).choice(), Choice::Labelled(selector.to_owned()), "{job}");
         }
+    }
+
+    #[test]
+    fn the_workloads_of_a_deployment_are_those_of_its_pods() {
+        let of = |pod: &str| json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod}]}});
+        assert!(named("deployment/web").owns(&of("web-5d8c-x2k9p")));
+        // Those of the Deployment `web-a`, of a pod that is alone, and of a StatefulSet.
+        for other in ["web-a-5d8c-x2k9p", "web", "web-0", "web-5d8c-", "webs-5d8c-x2k9p"] {
+            assert!(!named("deployment/web").owns(&of(other)), "{other}");
+        }
+        assert!(named("deployment/web-a").owns(&of("web-a-5d8c-x2k9p")));
+        assert!(!named("statefulset/web").owns(&of("web-5d8c-x2k9p")));
+        let mut marked = of("web-5d8c-x2k9p");
+        marked["spec"]["podSets"] = json!([{"template": {"metadata": {"labels": {TEMPLATE_HASH: "5d8c"}}}}]);
+        assert!(named("deployment/web").owns(&marked));
+        marked["spec"]["podSets"][0]["template"]["metadata"]["labels"][TEMPLATE_HASH] = json!("other");
+        assert!(!named("deployment/web").owns(&marked));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Engine {
         let entry = &self.world.workloads[key];
         let finalizers = entry.object.metadata.finalizers.as_deref().unwrap_or_default();
         let held = finalizers.iter().any(|f| f == labels::RESOURCE_IN_USE_FINALIZER);
-        let stray = self.is_stray(entry) && !super::slices::is_superseded(entry);
+        let stray = self.is_stray(entry) && !super::slices::is_superseded(&entry.object);
         if !held || !is(&entry.object.status, Type::Finished) || stray {
             self.unreleased.remove(key);
             return false;

@@ -162,7 +162,7 @@ impl Engine {
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
             matches(view, &entry.object, entry.status(), &self.config)
-                || is(entry.status(), Type::Finished) && !is_superseded(entry)
+                || is(entry.status(), Type::Finished) && !is_superseded(&entry.object)
         });
         let own = own.cloned();
         let mut rest: Vec<_> = owned.into_iter().filter(|w| Some(w) != own.as_ref()).collect();

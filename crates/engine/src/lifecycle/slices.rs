@@ -11,8 +11,8 @@ use serde_json::json;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobView};
-use sluice_api::labels;
 use sluice_api::v1beta2::WorkloadStatus;
+use sluice_api::{labels, slim};
 use sluice_core::{Admission, Amount, ReplacedSlice, WorkloadKey};
 use sluice_jobs::Patch;
 
@@ -66,8 +66,8 @@ pub(crate) fn first_slice(key_name: &str, entry: &WorkloadEntry) -> String {
 }
 
 /// Whether another slice took over from a finished one, or it was left over: neither says how its job ended.
-pub(crate) fn is_superseded(entry: &WorkloadEntry) -> bool {
-    conditions::find(&entry.object.status.conditions, Type::Finished.as_str()).is_some_and(|c| {
+pub fn is_superseded(workload: &slim::Workload) -> bool {
+    conditions::find(&workload.status.conditions, Type::Finished.as_str()).is_some_and(|c| {
         c.status == "True"
             && (c.reason == reason::WORKLOAD_SLICE_REPLACED
                 || c.reason == reason::OUT_OF_SYNC && c.message == OUT_OF_SYNC)
@@ -210,7 +210,7 @@ impl Engine {
         }
         let Some(chain) = self.chain(&live) else {
             let last = over.into_iter().rfind(|key| !self.leaves(key));
-            let last = last.filter(|key| view.finished.is_some() || !is_superseded(self.entry(key)));
+            let last = last.filter(|key| view.finished.is_some() || !is_superseded(&self.entry(key).object));
             return last.map_or(OwnWorkload::None, OwnWorkload::One);
         };
         if self.find_back(key, view, &chain.current) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_engine::{EngineConfig, Input, Kind, Purpose, WriteError};
+use sluice_engine::{EngineConfig, Input, Kind, Purpose, Stage, WriteError};
 
 use crate::model::pods::pod;
 use crate::model::{Api, Cluster, condition, reported};
@@ -171,4 +171,25 @@ fn what_is_refused_is_tried_again_later() {
     assert_eq!(c.notes("FailedUpdate").len(), 1);
     c.advance(10);
     assert!(c.api.is_free("a"));
+}
+
+#[test]
+fn the_account_of_an_object_whose_pods_are_jobs_is_that_of_one_that_waits() {
+    let mut c = bed("1");
+    for name in ["web-5d8c-a", "web-5d8c-b", "web-a-5d8c-c", "web-0"] {
+        c.api.add_pod(pod(name, "lq", "1"));
+    }
+    c.settle();
+    let of = |kind: Option<JobKind>, name: &str| {
+        let account = c.engine.account(kind.map(Kind::Job), "team-a", name, 1)?;
+        Some((account.workload.name.rsplit_once('-')?.0.to_owned(), account.stage))
+    };
+    let waits = |name: &str| Some((name.to_owned(), Stage::Waiting));
+    // The first one runs.
+    for kind in [Some(JobKind::DEPLOYMENT), None] {
+        assert_eq!(of(kind, "web"), waits("pod-web-5d8c-b"));
+        assert_eq!(of(kind, "web-a"), waits("pod-web-a-5d8c-c"));
+    }
+    assert_eq!(of(Some(JobKind::DEPLOYMENT), "we"), None);
+    assert_eq!(of(Some(JobKind::DEPLOYMENT), "web-5d8c"), None);
 }

@@ -263,7 +263,7 @@ pub(super) async fn begin(
         part.unread.map_or(Ok(part.found.into()), Err)
     };
     match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
-        Ok(Ok(live)) => Ok(Begin { live, configuration }),
+        Ok(Ok(live)) => Ok(Begin { live, configuration, left: budget.left() }),
         Ok(Err(Unread::Api { path, source })) if is_forbidden(&source) => {
             Err(Refusal::Forbidden(format!("a simulation needs the right to list {path}")))
         }

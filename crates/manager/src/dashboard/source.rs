@@ -40,6 +40,8 @@ pub struct Begin {
     pub live: Live,
     /// The manager's configuration.
     pub configuration: Configuration,
+    /// How many bytes more the documents may take, of the memory that is reserved for them.
+    pub left: usize,
 }
 
 /// An answer, or why there is none.

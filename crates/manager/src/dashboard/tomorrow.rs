@@ -292,7 +292,7 @@ fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), R
 
 /// What a simulation begins with, now.
 fn world((begin, cancel): (Begin, Cancel), until: Option<SignedDuration>) -> (Manifests, Options) {
-    let Begin { live, configuration } = begin;
+    let Begin { live, configuration, .. } = begin;
     let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     let options = Options { start, until, cancel, ..Options::new(configuration) };
     (Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() }, options)
@@ -305,7 +305,7 @@ fn simulated(
     (viewer, snapshot): (&Viewer, Option<&Snapshot>),
     pace: &Pace,
 ) -> Result<String, Refusal> {
-    let since = Instant::now();
+    let (since, left) = (Instant::now(), begin.0.left);
     let (mut manifests, mut options) = world(begin, Some(lasts));
     let candidates = refused::candidates(&manifests, options.start);
     // The documents of only one simulation are in memory at a time: the rest waits as text.
@@ -313,7 +313,7 @@ fn simulated(
         (Packed::new(manifests), None)
     } else {
         let base = Packed::of(&manifests);
-        changed::apply(&mut manifests.objects, wanted)?;
+        changed::apply(&mut manifests.objects, wanted, left)?;
         (base, Some(Packed::new(manifests)))
     };
     let first = begun(&base, options.clone())?;

@@ -1,5 +1,7 @@
 //! What would let a job start: each remedy is tried in the engine before it is shown.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use json_patch::merge;
 use serde::Serialize;
@@ -12,6 +14,7 @@ use sluice_selector::Operator;
 use super::finding::Help;
 use super::patch::{Patch, difference, patch_of};
 use super::preemption::nominal_amount;
+use super::target::Target;
 use super::topology::TopologyFit;
 use super::wishes;
 use super::{ExplainError, Forecast, MOST_LISTED, Question};
@@ -79,17 +82,22 @@ impl Help {
     /// As a remedy, by what came of it where it was tried.
     fn remedy(&self, tried: Option<Tried>) -> Remedy {
         let (effect, text) = match &tried {
-            Some(Tried::Starts(_)) => (Effect::Starts, format!("{STARTS}: {}", self.text)),
+            Some(Tried::Starts(..)) => (Effect::Starts, format!("{STARTS}: {}", self.text)),
             Some(Tried::Waits) => (Effect::NotEnough, format!("needed, and not enough alone: {}", self.text)),
             Some(Tried::NotInTime) => (Effect::TimeOver, self.text.clone()),
             None => (Effect::Untried, self.text.clone()),
         };
         let preempts = match tried {
-            Some(Tried::Starts(preempts)) => preempts,
+            Some(Tried::Starts(preempts, _)) => preempts,
             _ => Vec::new(),
         };
         let (command, patches) = (self.command.clone(), self.patches.clone());
         Remedy { text, effect, command, patches, preempts }
+    }
+
+    /// As a remedy of a job that starts without it: what it changes is not shown, since it is not what lets the job start.
+    fn needless(&self) -> Remedy {
+        Remedy { command: None, patches: Vec::new(), ..self.untried() }
     }
 
     /// As a remedy that was not tried.
@@ -101,8 +109,8 @@ impl Help {
 
 /// What came of trying patches.
 pub(super) enum Tried {
-    /// The job starts, and these are preempted for it.
-    Starts(Vec<String>),
+    /// The job starts so many milliseconds later, and these are preempted for it.
+    Starts(Vec<String>, i64),
     /// It does not start at once.
     Waits,
     /// Time was over before that was known.
@@ -114,12 +122,21 @@ impl Question<'_> {
     pub(super) fn remedies(
         &self,
         simulation: &Simulation,
-        job: &ObjectRef,
+        target: &Target,
         decision: Option<&Unadmitted>,
         forecast: Option<&Forecast>,
         (helps, fits): (&[Help], &[TopologyFit]),
     ) -> Result<Vec<Remedy>, ExplainError> {
-        let mut found = self.helping(simulation, job, helps)?;
+        let job = &target.job;
+        // With a change it would start, too: that shows nothing.
+        let starts_anyway = matches!(self.starts_with(simulation, job, &[])?, Tried::Starts(..));
+        let mut found = if starts_anyway {
+            let needless =
+                |help: &Help| if help.patches.is_empty() { help.untried() } else { help.needless() };
+            helps.iter().map(needless).collect()
+        } else {
+            self.helping(simulation, job, helps)?
+        };
         let ready = found.len();
         let refusals: Vec<&Refusal> = match decision.map(|d| &d.detail) {
             Some(Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) => {
@@ -127,15 +144,17 @@ impl Question<'_> {
             }
             _ => Vec::new(),
         };
-        found.extend(self.fewer_pods(simulation, job)?);
-        let laxer = wishes::laxer(simulation, job, fits);
-        let laxer = laxer.into_iter().map(|(text, patches)| (format!("{STARTS}: {text}"), patches));
-        for (text, patches) in laxer.chain(candidates(simulation, job, &refusals)) {
-            if found.len() >= ready + MOST {
-                break;
-            }
-            if let Some(remedy) = self.tried(simulation, job, text, patches)? {
-                found.push(remedy);
+        if !starts_anyway {
+            found.extend(self.fewer_pods(simulation, job)?);
+            let laxer = wishes::laxer(simulation, &target.objects, fits);
+            let laxer = laxer.into_iter().map(|(text, patches)| (format!("{STARTS}: {text}"), patches));
+            for (text, patches) in laxer.chain(candidates(simulation, target, &refusals)) {
+                if found.len() >= ready + MOST {
+                    break;
+                }
+                if let Some(remedy) = self.tried(simulation, job, text, patches)? {
+                    found.push(remedy);
+                }
             }
         }
         if let Some(after) =
@@ -163,7 +182,7 @@ impl Question<'_> {
         patches: Vec<Patch>,
     ) -> Result<Option<Remedy>, ExplainError> {
         let (text, effect, preempts) = match self.starts_with(present, job, &patches)? {
-            Tried::Starts(preempts) => (text, Effect::Starts, preempts),
+            Tried::Starts(preempts, _) => (text, Effect::Starts, preempts),
             Tried::Waits => return Ok(None),
             Tried::NotInTime => {
                 let without = text.strip_prefix(STARTS).unwrap_or(&text);
@@ -189,7 +208,7 @@ impl Question<'_> {
             } else {
                 Some(self.starts_with(simulation, job, &help.patches)?)
             };
-            alone |= matches!(tried, Some(Tried::Starts(_) | Tried::NotInTime));
+            alone |= matches!(tried, Some(Tried::Starts(..) | Tried::NotInTime));
             found.push(help.remedy(tried));
         }
         let ready_made: Vec<&Help> = helps.iter().filter(|help| !help.patches.is_empty()).collect();
@@ -197,7 +216,9 @@ impl Question<'_> {
             return Ok(found);
         }
         let patches: Vec<Patch> = ready_made.iter().flat_map(|help| help.patches.clone()).collect();
-        let Tried::Starts(preempts) = self.starts_with(simulation, job, &patches)? else { return Ok(found) };
+        let Tried::Starts(preempts, _) = self.starts_with(simulation, job, &patches)? else {
+            return Ok(found);
+        };
         let words: Vec<&str> = ready_made.iter().map(|help| help.text.as_str()).collect();
         let commands: Option<Vec<&str>> = ready_made.iter().map(|help| help.command.as_deref()).collect();
         let text = format!("{STARTS}: {}", words.join(", and "));
@@ -205,7 +226,7 @@ impl Question<'_> {
         Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])
     }
 
-    /// Whether the job starts at once with these patches, and which Workloads it preempts.
+    /// Whether the job starts within [`NOW`] with these patches, and which Workloads it preempts.
     pub(super) fn starts_with(
         &self,
         present: &Simulation,
@@ -225,16 +246,18 @@ impl Question<'_> {
                 return Ok(Tried::Waits);
             }
         }
-        let before: std::collections::BTreeMap<_, _> =
+        let before: BTreeMap<_, _> =
             simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
         simulation.advance_while(NOW, || !self.patience.is_over())?;
         let record = simulation.record();
-        let mut holds = record.jobs[index].holds.iter();
-        if !holds.any(|h| h.admitted.is_some() && (h.to.is_none() || h.end == HoldEnd::Finished)) {
+        let lasting =
+            record.jobs[index].holds.iter().filter(|h| h.to.is_none() || h.end == HoldEnd::Finished);
+        let Some(started) = lasting.filter_map(|hold| hold.admitted).next() else {
             return Ok(if self.patience.is_over() { Tried::NotInTime } else { Tried::Waits });
-        }
+        };
+        let wait = started - record.millis(present.now());
         let victims = record.jobs.iter().filter(|j| before.get(&j.key()).is_some_and(|n| j.preempted > *n));
-        Ok(Tried::Starts(victims.map(|j| self.shown(&j.namespace, &j.name)).collect()))
+        Ok(Tried::Starts(victims.map(|j| self.shown(&j.namespace, &j.name)).collect(), wait))
     }
 
     /// The largest number of pods with which a batch Job starts.
@@ -249,7 +272,7 @@ impl Question<'_> {
         while works + 1 < fails {
             let middle = i32::midpoint(works, fails);
             match self.starts_with(simulation, job, &[patch(middle)])? {
-                Tried::Starts(_) => works = middle,
+                Tried::Starts(..) => works = middle,
                 Tried::Waits => fails = middle,
                 Tried::NotInTime => break,
             }
@@ -267,20 +290,20 @@ impl Question<'_> {
 }
 
 /// What may help, most modest first.
-fn candidates(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
+fn candidates(simulation: &Simulation, target: &Target, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
     let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
     let mut all = Vec::new();
-    all.extend(flavors_allowed(simulation, job, refusals));
-    all.extend(wishes::meeting(simulation, job, refusals));
-    all.extend(more_quota(simulation, job, refusals).map(alone));
-    all.extend(higher_priority(simulation, job).map(alone));
+    all.extend(flavors_allowed(simulation, &target.objects, refusals));
+    all.extend(wishes::meeting(simulation, &target.objects, refusals));
+    all.extend(more_quota(simulation, &target.job, refusals).map(alone));
+    all.extend(higher_priority(simulation, target));
     all
 }
 
 /// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
 fn flavors_allowed(
     simulation: &Simulation,
-    job: &ObjectRef,
+    objects: &[ObjectRef],
     refusals: &[&Refusal],
 ) -> Vec<(String, Vec<Patch>)> {
     let mut flavors: Vec<&str> = Vec::new();
@@ -291,10 +314,14 @@ fn flavors_allowed(
             flavors.push(flavor);
         }
     }
-    flavors.into_iter().filter_map(|flavor| flavor_allowed(simulation, job, flavor)).collect()
+    flavors.into_iter().filter_map(|flavor| flavor_allowed(simulation, objects, flavor)).collect()
 }
 
-fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Option<(String, Vec<Patch>)> {
+fn flavor_allowed(
+    simulation: &Simulation,
+    objects: &[ObjectRef],
+    flavor: &str,
+) -> Option<(String, Vec<Patch>)> {
     let object = simulation.world.get(&ObjectRef::cluster(Kind::ResourceFlavor, flavor))?;
     let taints = object["spec"]["nodeTaints"].as_array().into_iter().flatten();
     let keys: Vec<&str> =
@@ -322,22 +349,25 @@ fn flavor_allowed(simulation: &Simulation, job: &ObjectRef, flavor: &str) -> Opt
         merge(pod, &change);
         words.extend(without_affinity(pod, labels));
     };
-    let Kind::Job(kind) = job.kind else { return None };
-    let value = simulation.world.get(job)?;
-    let mut changed = value.clone();
-    for group in sluice_jobs::pod_groups(kind, value) {
-        if let Some(template) = changed.pointer_mut(&group.pointer) {
-            allow(&mut template["spec"]);
+    let mut jobs = Vec::new();
+    for job in objects {
+        let Kind::Job(kind) = job.kind else { return None };
+        let value = simulation.world.get(job)?;
+        let mut changed = value.clone();
+        for group in sluice_jobs::pod_groups(kind, value) {
+            if let Some(template) = changed.pointer_mut(&group.pointer) {
+                allow(&mut template["spec"]);
+            }
         }
+        jobs.push(patch_of(job, difference(value, &changed)));
     }
-    let change = difference(value, &changed);
     words.sort();
     words.dedup();
     if words.is_empty() {
         return None;
     }
     let text = format!("starts now if flavor {flavor} is allowed: {}", words.join(", "));
-    Some((text, vec![patch_of(job, change)]))
+    Some((text, jobs))
 }
 
 /// Takes out of the required node affinity of a pod what the labels contradict; each in words.
@@ -404,11 +434,11 @@ fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -
 }
 
 /// The lowest priority class that is above its own.
-fn higher_priority(simulation: &Simulation, job: &ObjectRef) -> Option<(String, Patch)> {
-    let own = simulation.record().job(job)?.priority;
+fn higher_priority(simulation: &Simulation, target: &Target) -> Option<(String, Vec<Patch>)> {
+    let own = simulation.record().job(&target.job)?.priority;
     let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);
     let higher = classes.filter_map(|(r, v)| Some((v["value"].as_i64()?, &r.name)));
     let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
     let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
-    Some((format!("starts now with the WorkloadPriorityClass {class}"), patch_of(job, merge)))
+    Some((format!("starts now with the WorkloadPriorityClass {class}"), target.patches(&merge)))
 }

@@ -132,26 +132,45 @@ fn not_managed(
     }
     let queues = view.of_kind(Kind::LocalQueue);
     let first = queues.iter().find(|(r, _)| *r.namespace == *namespace).map(|(r, _)| r.name.to_string());
-    let runs = if job["spec"]["suspend"] == true {
-        "it names no queue, so that it is not managed; its owner has suspended it (spec.suspend)"
-    } else {
-        "it names no queue, so that it is not managed, and runs at once"
-    };
-    let queue = first.as_deref().unwrap_or("QUEUE");
-    let mut help = Help::command(
-        "name a LocalQueue in the label kueue.x-k8s.io/queue-name, while the job is suspended",
+    let Kind::Job(kind) = reference.kind else { return None };
+    let finding = Finding::new(Code::QueueNameMissing, how_it_runs(kind, job));
+    Some(finding.with(named_queue(kind, reference, first.as_deref())))
+}
+
+/// What becomes of a job that nothing manages.
+fn how_it_runs(kind: JobKind, job: &Value) -> String {
+    let facts = kind.integration();
+    // What has nothing that suspends it counts as suspended until its pods are ready.
+    if facts.suspends_pods || !sluice_jobs::is_suspended(kind, job) {
+        return "it names no queue, so that it is not managed, and runs at once".to_owned();
+    }
+    let field = sluice_jobs::suspend_path(kind).join(".");
+    let by = if facts.of_pods { "a gate keeps it from running" } else { "its owner has suspended it" };
+    format!("it names no queue, so that it is not managed; {by} ({field})")
+}
+
+/// That a job is to name a LocalQueue, that one if there is one.
+fn named_queue(kind: JobKind, reference: &ObjectRef, queue: Option<&str>) -> Help {
+    let (label, named) = (labels::QUEUE_NAME, queue.unwrap_or("QUEUE"));
+    let facts = kind.integration();
+    if facts.of_pods {
+        // Only a new pod is given the gate that keeps it until it is admitted.
+        return Help::words(format!(
+            "create it again with the label {label}={named}: on a pod that is there the label does nothing"
+        ));
+    }
+    let when = if facts.suspends_pods { "none of its pods is ready" } else { "the job is suspended" };
+    let help = Help::command(
+        format!("name a LocalQueue in the label {label}, while {when}"),
         format!(
-            "kubectl label {} {} -n {namespace} {}={queue}",
+            "kubectl label {} {} -n {} {label}={named}",
             reference.kind.as_str().to_ascii_lowercase(),
             reference.name,
-            labels::QUEUE_NAME
+            reference.namespace
         ),
     );
-    if let Some(first) = &first {
-        let merge = json!({"metadata": {"labels": {labels::QUEUE_NAME: first}}});
-        help = help.patch(patch_of(reference, merge));
-    }
-    Some(Finding::new(Code::QueueNameMissing, runs).with(help))
+    let Some(queue) = queue else { return help };
+    help.patch(patch_of(reference, json!({"metadata": {"labels": {label: queue}}})))
 }
 
 fn missing_class(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {

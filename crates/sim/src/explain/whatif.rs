@@ -25,8 +25,11 @@ pub const MOST_CHANGE: usize = 64 << 10;
 pub struct WhatIf {
     /// `namespace/name` of the job.
     pub job: String,
-    /// The merge patch that was tried.
+    /// The merge patch that was tried; of a group of pods, that of the first of them.
     pub change: Patch,
+    /// The same of the other pods of the group.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Patch>,
     /// Without it.
     pub before: Course,
     /// With it.
@@ -107,21 +110,27 @@ impl Question<'_> {
             return Err(ExplainError::Unread(why));
         }
         let simulation = self.world()?;
-        let found = self.find(&simulation);
-        let (job, courses) = if let Some((job, over)) = self.over() {
-            (job, (over.clone(), over))
-        } else if let Ok((job, _)) = found {
-            let courses = self.courses(&simulation, &patch_of(&job, change.clone()), &job)?;
-            (job, courses)
+        let alone = |job: &ObjectRef| vec![patch_of(job, change.clone())];
+        let (job, mut patches, courses) = if let Some((job, over)) = self.over() {
+            let patches = alone(&job);
+            (job, patches, (over.clone(), over))
+        } else if let Ok(target) = self.find(&simulation) {
+            let patches = target.patches(change);
+            let courses = self.courses(&simulation, &patches, &target.job)?;
+            (target.job, patches, courses)
         } else {
             let job = self.job_without_workload(&simulation).ok_or_else(|| self.not_found())?;
-            let courses = self.not_queued_yet(&simulation, &patch_of(&job, change.clone()), &job)?;
-            (job, courses)
+            let patches = alone(&job);
+            let courses = self.not_queued_yet(&simulation, &patches, &job)?;
+            (job, patches, courses)
         };
         let (before, after) = courses;
+        let also = patches.split_off(1);
+        let change = patches.pop().unwrap_or_else(|| patch_of(&job, change.clone()));
         Ok(WhatIf {
             job: self.shown(&job.namespace, &job.name),
-            change: patch_of(&job, change.clone()),
+            change,
+            also,
             before,
             after,
             not_played: simulation.left_out().count,
@@ -146,12 +155,12 @@ impl Question<'_> {
     fn courses(
         &self,
         present: &Simulation,
-        patch: &Patch,
+        patches: &[Patch],
         job: &ObjectRef,
     ) -> Result<(Course, Course), ExplainError> {
         let state = self.state_of(present, job);
         if !matches!(state, State::Waiting | State::Deactivated) {
-            let after = match self.changed(present, patch, job)? {
+            let after = match self.changed(present, patches)? {
                 Err(refused) => refused,
                 Ok(changed) => self.goes_on(present, changed, job, state)?,
             };
@@ -159,7 +168,7 @@ impl Question<'_> {
         }
         let known = self.waiting(present);
         let tried = self.starts_with(present, job, &[])?;
-        let at_once = matches!(tried, Tried::Starts(_));
+        let at_once = is_at_once(&tried);
         let blocked = known.blocked.clone();
         // What keeps it there is not so here, where it starts at once.
         let not_here = known.blocked.or(known.refused).filter(|_| at_once);
@@ -167,13 +176,13 @@ impl Question<'_> {
             Some(why) => Course::unknown(why),
             None => self.course(present, job, tried, None)?,
         };
-        let after = match self.changed(present, patch, job)? {
+        let after = match self.changed(present, patches)? {
             Err(refused) => refused,
             Ok(changed) => {
-                let tried = self.starts_with(present, job, std::slice::from_ref(patch))?;
+                let tried = self.starts_with(present, job, patches)?;
                 match not_here {
                     // That it starts with the change shows nothing, either.
-                    Some(why) if matches!(tried, Tried::Starts(_)) => Course::unknown(why),
+                    Some(why) if matches!(tried, Tried::Starts(..)) => Course::unknown(why),
                     _ => self.course(&changed, job, tried, blocked)?,
                 }
             }
@@ -217,25 +226,29 @@ impl Question<'_> {
     fn changed(
         &self,
         present: &Simulation,
-        patch: &Patch,
-        job: &ObjectRef,
+        patches: &[Patch],
     ) -> Result<Result<Simulation, Course>, ExplainError> {
         let refused = |why: String| Ok(Err(Course { refused: Some(why), ..Course::default() }));
-        // The webhooks see the job as it is in the cluster; in the virtual one it may have started by now.
         let subject = self.manifests.subject.as_ref();
         let read = subject.and_then(|subject| subject.job.as_ref());
-        if let (Some(old), Kind::Job(kind)) = (read.or_else(|| present.object(job)), job.kind) {
-            let mut new = old.clone();
-            merge(&mut new, &patch.merge);
-            if let Some(why) = present.refuses_change(kind, old, &new) {
-                return refused(why);
-            }
-        }
         let mut simulation = present.fork();
         simulation.options.until = None;
-        let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
-        if let Err(why) = simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge) {
-            return refused(why.to_string());
+        for patch in patches {
+            let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
+            let object = crate::play::reference(&patch.kind, namespace, &patch.name);
+            // The webhooks see the job as it is in the cluster; in the virtual one it may have started by now.
+            let is_read = |job: &&Value| known::job_read(job) == object;
+            let old = read.filter(is_read).or_else(|| present.object(object.as_ref()?));
+            if let (Some(old), Some(Kind::Job(kind))) = (old, object.as_ref().map(|object| object.kind)) {
+                let mut new = old.clone();
+                merge(&mut new, &patch.merge);
+                if let Some(why) = present.refuses_change(kind, old, &new) {
+                    return refused(why);
+                }
+            }
+            if let Err(why) = simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge) {
+                return refused(why.to_string());
+            }
         }
         Ok(Ok(simulation))
     }
@@ -250,9 +263,12 @@ impl Question<'_> {
     ) -> Result<Course, ExplainError> {
         let queue = queue_of(simulation, job)?;
         let checks = queue.and_then(|queue| self.unknown_checks(simulation, &queue));
+        let tried = if is_at_once(&tried) { tried } else { Tried::Waits };
         Ok(match (tried, checks) {
-            (Tried::Starts(preempts), None) => Course { starts_now: true, preempts, ..Course::default() },
-            (Tried::Starts(preempts), Some(_)) => Course { gets_quota: true, preempts, ..Course::default() },
+            (Tried::Starts(preempts, _), None) => Course { starts_now: true, preempts, ..Course::default() },
+            (Tried::Starts(preempts, _), Some(_)) => {
+                Course { gets_quota: true, preempts, ..Course::default() }
+            }
             (_, Some(why)) => Course::unknown(blocked.unwrap_or(why)),
             (_, None) => match blocked {
                 Some(why) => Course::unknown(why),
@@ -322,7 +338,7 @@ impl Question<'_> {
     fn not_queued_yet(
         &self,
         present: &Simulation,
-        patch: &Patch,
+        patches: &[Patch],
         job: &ObjectRef,
     ) -> Result<(Course, Course), ExplainError> {
         let subject = self.manifests.subject.as_ref();
@@ -344,7 +360,7 @@ impl Question<'_> {
                 Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },
             ));
         }
-        let changed = match self.changed(present, patch, job)? {
+        let changed = match self.changed(present, patches)? {
             Err(refused) => return Ok((before, refused)),
             Ok(changed) => changed,
         };
@@ -354,10 +370,15 @@ impl Question<'_> {
         if seen.workloads_of(&uid.unwrap_or_default()).next().is_none() {
             return Ok((before, not_queued(&seen, None)));
         }
-        let tried = self.starts_with(present, job, std::slice::from_ref(patch))?;
+        let tried = self.starts_with(present, job, patches)?;
         let after = self.course(&changed, job, tried, None)?;
         Ok((before, after))
     }
+}
+
+/// Whether a job starts without that time has to pass: nothing has to end before, but what it preempts.
+fn is_at_once(tried: &Tried) -> bool {
+    matches!(tried, Tried::Starts(preempts, wait) if *wait <= 0 || !preempts.is_empty())
 }
 
 /// The ClusterQueue of a job, once what was changed is seen.

@@ -1,5 +1,7 @@
 //! What a pod set asks of the topology, where that contradicts the flavors or cannot be met: and other wishes instead, as patches.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
     POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_UNCONSTRAINED_TOPOLOGY,
@@ -50,8 +52,14 @@ impl Change<'_> {
     }
 }
 
-/// The patches of a job with another wish; nothing if it has none such. Its Workload follows as long as it waits.
-fn changed(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Vec<Patch>> {
+/// The patches of a job that is made of these objects, with another wish; nothing if it has none such. Its Workload follows as long as it waits.
+fn changed(simulation: &Simulation, objects: &[ObjectRef], change: &Change<'_>) -> Option<Vec<Patch>> {
+    let patch = |job| Some(patch_of(job, of_object(job, simulation.object(job)?, change)?));
+    objects.iter().map(patch).collect()
+}
+
+/// The merge patch of one of them.
+fn of_object(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Value> {
     let Kind::Job(kind) = job.kind else { return None };
     let mut changed = value.clone();
     for group in sluice_jobs::pod_groups(kind, value) {
@@ -66,23 +74,19 @@ fn changed(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Vec<Pa
             change.annotate(annotations);
         }
     }
-    let merge = difference(value, &changed);
-    if merge.as_object().is_none_or(Map::is_empty) {
-        return None;
-    }
-    Some(vec![patch_of(job, merge)])
+    Some(difference(value, &changed)).filter(|merge| merge.as_object().is_some_and(|all| !all.is_empty()))
 }
 
 /// Wishes that the flavors which refuse the present one can meet.
 pub(super) fn meeting(
     simulation: &Simulation,
-    job: &ObjectRef,
+    objects: &[ObjectRef],
     refusals: &[&Refusal],
 ) -> Vec<(String, Vec<Patch>)> {
-    let Some(value) = simulation.object(job) else { return Vec::new() };
+    let Some(value) = objects.first().and_then(|job| simulation.object(job)) else { return Vec::new() };
     let mut all: Vec<(String, Vec<Patch>)> = Vec::new();
     let mut offer = |text: String, change: &Change<'_>| {
-        if let Some(patches) = changed(job, value, change)
+        if let Some(patches) = changed(simulation, objects, change)
             && !all.iter().any(|(known, _)| *known == text)
         {
             all.push((text, patches));
@@ -180,10 +184,9 @@ pub(super) fn mismatch(
 /// The laxer wishes that there is room for: each higher level, the nearest first, and `preferred`.
 pub(super) fn laxer(
     simulation: &Simulation,
-    job: &ObjectRef,
+    objects: &[ObjectRef],
     fits: &[TopologyFit],
 ) -> Vec<(String, Vec<Patch>)> {
-    let Some(value) = simulation.object(job) else { return Vec::new() };
     let mut wishes: Vec<(&'static str, String, String)> = Vec::new();
     for fit in fits.iter().filter(|fit| fit.wish == "required") {
         let Some(own) = &fit.level else { continue };
@@ -202,7 +205,7 @@ pub(super) fn laxer(
             format!("ask for one {level} (a higher level) instead of one {own}")
         };
         let change = Change::Level { from: &own, to: (wish, &level) };
-        Some((words, changed(job, value, &change)?))
+        Some((words, changed(simulation, objects, &change)?))
     };
     wishes.into_iter().filter_map(help).collect()
 }

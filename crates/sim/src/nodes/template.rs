@@ -49,6 +49,13 @@ pub(crate) fn amounts(value: &Value) -> Amounts {
     value.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), amount(k, v))).collect()
 }
 
+impl PodGroup<'_> {
+    /// Whether it has no pods.
+    pub fn is_empty(&self) -> bool {
+        self.replicas <= 0 || self.each <= 0
+    }
+}
+
 /// What one pod of a template asks for: the sum of its containers, limits standing in for requests, and the pod itself.
 pub(super) fn requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();

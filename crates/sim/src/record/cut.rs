@@ -56,6 +56,33 @@ impl Record {
         self.retain_jobs(|job| job.submitted <= end);
     }
 
+    /// Forgets the jobs that had ended before the beginning, and what else happened before that is about no job.
+    pub(super) fn leave_out_what_was_before(&mut self) {
+        let is_over = |job: &JobRecord| {
+            let over = job.finished.or(job.deleted).is_some_and(|at| at < 0);
+            over && job.holds.iter().all(|hold| hold.to.is_some_and(|to| to < 0))
+        };
+        self.retain_jobs(|job| !is_over(job));
+        self.entries.retain(|entry| entry.job.is_some() || entry.at >= 0);
+    }
+
+    /// Forgets what is counted of the time before the beginning: preemptions, and run time that was lost by then.
+    pub(super) fn count_from_beginning(&mut self) {
+        let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
+        let by_key: BTreeMap<String, usize> = keys.collect();
+        for entry in self.entries.iter().filter(|entry| entry.at < 0) {
+            let (Some(job), TimelineEvent::Preempted { by, .. }) = (entry.job, &entry.what) else { continue };
+            self.jobs[job].preempted = self.jobs[job].preempted.saturating_sub(1);
+            if let Some(by) = by.as_deref().and_then(|by| by_key.get(by)) {
+                self.jobs[*by].preempts = self.jobs[*by].preempts.saturating_sub(1);
+            }
+        }
+        for job in &mut self.jobs {
+            let earlier: i64 = job.holds.iter().map(|hold| job.lost_at(hold, |at| at < 0)).sum();
+            job.lost = (job.lost - earlier).max(0);
+        }
+    }
+
     /// What the entries say of each job.
     fn reported(&self) -> Vec<JobTotals> {
         let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
@@ -82,16 +109,16 @@ impl Record {
 }
 
 impl JobRecord {
-    /// The run time that was lost at the end of a hold, if that was after a time: by an eviction, or as the job failed.
-    fn lost_after(&self, end: i64, hold: &Hold) -> i64 {
+    /// The run time that was lost at the end of a hold, if that was at such a time: by an eviction, or as the job failed.
+    fn lost_at(&self, hold: &Hold, is_such: impl Fn(i64) -> bool) -> i64 {
         let failed = hold.to.filter(|_| hold.end == HoldEnd::Finished && !self.success);
         // What is resized while it stops was evicted in its part before.
-        let lost = hold.evicted.or(failed).filter(|at| *at > end && *at >= hold.from);
+        let lost = hold.evicted.or(failed).filter(|at| is_such(*at) && *at >= hold.from);
         lost.zip(hold.admitted).map_or(0, |(at, admitted)| (at - admitted).max(0))
     }
 
     fn cut(&mut self, end: i64) {
-        let later: i64 = self.holds.iter().map(|hold| self.lost_after(end, hold)).sum();
+        let later: i64 = self.holds.iter().map(|hold| self.lost_at(hold, |at| at > end)).sum();
         self.lost = (self.lost - later).max(0);
         let known = |at: &mut Option<i64>| *at = at.filter(|at| *at <= end);
         known(&mut self.admitted);

@@ -83,6 +83,8 @@ pub struct JobRecord {
     pub preempts: u32,
     /// Run time that evictions made worthless.
     pub lost: i64,
+    /// Whether it was deactivated: it does not wait, and does not start again until someone activates it.
+    pub deactivated: bool,
     /// The last reason why it waited.
     pub waits_for: Option<(Arc<str>, Arc<str>)>,
 }

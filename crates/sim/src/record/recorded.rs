@@ -137,7 +137,10 @@ impl Reading {
         let index = self.index(&line);
         self.named(index, &line);
         match line.event {
-            Event::Pending(why) => self.record.wait(at, index, &why.reason, &why.message),
+            Event::Pending(why) => {
+                self.record.jobs[index].deactivated = why.reason == reason::DEACTIVATED;
+                self.record.wait(at, index, &why.reason, &why.message);
+            }
             Event::QuotaReserved { held } => self.hold(index, at, &held),
             Event::Holding { since, admitted, held } => {
                 // Without it, checks were not passed yet.
@@ -153,7 +156,7 @@ impl Reading {
             Event::Admitted => {
                 self.assumed.remove(&index);
                 if self.record.open(index).is_some_and(|hold| hold.admitted.is_none()) {
-                    self.record.admit(at, index);
+                    self.admit(at, index);
                 }
             }
             Event::Evicted(why) => self.evict(index, at, &why),
@@ -201,6 +204,7 @@ impl Reading {
             preempted: 0,
             preempts: 0,
             lost: 0,
+            deactivated: false,
             waits_for: None,
         });
         record.by_uid.insert(line.uid.as_str().into(), index);
@@ -220,6 +224,7 @@ impl Reading {
         let holdings = self.amounts(&held.usage);
         let (admitted, evicted, to) = (None, None, None);
         self.since.insert(index, from);
+        self.record.jobs[index].deactivated = false;
         self.record.jobs[index].holds.push(Hold {
             from,
             admitted,
@@ -252,6 +257,12 @@ impl Reading {
         }
     }
 
+    /// Its last hold is of an admission from then on.
+    fn admit(&mut self, at: Timestamp, index: usize) {
+        let last = self.record.last_hold(index);
+        self.record.admit(at, index, last);
+    }
+
     /// Its checks were passed at a time that a manager found: the line of that may be missing.
     fn admitted_before(&mut self, index: usize, admitted: Option<Timestamp>) {
         let Some(at) = admitted else { return };
@@ -260,7 +271,7 @@ impl Reading {
         // The eviction may be of the same second, and was read first then.
         let lost = hold.evicted.map_or(0, |evicted| (evicted - now).max(0));
         self.assumed.remove(&index);
-        self.record.admit(at, index);
+        self.admit(at, index);
         let since = self.since.get(&index).copied().unwrap_or(i64::MAX);
         let job = &mut self.record.jobs[index];
         job.lost += lost;
@@ -354,7 +365,7 @@ impl Reading {
         let open = self.record.open(index).filter(|hold| hold.admitted.is_none());
         let since = open.map(|hold| jiff::SignedDuration::from_millis(hold.from));
         if let Some(at) = since.and_then(|since| start.checked_add(since).ok()) {
-            self.record.admit(at, index);
+            self.admit(at, index);
         }
     }
 
@@ -439,7 +450,8 @@ impl Reading {
         let end = self.record.millis(until).max(0);
         self.report_reservations();
         self.name_preemptors();
-        self.leave_out_what_was_before();
+        self.record.count_from_beginning();
+        self.record.leave_out_what_was_before();
         self.record.entries.sort_by_key(|entry| entry.at);
         self.record.quotas.sort_by_key(|change| change.at);
         Recorded { record: self.record, end, lost: self.lost }
@@ -475,16 +487,6 @@ impl Reading {
                 }
             }
         }
-    }
-
-    /// Leaves out the jobs that had ended before the beginning, and what else happened before.
-    fn leave_out_what_was_before(&mut self) {
-        let is_over = |job: &JobRecord| {
-            let over = job.finished.or(job.deleted).is_some_and(|at| at < 0);
-            over && job.holds.iter().all(|hold| hold.to.is_some_and(|to| to < 0))
-        };
-        self.record.retain_jobs(|job| !is_over(job));
-        self.record.entries.retain(|entry| entry.job.is_some() || entry.at >= 0);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::agenda::{Action, after};
 use crate::json::{self, text};
 use crate::left_out::is_stored;
 use crate::manifest::{Manifest, ManifestError};
-use crate::object::FieldError;
+use crate::object::{FieldError, keep_suspension};
 use crate::pods::SUBMIT_AFTER_SECONDS;
 use crate::serving::check_number;
 use crate::setup::manifest_error;
@@ -60,6 +60,7 @@ impl Simulation {
     /// wrong with it: where it cannot be played it is left out, as the engine of a manager passes it over.
     pub(crate) fn take_first(&mut self, manifest: Manifest) -> Option<ManifestError> {
         let (source, stored) = (manifest.source.clone(), is_stored(&manifest.object));
+        self.from_cluster |= stored;
         let wrong = manifest_error(&source, self.take(manifest).err()?);
         if !stored {
             return Some(wrong);
@@ -226,14 +227,4 @@ fn judged(
         validate(kind, value, old, context)
     };
     judged.map_err(|denied| FieldError::new("", denied.to_string()))
-}
-
-/// A document that does not say whether the job is suspended leaves that as it is.
-fn keep_suspension(kind: JobKind, old: &Value, new: &mut Value) {
-    let pointer = format!("/{}", sluice_jobs::suspend_path(kind).join("/"));
-    let (Some(is), None) = (old.pointer(&pointer), new.pointer(&pointer)) else { return };
-    let (is, (parents, field)) = (is.clone(), pointer.rsplit_once('/').unwrap_or_default());
-    if let Some(parent) = new.pointer_mut(parents).filter(|parent| parent.is_object()) {
-        parent[field] = is;
-    }
 }

@@ -1,11 +1,11 @@
 //! Plays the controllers of jobs and of admission checks, and the owners of Workloads without a job.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
 use sluice_api::{conditions, slim};
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef, is_superseded};
 use sluice_jobs::State;
 use sluice_jobs::pods::Member;
 
@@ -13,6 +13,7 @@ use super::Simulation;
 use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::nodes::{Assigned, Domain, Share, assigned};
+use crate::object::looks_at_nodes;
 use crate::pods::Phase;
 
 /// What the condition PodsReady says (docs/reference/03-conditions-events.md).
@@ -48,12 +49,11 @@ impl Simulation {
     }
 
     fn start_pods(&mut self, reference: &ObjectRef, kind: JobKind) {
-        let Some(value) = self.world.get(reference) else { return };
-        let known = text(&value["status"]["startTime"]).parse::<Timestamp>().ok();
-        let known = known.filter(|t| *t <= self.now && value["status"]["active"].as_i64() > Some(0));
         if self.waits_for_old_pods(reference) {
             return;
         }
+        // One that was read from a cluster has run for a while.
+        let known = self.known_start(reference);
         let share = self.share_of(reference, kind);
         let assigned = match &share {
             Some((share, domains, rank)) => self.machines.nodes.place_in_share(share, domains, *rank),
@@ -61,13 +61,15 @@ impl Simulation {
         };
         let Some(value) = self.world.get(reference) else { return };
         if !self.machines.nodes.place(reference, kind, value, &assigned) {
-            // Its pods wait for room on the nodes.
-            return;
+            if known.is_none() && self.needs_room(reference, &assigned) {
+                // Its pods wait for room on the nodes.
+                return;
+            }
+            self.machines.nodes.wait_no_more(reference);
         }
         if let Some((share, ..)) = share {
             self.machines.nodes.share(reference, share);
         }
-        // One that was read from a cluster has run for a while.
         self.begin_run(reference, kind, known.unwrap_or(self.now));
         self.show_pods(reference);
     }
@@ -77,8 +79,20 @@ impl Simulation {
         self.admitted(job).map(assigned).unwrap_or_default()
     }
 
+    /// Whether a job runs only on nodes that are there. Of a cluster that was read it is not known which more nodes come as pods ask for them: only where
+    /// the engine itself looks at nodes, for a topology or for Hotswap, are those that were read all there are.
+    fn needs_room(&self, job: &ObjectRef, assigned: &Assigned) -> bool {
+        if !self.from_cluster || !assigned.is_empty() {
+            return true;
+        }
+        let queue =
+            self.admitted(job).map_or("", |workload| text(&workload["status"]["admission"]["clusterQueue"]));
+        let queue = self.world.get(&ObjectRef::cluster(Kind::ClusterQueue, queue));
+        queue.is_some_and(looks_at_nodes)
+    }
+
     /// The Workload of a job that holds quota.
-    fn admitted(&self, job: &ObjectRef) -> Option<&Value> {
+    pub(super) fn admitted(&self, job: &ObjectRef) -> Option<&Value> {
         let uid = text(&self.world.get(job)?["metadata"]["uid"]);
         self.workloads_of(uid).find(|workload| !workload["status"]["admission"].is_null())
     }
@@ -99,11 +113,11 @@ impl Simulation {
     /// The pods of a job that are where they belong begin to run.
     pub(super) fn begin_run(&mut self, reference: &ObjectRef, kind: JobKind, since: Timestamp) {
         let Some(value) = self.world.get(reference) else { return };
-        let (run, _) = self.pods.run_time(reference, value);
+        let ends = sluice_jobs::ends(kind, value) && self.serving.object_of(reference).is_none();
+        let end = ends.then(|| self.end_of(reference, since));
         let attempt = self.pods.start(reference, since);
         let startup = self.pods.startup;
-        if sluice_jobs::ends(kind, value) && self.serving.object_of(reference).is_none() {
-            let end = after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
+        if let Some(end) = end {
             self.agenda.put(end, Action::Finish(reference.clone(), attempt));
         }
         if !startup.is_zero() {
@@ -145,11 +159,15 @@ impl Simulation {
         let status = &workload.status;
         let pending = |state| state == sluice_api::v1beta2::CheckState::Pending;
         let pending = status.admission_checks.iter().any(|c| pending(c.state) && !self.provisions(&c.name));
-        if pending && conditions::is_true(&status.conditions, "QuotaReserved") {
-            self.agenda.put(after(self.now, self.check_delay), Action::Checks(reference.clone()));
+        if let Some(since) = conditions::true_since(&status.conditions, "QuotaReserved").filter(|_| pending) {
+            self.agenda.put(after(self.now, self.check_delay), Action::Checks(reference.clone(), since));
         }
         let is = |type_: &str| conditions::is_true(&status.conditions, type_);
         if is("Finished") {
+            if is_superseded(workload) {
+                // Its job goes on with another slice.
+                return;
+            }
             self.ended.extend(jobs_of(reference, workload));
             let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
             if owners.is_empty() {
@@ -162,13 +180,10 @@ impl Simulation {
         }
         match (is("Admitted") && !is("Evicted"), self.pods.run(reference).map(|r| r.phase)) {
             (true, None) => {
-                let Some(value) = self.world.get(reference) else { return };
-                let (run, _) = self.pods.run_time(reference, value);
-                let since = conditions::true_since(&status.conditions, "Admitted").unwrap_or(self.now);
+                let since = self.runs_since(workload);
+                let end = self.end_of(reference, since);
                 let attempt = self.pods.start(reference, since);
                 let startup = self.pods.startup;
-                let end =
-                    after(after(since, startup), run).max(after(self.now, SignedDuration::from_millis(1)));
                 self.agenda.put(end, Action::Finish(reference.clone(), attempt));
                 self.agenda
                     .put(after(since, startup).max(self.now), Action::Ready(reference.clone(), attempt));
@@ -202,8 +217,18 @@ impl Simulation {
         }
     }
 
-    /// The controllers of admission checks say Ready; the engine itself speaks for those that ask for nodes.
-    pub(super) fn answer_checks(&mut self, workload: &ObjectRef) {
+    /// The controllers of admission checks say Ready to a Workload that has had its quota since then; the engine itself speaks for those that ask for
+    /// nodes.
+    pub(super) fn answer_checks(&mut self, workload: &ObjectRef, since: Timestamp) {
+        let conditions = self.world.get(workload).and_then(|w| w["status"]["conditions"].as_array());
+        let mut reserved = conditions.into_iter().flatten().filter(|c| c["type"] == "QuotaReserved");
+        let is_same = |c: &Value| {
+            c["status"] == "True" && text(&c["lastTransitionTime"]).parse::<Timestamp>().ok() == Some(since)
+        };
+        if !reserved.any(is_same) {
+            // It lost it since. Of another reservation they know later.
+            return;
+        }
         let checks = self.world.get(workload).and_then(|w| w["status"]["admissionChecks"].as_array());
         let names = checks.into_iter().flatten().map(|check| text(&check["name"]).to_owned());
         let own: Vec<String> = names.filter(|name| self.provisions(name)).collect();
@@ -287,29 +312,6 @@ impl Simulation {
                 self.sync_job(&job, kind);
             }
         }
-    }
-
-    /// Draws the run times of what runs anew, after the seed changed: another future from here on.
-    ///
-    /// A job that has already run for longer than what is drawn for it is drawn for again, as often as it takes: that it
-    /// still runs is known.
-    pub(crate) fn redraw(&mut self) {
-        let (world, pods, now) = (&self.world, &mut self.pods, self.now);
-        let seed = pods.seed;
-        self.agenda.move_ends(|job| {
-            let value = world.get(job)?;
-            let Phase::Running { since } = pods.run(job)?.phase else { return None };
-            for again in 0..64_u64 {
-                pods.seed = seed.wrapping_add(again.wrapping_mul(1_000_003));
-                let end = after(after(since, pods.startup), pods.run_time(job, value).0);
-                if end > now {
-                    pods.seed = seed;
-                    return Some(end);
-                }
-            }
-            pods.seed = seed;
-            None
-        });
     }
 }
 

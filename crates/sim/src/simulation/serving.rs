@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
@@ -12,7 +11,7 @@ use sluice_jobs::pods::{GROUP_INDEX, Member, Parent};
 use sluice_jobs::webhook::suspending_parent;
 
 use super::Simulation;
-use crate::agenda::{Action, after};
+use crate::agenda::Action;
 use crate::json::text;
 use crate::pods::Phase;
 
@@ -154,9 +153,8 @@ impl Simulation {
         if !whole || !sluice_jobs::ends(kind, value) || self.pods.run(object).is_some() {
             return;
         }
-        let (run, _) = self.pods.run_time(object, value);
+        let end = self.end_of(object, self.now);
         let attempt = self.pods.start(object, self.now);
-        let end = after(self.now, run).max(after(self.now, SignedDuration::from_millis(1)));
         self.agenda.put(end, Action::Finish(object.clone(), attempt));
     }
 

@@ -148,3 +148,57 @@ fn a_job_that_names_no_queue_is_tried_with_the_one_that_the_change_names() {
     let late = what_if(&running, "mine", &queue("main"));
     assert!(late.after.refused.as_ref().unwrap().contains("immutable"), "{}", late.text());
 }
+
+/// A Job of all processors, whose pods have run for so long, and one that waits. Without an annotation a run takes ten minutes.
+fn beside(first: &str, ran: SignedDuration) -> (Explained, WhatIf) {
+    let plain = |job: String| job.replace("  annotations: {sluice.dev/run-seconds: \"3600\"}\n", first);
+    let simulation =
+        cluster(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &plain(job("first", 10)), &job("second", 4)].concat());
+    let began = simulation.now().checked_sub(ran).unwrap().to_string();
+    let ran_on = |manifests: &mut Manifests, _: Option<&mut Account>| {
+        for job in manifests.objects.iter_mut().filter(|m| m.kind == Kind::Job(JobKind::JOB)) {
+            if job.object["metadata"]["name"] == "first" {
+                assert_eq!(job.object["status"]["active"], 10);
+                job.object["status"]["startTime"] = json!(began);
+            }
+        }
+    };
+    let note = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
+    let explained = asking(&simulation, "second", ran_on, |question| question.answer().unwrap());
+    let changed = asking(&simulation, "second", ran_on, |question| question.what_if(&note).unwrap());
+    (explained, changed)
+}
+
+fn seconds(course: &Course) -> Option<i64> {
+    course.forecast.as_ref().and_then(|forecast| forecast.p50)
+}
+
+#[test]
+fn a_job_that_has_run_for_longer_than_was_thought_is_not_taken_to_end_at_once() {
+    let (explained, changed) = beside("", SignedDuration::from_hours(3));
+    // Only what gives it quota lets it start now.
+    let untrue = explained.remedies.iter().find(|remedy| {
+        remedy.effect == Effect::Starts
+            && !remedy.patches.is_empty()
+            && !remedy.text.contains("nominal quota")
+    });
+    assert_eq!(untrue, None, "{}", explained.text());
+    assert_eq!(explained.forecast.as_ref().and_then(|f| f.p50), Some(3 * 3600), "{}", explained.text());
+    for course in [&changed.before, &changed.after] {
+        assert_eq!((seconds(course), course.starts_now), (Some(3 * 3600), false), "{}", changed.text());
+        assert_eq!(course.no_forecast, None);
+    }
+}
+
+#[test]
+fn what_starts_soon_by_itself_is_said_to_start_then_and_no_change_is_offered() {
+    let first = "  annotations: {sluice.dev/run-seconds: \"3600\"}\n";
+    let (explained, changed) = beside(first, SignedDuration::from_secs(3540));
+    let forecast = explained.forecast.as_ref().and_then(|f| f.p50);
+    assert!(forecast.is_some_and(|seconds| (50..=70).contains(&seconds)), "{}", explained.text());
+    assert!(explained.remedies.iter().all(|remedy| remedy.patches.is_empty()), "{}", explained.text());
+    remedy(&explained, "starts when a/first finishes");
+    for course in [&changed.before, &changed.after] {
+        assert_eq!((seconds(course), course.starts_now), (forecast, false), "{}", changed.text());
+    }
+}

@@ -1,7 +1,9 @@
 //! Changes that a caller wants to see tried: a quota, a priority, more nodes.
 
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_client::bounded::weight;
 use sluice_engine::input::Kind;
 use sluice_quantity::Quantity;
 use sluice_sim::Manifest;
@@ -97,15 +99,25 @@ impl Change {
 ///
 /// # Errors
 ///
-/// If there is no such ClusterQueue, quota, Workload or node among the objects. The changes before that one are applied then.
-pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change]) -> Result<(), Refusal> {
+/// If there is no such ClusterQueue, quota, Workload or node among the objects, or the nodes that are added take more memory than is `left` for documents,
+/// in bytes. The changes before that one are applied then.
+pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Result<(), Refusal> {
+    let mut left = left;
     for (at, change) in changes.iter().enumerate() {
         let applied = match change {
             Change::Quota { cluster_queue, flavor, resource, value } => {
                 quota(objects, cluster_queue, (flavor, resource), value)
             }
             Change::Priority { namespace, workload, value } => priority(objects, namespace, workload, *value),
-            Change::Nodes { like, count } => nodes(objects, like, (at, *count)),
+            Change::Nodes { like, count } => match model(objects, like) {
+                Ok(model) => {
+                    let more = usize::try_from(*count).ok().and_then(|n| n.checked_mul(memory(&model)));
+                    left = more.and_then(|more| left.checked_sub(more)).ok_or_else(too_many)?;
+                    nodes(objects, &model, like, (at, *count));
+                    Ok(())
+                }
+                Err(why) => Err(why),
+            },
         };
         applied.map_err(|why| Refusal::BadRequest(format!("changes: {why}")))?;
     }
@@ -158,9 +170,24 @@ fn priority(objects: &mut [Manifest], namespace: &str, name: &str, value: i32) -
     Ok(())
 }
 
-fn nodes(objects: &mut Vec<Manifest>, like: &str, (change, count): (usize, u32)) -> Result<(), String> {
+/// The node that others are to be like.
+fn model(objects: &[Manifest], like: &str) -> Result<Manifest, String> {
     let found = objects.iter().find(|m| m.kind == Kind::Node && is(&m.object, None, like));
-    let Some(model) = found.cloned() else { return Err(format!("there is no node {like:?}")) };
+    found.cloned().ok_or_else(|| format!("there is no node {like:?}"))
+}
+
+/// What a document takes, in bytes, counted as where documents are read.
+fn memory(document: &Manifest) -> usize {
+    size_of::<Manifest>() + weight(&document.object)
+}
+
+fn too_many() -> Refusal {
+    let why = "changes: the new nodes take more memory than is free for a simulation: ask for fewer nodes, give the program \
+               more memory, or use kubectl kueue simulate --from-cluster";
+    Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why.to_owned())
+}
+
+fn nodes(objects: &mut Vec<Manifest>, model: &Manifest, like: &str, (change, count): (usize, u32)) {
     for number in 1..=count {
         let mut node = model.clone();
         let name = format!("{like}-more-{}-{number}", change + 1);
@@ -175,5 +202,4 @@ fn nodes(objects: &mut Vec<Manifest>, like: &str, (change, count): (usize, u32))
         }
         objects.push(node);
     }
-    Ok(())
 }

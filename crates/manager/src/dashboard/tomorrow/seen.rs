@@ -107,7 +107,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The difference between both, in words.
+/// The difference between both, in words. What comes to the same in words is left out.
 pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
     let mut words = Vec::new();
     let (before, after) = (&difference.before, &difference.after);
@@ -123,9 +123,9 @@ pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
         words.push(format!("Preemptions: {} instead of {}.", after.preemptions, before.preemptions));
     }
     for queue in &difference.queues {
-        let (old, new) = queue.wait_p50;
-        if old.total_cmp(&new).is_ne() {
-            let (name, old, new) = (&queue.name, time(old), time(new));
+        let (old, new) = (time(queue.wait_p50.0), time(queue.wait_p50.1));
+        if old != new {
+            let name = &queue.name;
             words.push(format!(
                 "In the ClusterQueue {name}, half of the jobs wait less than {new} instead of {old}."
             ));
@@ -134,13 +134,12 @@ pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
     for flavor in &difference.flavors {
         let of = |percent: Option<f64>| percent.map_or("an unknown part".to_owned(), |p| format!("{p:.0} %"));
         let (name, resource) = (&flavor.flavor, &flavor.resource);
-        words.push(format!(
-            "Of {resource} in {name}, {} is used instead of {}.",
-            of(flavor.after),
-            of(flavor.before)
-        ));
+        let (old, new) = (of(flavor.before), of(flavor.after));
+        if old != new {
+            words.push(format!("Of {resource} in {name}, {new} is used instead of {old}."));
+        }
     }
-    words.extend(difference.moved.iter().filter(|moved| sees(viewer, &moved.job)).map(moved));
+    words.extend(difference.moved.iter().filter(|moved| sees(viewer, &moved.job)).filter_map(moved));
     let lists = [
         ("is preempted", &difference.newly_preempted),
         ("is not preempted any more", &difference.no_longer_preempted),
@@ -159,14 +158,63 @@ pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
     words
 }
 
-fn moved(moved: &Moved) -> String {
+fn moved(moved: &Moved) -> Option<String> {
     let job = &moved.job;
-    match (moved.before, moved.after) {
-        (Some(before), Some(after)) if after < before => {
-            format!("{job} starts {} sooner.", time(before - after))
+    Some(match (moved.before, moved.after) {
+        (Some(before), Some(after)) => {
+            let by = time((before - after).abs());
+            if by == time(0.0) {
+                return None;
+            }
+            let direction = if after < before { "sooner" } else { "later" };
+            format!("{job} starts {by} {direction}.")
         }
-        (Some(before), Some(after)) => format!("{job} starts {} later.", time(after - before)),
         (None, Some(after)) => format!("{job} starts after {}, instead of not at all.", time(after)),
         (_, None) => format!("{job} does not start any more."),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_sim::whatif::{FlavorDifference, QueueDifference};
+
+    use super::*;
+
+    #[test]
+    fn what_comes_to_the_same_in_words_is_left_out() {
+        let difference = |wait: (f64, f64), used: (f64, f64), start: (f64, f64)| Difference {
+            before: Default::default(),
+            after: Default::default(),
+            moved: vec![Moved { job: "a/j".to_owned(), before: Some(start.0), after: Some(start.1) }],
+            newly_preempted: Vec::new(),
+            no_longer_preempted: Vec::new(),
+            starved: Vec::new(),
+            new_jobs: Vec::new(),
+            queues: vec![QueueDifference {
+                name: "cq".into(),
+                wait_p50: wait,
+                wait_p90: (0.0, 0.0),
+                waiting: (0, 0),
+                preempted: (0, 0),
+            }],
+            flavors: vec![FlavorDifference {
+                flavor: "spot".into(),
+                resource: "cpu".into(),
+                before: Some(used.0),
+                after: Some(used.1),
+            }],
+        };
+        let all = Viewer { all: true, ..Viewer::default() };
+        let same = difference((600.0, 601.0), (50.1, 50.2), (10.0, 10.2));
+        assert_eq!(words(&same, &all), ["Nothing changes."]);
+        let other = difference((600.0, 660.0), (50.1, 51.2), (10.0, 11.0));
+        assert_eq!(
+            words(&other, &all),
+            [
+                "In the ClusterQueue cq, half of the jobs wait less than 11 min instead of 10 min.",
+                "Of cpu in spot, 51 % is used instead of 50 %.",
+                "a/j starts 1 s later.",
+            ]
+        );
     }
 }

@@ -81,7 +81,7 @@ fn begin() -> Begin {
         objects.push(job(namespace, name, u32::try_from(second).unwrap()));
     }
     let live = Live { objects, ..Live::default() };
-    Begin { live, configuration: Options::default_configuration() }
+    Begin { live, configuration: Options::default_configuration(), left: 1 << 20 }
 }
 
 fn quota_of(value: &str) -> Change {
@@ -162,7 +162,7 @@ fn with_more_nodes_a_job_starts_sooner_and_the_words_say_so() {
     let objects = &mut begin.live.objects;
     let flavor = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "hosts"});
     objects.iter_mut().find(|m| m.kind == Kind::ResourceFlavor).unwrap().object["spec"] = flavor;
-    changed::apply(objects, &[quota_of("2")]).unwrap();
+    changed::apply(objects, &[quota_of("2")], 0).unwrap();
     let levels = json!({"levels": [{"nodeLabel": "kubernetes.io/hostname"}]});
     objects.push(manifest(Kind::Topology, json!({"metadata": {"name": "hosts"}, "spec": levels})));
     objects.push(manifest(
@@ -284,7 +284,7 @@ fn a_priority_and_nodes_are_changed_in_the_objects() {
     let before = objects.len();
     let priority = Change::Priority { namespace: "a".to_owned(), workload: "w".to_owned(), value: 9 };
     let nodes = Change::Nodes { like: "n".to_owned(), count: 2 };
-    changed::apply(&mut objects, &[priority, nodes]).unwrap();
+    changed::apply(&mut objects, &[priority, nodes], 1 << 20).unwrap();
     let workload = objects.iter().find(|m| m.kind == Kind::Workload).unwrap();
     assert_eq!(workload.object["spec"], json!({"priority": 9}));
     assert!(objects[job].object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"].is_null());
@@ -295,6 +295,27 @@ fn a_priority_and_nodes_are_changed_in_the_objects() {
         (&json!("n-more-2-2"), &json!("n-more-2-2"))
     );
     assert_eq!((&last["labels"]["rack"], last.get("uid")), (&json!("r1"), None));
+}
+
+#[test]
+fn more_nodes_than_the_memory_holds_that_is_reserved_are_refused() {
+    let labels: serde_json::Map<String, Value> =
+        (0..100).map(|number| (format!("example.com/label-{number}"), json!("x".repeat(63)))).collect();
+    let with = |left: usize, changes: usize, count: u32| {
+        let mut begin = Begin { left, ..begin() };
+        let node = json!({"metadata": {"name": "n", "uid": "u", "labels": labels}});
+        begin.live.objects.push(manifest(Kind::Node, node));
+        let more = vec![Change::Nodes { like: "n".to_owned(), count }; changes];
+        simulated(begin, SignedDuration::from_hours(1), &more, &admin())
+    };
+    assert!(with(1 << 20, 20, 1).is_ok());
+    for (left, changes, count) in [(1 << 20, 20, 1000), (1 << 20, 1, 1000), (0, 1, 1)] {
+        let refused = with(left, changes, count).unwrap_err();
+        let Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why) = refused else {
+            unreachable!("{left} {changes} {count}: {refused:?}")
+        };
+        assert!(why.contains("fewer nodes"), "{why}");
+    }
 }
 
 #[test]

@@ -442,6 +442,34 @@ fn a_record_that_is_cut_is_that_of_a_shorter_day() {
 }
 
 #[test]
+fn what_was_preempted_and_lost_before_the_beginning_does_not_count() {
+    let since = |second: i64| {
+        let day = Recorded::new(life(), time(second), time(1000));
+        let jobs = day.record.jobs.iter();
+        let told =
+            jobs.map(|job| (job.name.to_string(), job.preempted, job.preempts, job.lost / 1000)).collect();
+        let told: Vec<(String, u32, u32, i64)> = told;
+        (told, Report::new(&day.record, day.end, 0, Vec::new()).totals.preemptions)
+    };
+    let of = |name: &str, preempted, preempts, lost| (name.to_owned(), preempted, preempts, lost);
+    // The one is preempted after 125 s and evicted after 700 s, and the other one fails after 430 s.
+    assert_eq!(since(100), (vec![of("low", 1, 0, 100 + 200), of("high", 0, 1, 300)], 1));
+    assert_eq!(since(200), (vec![of("low", 0, 0, 200), of("high", 0, 0, 300)], 0));
+    assert_eq!(since(500), (vec![of("low", 0, 0, 200)], 0));
+}
+
+#[test]
+fn what_was_deactivated_does_not_count_as_waiting_until_it_is_active_again() {
+    let pending =
+        |at: i64, reason: &str| line(at, "w", &json!({"what": "Pending", "reason": reason, "message": ""}));
+    let waiting = |lines: &[Line]| {
+        Report::new(&recorded(lines.to_vec()).record, 1_000_000, 0, Vec::new()).totals.waiting
+    };
+    let lines = [pending(10, "Pending"), pending(20, "Deactivated"), pending(30, "Pending")];
+    assert_eq!([1, 2, 3].map(|count| waiting(&lines[..count])), [1, 0, 1]);
+}
+
+#[test]
 fn a_queue_is_stopped_as_long_as_the_journal_says() {
     let stops = |lines: Vec<Line>| {
         let day = recorded(lines);

@@ -93,7 +93,8 @@ impl Source for Cluster {
         assert!(matches!(extent, Extent::Around { local_queue: "lq", .. }), "{extent:?}");
         self.read.fetch_add(1, Ordering::Relaxed);
         let live = Live { objects: (self.objects)(), ..Live::default() };
-        Box::pin(async move { Ok(Begin { live, configuration: Options::default_configuration() }) })
+        let configuration = Options::default_configuration();
+        Box::pin(async move { Ok(Begin { live, configuration, left: bytes }) })
     }
 }
 
@@ -227,6 +228,7 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
         let begin = Begin {
             live: Live { objects: all, ..Live::default() },
             configuration: Options::default_configuration(),
+            left: 0,
         };
         let keys: Vec<_> = [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")]
             .map(|(namespace, name)| WorkloadKey { namespace: namespace.into(), name: name.into() })
