@@ -1,6 +1,5 @@
 //! What a pod set asks of the topology, where that contradicts the flavors or cannot be met: and other wishes instead, as patches.
 
-use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
