@@ -383,7 +383,7 @@ contexts:
         let absent = args("--kubeconfig /nowhere/config").config().await.unwrap_err().to_string();
         assert!(absent.contains("/nowhere/config"), "{absent}");
         // A write that was lost on its way back is not repeated, and nothing for minutes.
-        assert!(!with("").config().await.unwrap().default_retry);
+        assert!(!with("--context two").config().await.unwrap().default_retry);
     }
 
     #[test]
