@@ -55,8 +55,9 @@ fn delete(c: &mut Cluster, how: How) {
             c.api.delete(&of);
         }
         How::Orphans => {
-            c.api.edit(&of, &json!({"metadata": {"ownerReferences": null}}));
+            c.api.collector_rests = true;
             c.api.delete_job("old");
+            c.api.edit(&of, &json!({"metadata": {"ownerReferences": null}}));
         }
     }
     c.settle();

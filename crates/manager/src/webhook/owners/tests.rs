@@ -177,7 +177,16 @@ fn an_application_in_another_job_is_admitted_with_that() {
         let labels = json!({"kueue.x-k8s.io/queue-name": queue});
         let metadata =
             json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels, "ownerReferences": owners});
-        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let wrapped = json!({"apiVersion": KIND.api_version(), "kind": KIND.kind(), "metadata": {"name": "pi"},
+            "spec": {"any": {"template": template}}});
+        let spec = if kind == WRAPPER {
+            let sets = json!([{"replicas": 1, "path": "template.spec.any.template"}]);
+            json!({"components": [{"template": wrapped, "podSets": sets}]})
+        } else {
+            json!({})
+        };
+        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": spec}));
         store.note(&Input::Applied(Object::Job(Box::new(view))));
     };
     see(WRAPPER, "wrapper", "w", Value::Null, "q");
