@@ -180,7 +180,7 @@ impl Default for EngineConfig {
             gather: Gather::NONE,
             journal: false,
             tracing: false,
-            longest_termination: Some(SignedDuration::from_hours(1)),
+            longest_termination: None,
             most_reservations: usize::MAX,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,

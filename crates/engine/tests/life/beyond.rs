@@ -39,6 +39,8 @@ fn child(c: &mut Cluster) {
 fn count(c: &mut Cluster, job: &str, active: i32, terminating: i32) {
     c.api.edit_job(job, |job| {
         (job.view.active, job.view.active_pods, job.view.terminating) = (active > 0, active, terminating);
+        // That of a JobSet is stopped by its controller.
+        job.view.suspended |= active == 0;
     });
     c.settle();
 }

@@ -33,7 +33,7 @@ pub fn add(c: &mut Cluster, name: &str, count: i32) {
     pods(c, name, count);
 }
 
-/// The job's controller makes its pods, all of them behind their gate.
+/// The job's controller makes its pods, all of them behind their gate; those beyond that are gone at once.
 pub fn pods(c: &mut Cluster, name: &str, count: i32) {
     let uid = c.api.job(name).view.job.uid.to_string();
     for at in 0..count {
@@ -51,6 +51,9 @@ pub fn pods(c: &mut Cluster, name: &str, count: i32) {
         let spec = json!({"schedulingGates": [{"name": "other"}, {"name": GATE}], "containers": []});
         c.api.put(Kind::JobPod, json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
     }
+    for at in count..count + 9 {
+        c.api.delete(&ObjectRef::namespaced(Kind::JobPod, "team-a", format!("{name}-{at}")));
+    }
 }
 
 /// The user asks for so many pods.
@@ -60,10 +63,6 @@ pub fn scale(c: &mut Cluster, count: i32) {
         job.view.generation += 1;
     });
     pods(c, "a", count);
-    // Those beyond that are gone at once.
-    for at in count..count + 9 {
-        c.api.delete(&ObjectRef::namespaced(Kind::JobPod, "team-a", format!("a-{at}")));
-    }
     c.settle();
     c.advance(1);
 }

@@ -99,6 +99,14 @@ fn scale(c: &mut Cluster, cluster: &str, workers: [i32; 2]) {
             set.count = count;
         }
     });
+    if !c.api.job("a").view.autoscaled {
+        for (set, count) in ["small", "large"].into_iter().zip(workers) {
+            for at in count..9 {
+                let pod = format!("{cluster}-{set}-{at}");
+                c.api.delete(&ObjectRef::namespaced(Kind::JobPod, "team-a", pod));
+            }
+        }
+    }
     c.settle();
     make_pods(c, cluster);
 }

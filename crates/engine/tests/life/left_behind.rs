@@ -55,7 +55,11 @@ fn delete(c: &mut Cluster, how: How) {
             c.api.delete(&of);
         }
         How::Orphans => {
+            // A finalizer keeps it until its dependents have no owner.
+            c.api.edit_job("old", |job| job.view.deleting = true);
+            c.settle();
             c.api.edit(&of, &json!({"metadata": {"ownerReferences": null}}));
+            c.settle();
             c.api.delete_job("old");
         }
     }

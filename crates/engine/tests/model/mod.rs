@@ -432,7 +432,8 @@ impl Cluster {
             panic!("audit: {differences:#?}");
         }
         for (key, job) in self.api.jobs() {
-            if job.view.suspended || job.view.queue_name.is_none() || job.started_by_user {
+            let goes = job.view.deleting;
+            if job.view.suspended || goes || job.view.queue_name.is_none() || job.started_by_user {
                 continue;
             }
             // What ran when its queue began to ask for another check is stopped only after it was told so.

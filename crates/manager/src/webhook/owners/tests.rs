@@ -177,7 +177,21 @@ fn an_application_in_another_job_is_admitted_with_that() {
         let labels = json!({"kueue.x-k8s.io/queue-name": queue});
         let metadata =
             json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels, "ownerReferences": owners});
-        let view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        let mut view = sluice_jobs::observe(kind, &json!({"metadata": metadata, "spec": {}}));
+        if kind == WRAPPER {
+            let pods = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+            let of_pods =
+                sluice_jobs::observe(JobKind::JOB, &json!({"metadata": {"name": "in-it"}, "spec": pods}));
+            view.pod_sets = of_pods.pod_sets;
+            view.pod_sets[0].wrapped = Some(Arc::new(Wrapped {
+                index: 0,
+                api_version: KIND.api_version().to_owned(),
+                kind: KIND.kind().to_owned(),
+                name: "pi".to_owned(),
+                generates_name: false,
+                sizes: None,
+            }));
+        }
         store.note(&Input::Applied(Object::Job(Box::new(view))));
     };
     see(WRAPPER, "wrapper", "w", Value::Null, "q");
