@@ -148,7 +148,7 @@ struct Troubles(usize);
 
 impl Troubles {
     /// Says an error, and goes on.
-    fn tell(&mut self, error: &anyhow::Error) {
+    fn report(&mut self, error: &anyhow::Error) {
         say(&complaint("kubectl kueue", error.as_ref()));
         self.0 += 1;
     }
@@ -158,7 +158,7 @@ impl Troubles {
         match outcome {
             Ok(done) => Ok(Some(done)),
             Err(error) if refusal(&error).is_some() => {
-                self.tell(&error);
+                self.report(&error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -234,7 +234,7 @@ impl DeleteWorkloadArgs {
                     let workload = troubles.bear(get(client, &place).await)?;
                     found.extend(workload.map(|workload| only(workload, &USED)));
                 }
-                Err(error) => troubles.tell(&error),
+                Err(error) => troubles.report(&error),
             }
         }
         Ok(found)
@@ -281,7 +281,7 @@ impl DeleteWorkloadArgs {
     }
 }
 
-/// What goes for Workloads. What cannot be deleted is told.
+/// What goes for Workloads. What cannot be deleted is reported.
 async fn plan(
     client: &Client,
     namespace: &str,
@@ -304,7 +304,7 @@ async fn plan(
                         Some(plan.doomed.len() - 1)
                     }
                     Some(None) => {
-                        troubles.tell(&anyhow::anyhow!(
+                        troubles.report(&anyhow::anyhow!(
                             "Workload {name}: its owner {target} is not an object of the namespace, and is left alone"
                         ));
                         None

@@ -105,7 +105,7 @@ fn neither_config_check_nor_a_manager_takes_a_declaration_with_a_mistake() {
     };
     for (more, place) in [
         ("active: 'self.status.'", "integrations.declared[0].active: column"),
-        ("active: 'true', ready: 'sum(self)'", "integrations.declared[0].ready: there is no function"),
+        ("active: 'true', ready: 'total(self)'", "integrations.declared[0].ready: there is no function"),
         ("active: 'true', suspend: {path: spec..x}", "integrations.declared[0].suspend.path: invalid value"),
         ("active: 'true', nothing: 1", "integrations.declared[0].nothing"),
     ] {

@@ -1,9 +1,12 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sluice_api::slim;
-use sluice_core::{Amount, Name, SetNeeds};
+use sluice_core::{Amount, CapacityMark, FreeCapacity, Name, NodeSet, SetNeeds};
 
+use super::found::FoundRoom;
 use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
 use super::snapshot::{NodeTerms, SeenWorkload, Snapshot};
@@ -165,4 +168,31 @@ pub(super) fn given(entry: &WorkloadEntry, scope: &Scope) -> Option<Flavors> {
         flavors.find_map(|f| scope.flavors.get_key_value(f).map(|(name, _)| Name::clone(name)))
     });
     Some(given.collect())
+}
+
+impl FoundRoom {
+    /// Where a Workload with this choice was placed since the mark.
+    pub fn of(
+        way: &Choice<'_>,
+        room: &FreeCapacity<'_>,
+        mark: CapacityMark,
+        snapshot: &Snapshot<'_>,
+    ) -> Self {
+        let (nodes, assigned) = room.placed(mark);
+        let nodes = nodes.iter().map(|node| Arc::from(snapshot.nodes[node].name)).collect();
+        Self { flavors: way.flavors.clone(), claim: way.claim.clone(), nodes, assigned }
+    }
+
+    /// Takes it again, if it is still wanted and there; which of the choices that is.
+    pub fn take_again<'a>(
+        &self,
+        choices: &[Choice<'a>],
+        room: &mut FreeCapacity<'a>,
+        snapshot: &Snapshot<'_>,
+    ) -> Option<usize> {
+        let same = |way: &Choice<'_>| way.flavors == self.flavors && way.claim == self.claim;
+        let choice = choices.iter().position(same)?;
+        let nodes = self.nodes.iter().map(|node| snapshot.node(node)).collect::<Option<NodeSet>>()?;
+        room.place_again(&choices[choice].needs, &nodes, &self.assigned).then_some(choice)
+    }
 }

@@ -92,8 +92,7 @@ impl Engine {
         }
         if view.deleting {
             self.release_workloads(key, &view);
-            self.release_pods(key);
-            return;
+            return self.release_pods(key);
         }
         match standing {
             Standing::Own => {}

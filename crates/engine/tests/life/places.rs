@@ -156,7 +156,7 @@ fn a_waiting_job_that_asks_for_another_place_in_the_topology_has_a_workload_that
 
 /// Whatever its templates say, with what may be left out and what is empty.
 #[test]
-fn the_workload_of_a_job_that_nobody_changes_is_never_updated() {
+fn the_workload_of_a_job_that_does_not_change_is_never_updated() {
     let terms = json!([{"matchExpressions": [{"key": "pool", "operator": "Exists", "values": []}], "matchFields": []}]);
     let affinity = json!({
         "nodeAffinity": {

@@ -8,7 +8,7 @@ use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
-use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
@@ -321,13 +321,7 @@ impl Api {
         })
     }
 
-    /// Changes a job as its user or controller would.
-    pub fn edit_job(&mut self, name: &str, change: impl FnOnce(&mut JobState)) {
-        let reference = self.job_ref(name);
-        self.edit_job_at(&reference, change);
-    }
-
-    /// The same for one of several of that name.
+    /// Changes a job, of several of that name this one.
     pub fn edit_job_at(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut JobState)) {
         let Some(Stored::Job(job)) = self.objects.get(reference) else {
             unreachable!("jobs are kept as views")
@@ -335,14 +329,6 @@ impl Api {
         let mut job = (**job).clone();
         change(&mut job);
         self.store_job(reference, job);
-    }
-
-    /// The job's pods all end well.
-    pub fn finish_job(&mut self, name: &str, success: bool) {
-        self.edit_job(name, |job| {
-            job.view.active = false;
-            job.view.finished = Some(JobFinished { success, message: "Job finished".to_owned() });
-        });
     }
 
     pub fn workloads(&self) -> Vec<v1beta2::Workload> {
@@ -355,15 +341,6 @@ impl Api {
             w.metadata.owner_references.iter().flatten().any(|o| o.uid == uid && o.controller == Some(true))
         };
         self.workloads().into_iter().filter(owned).collect()
-    }
-
-    pub fn workload_ref(workload: &v1beta2::Workload) -> ObjectRef {
-        let metadata = &workload.metadata;
-        ObjectRef::namespaced(
-            Kind::Workload,
-            metadata.namespace.as_deref().unwrap(),
-            metadata.name.as_deref().unwrap(),
-        )
     }
 
     // Writes.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_api::job::PodSetInfo;
-use sluice_engine::{EndPods, LeftPods, Object, WriteError};
+use sluice_api::job::{JobFinished, PodSetInfo};
+use sluice_api::v1beta2;
+use sluice_engine::{EndPods, Kind, LeftPods, Object, ObjectRef, WriteError};
 
 use super::api::{Api, JobState};
 
@@ -77,6 +78,29 @@ impl Api {
     pub fn delete_job(&mut self, name: &str) {
         let reference = self.job_ref(name);
         self.delete(&reference);
+    }
+
+    /// Changes a job as its user or controller would.
+    pub fn edit_job(&mut self, name: &str, change: impl FnOnce(&mut JobState)) {
+        let reference = self.job_ref(name);
+        self.edit_job_at(&reference, change);
+    }
+
+    /// The job's pods all end well.
+    pub fn finish_job(&mut self, name: &str, success: bool) {
+        self.edit_job(name, |job| {
+            job.view.active = false;
+            job.view.finished = Some(JobFinished { success, message: "Job finished".to_owned() });
+        });
+    }
+
+    pub fn workload_ref(workload: &v1beta2::Workload) -> ObjectRef {
+        let metadata = &workload.metadata;
+        ObjectRef::namespaced(
+            Kind::Workload,
+            metadata.namespace.as_deref().unwrap(),
+            metadata.name.as_deref().unwrap(),
+        )
     }
 
     /// The controller of the job with that UID gets an event.

@@ -417,8 +417,10 @@ mod tests {
             of: vec![uid.into()],
             ends_within,
         };
-        let look =
-            EndPods::LookForLeft { left: vec![left("w1", "a", Some(30)), left("w2", "b", None)], lost: Vec::new() };
+        let look = EndPods::LookForLeft {
+            left: vec![left("w1", "a", Some(30)), left("w2", "b", None)],
+            lost: Vec::new(),
+        };
         let leaves = |name: &str, controller: &str, seconds: i64| {
             let mut pod = pod(name, controller, true);
             pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);

@@ -67,7 +67,7 @@ impl Pace {
 /// What a request said about the webhooks that it came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// None of them is dead: there was an answer, whichever, without a long wait.
+    /// None of them is dead: there was an answer of any kind, without a long wait.
     Soon,
     /// It was answered, but took long while others did not.
     Slow,

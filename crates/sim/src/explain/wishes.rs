@@ -1,6 +1,5 @@
 //! What a pod set asks of the topology, where that contradicts the flavors or cannot be met: and other wishes instead, as patches.
 
-
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
     POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_UNCONSTRAINED_TOPOLOGY,
