@@ -92,7 +92,8 @@ impl Engine {
         }
         if view.deleting {
             self.release_workloads(key, &view);
-            return self.release_pods(key);
+            self.release_pods(key);
+            return;
         }
         match standing {
             Standing::Own => {}
@@ -132,21 +133,6 @@ impl Engine {
         }
     }
 
-    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone.
-    fn release_workloads(&mut self, key: &JobKey, view: &JobView) {
-        if self.parts_clean_up(view.job.kind, &view.job.uid) {
-            return;
-        }
-        for workload in self.world.owned(&view.job.uid) {
-            if !self.left.pods.get(&workload).is_some_and(|left| left.of.contains(&view.job.uid)) {
-                self.note_leaver(key);
-            }
-            if !self.keeps_for_left(&workload) {
-                self.drop_finalizer(&workload);
-            }
-        }
-    }
-
     /// The Workload of a job among those that it controls; the others are removed.
     fn own_workload(&mut self, key: &JobKey, view: &Arc<JobView>) -> OwnWorkload {
         let owned = self.world.owned(&view.job.uid);
@@ -160,8 +146,11 @@ impl Engine {
         }
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
+            // One that is evicted gives its quota back first: it keeps what it says of being active and of its pauses.
+            let evicted = || view.suspended && is(entry.status(), Type::Evicted) && reserved(entry.status());
             matches(view, &entry.object, entry.status(), &self.config)
                 || is(entry.status(), Type::Finished) && !is_superseded(&entry.object)
+                || evicted()
         });
         let own = own.cloned();
         let mut rest: Vec<_> = owned.into_iter().filter(|w| Some(w) != own.as_ref()).collect();

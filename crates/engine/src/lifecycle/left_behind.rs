@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, JobView};
 use sluice_api::labels;
 use sluice_core::{Name, WorkloadKey};
 
@@ -44,6 +44,21 @@ fn leaver(entry: &WorkloadEntry) -> Option<Name> {
 }
 
 impl Engine {
+    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone.
+    pub(super) fn release_workloads(&mut self, key: &JobKey, view: &JobView) {
+        if self.parts_clean_up(view.job.kind, &view.job.uid) {
+            return;
+        }
+        for workload in self.world.owned(&view.job.uid) {
+            if !self.left.pods.get(&workload).is_some_and(|left| left.of.contains(&view.job.uid)) {
+                self.note_leaver(key);
+            }
+            if !self.keeps_for_left(&workload) {
+                self.drop_finalizer(&workload);
+            }
+        }
+    }
+
     /// Takes a job out that is gone.
     pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.note_leaver(key);

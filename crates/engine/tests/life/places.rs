@@ -215,7 +215,7 @@ fn a_prebuilt_workload_says_for_itself_where_its_pods_may_go() {
     );
 }
 
-/// Its user, or the API server, had it suspended and nothing else: what it says of nodes is the manager's word from the start before.
+/// Where what a start gave was not taken back, what the job says of nodes is the manager's word.
 #[test]
 fn what_a_start_left_in_a_job_is_not_taken_for_its_users_wish() {
     let mut c = two_flavors();
@@ -226,11 +226,14 @@ fn what_a_start_left_in_a_job_is_not_taken_for_its_users_wish() {
     c.settle();
     assert!(!c.api.job("sample").view.suspended);
     let reference = Api::workload_ref(&c.workload("sample"));
-    c.api.edit_job("sample", |job| (job.view.suspended, job.view.active) = (true, false));
+    let started = c.api.job("sample").view.pod_sets.clone();
     c.api.edit(&reference, &json!({"spec": {"active": false}}));
     c.advance(60);
     assert_eq!(condition(&c.workload("sample"), "QuotaReserved"), "False");
-    assert!(selectors(&c).iter().all(|own| own == r#"{"pool": "b"}"#), "nothing restored it");
+    assert!(selectors(&c).iter().all(|own| own == "{}"), "it is restored");
+    c.api.edit_job("sample", |job| job.view.pod_sets = started);
+    c.advance(60);
+    assert!(selectors(&c).iter().all(|own| own == r#"{"pool": "b"}"#), "as if that had failed");
     let made = c.workload("sample").spec.pod_sets[0].template.spec.clone().unwrap();
     assert_eq!(made.node_selector, None);
 }

@@ -122,7 +122,8 @@ fn a_fault_tolerant_cluster_of_ray_whose_head_has_limits_alone_goes_on() {
     let reference = crate::model::Api::workload_ref(&c.api.workloads()[0]);
     c.api.edit(&reference, &json!({"spec": {"active": false}}));
     c.advance(120);
-    assert!(c.api.job("sample").view.suspended);
+    assert!(c.api.job("sample").view.suspended, "{:?}", c.events);
+    assert!(!c.api.workloads()[0].spec.active, "it is the same");
     let asks = |c: &Cluster| {
         let spec = c.api.workloads()[0].spec.pod_sets[0].template.spec.clone().unwrap();
         spec.containers[0].resources.clone().unwrap().requests.unwrap_or_default().len()

@@ -8,12 +8,13 @@ use json_patch::merge;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
-use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling};
+use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
+use super::build::{place, read_places};
 use super::played::{Disobeys, start, stop};
 use super::pods::is_pod;
 
@@ -61,22 +62,6 @@ pub struct Api {
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("the object decodes")
-}
-
-/// The template of a pod set says where its pods may go.
-fn place(set: &mut JobPodSet) {
-    let Some(template) = &mut set.template else { return };
-    let own = &set.scheduling;
-    let selector = Some(own.node_selector.clone()).filter(|map| !map.is_empty());
-    let tolerations = Some(own.tolerations.clone()).filter(|list| !list.is_empty());
-    let says = template.spec.as_ref().is_none_or(|spec| {
-        let affinity = spec.affinity.as_ref() == own.affinity.as_deref();
-        spec.node_selector == selector && spec.tolerations == tolerations && affinity
-    });
-    if !says && let Some(spec) = Arc::make_mut(template).spec.as_mut() {
-        (spec.node_selector, spec.tolerations) = (selector, tolerations);
-        spec.affinity = own.affinity.as_deref().cloned();
-    }
 }
 
 fn string(value: &Value) -> Arc<str> {
@@ -274,6 +259,7 @@ impl Api {
             namespace: view.job.namespace.clone(),
             name: view.job.name.clone(),
         };
+        view.pod_sets.iter_mut().for_each(read_places);
         let original = view.pod_sets.iter().map(|p| p.scheduling.clone()).collect();
         let state = JobState {
             view,

@@ -177,3 +177,30 @@ impl Api {
         self.local_queue("team-a", "lq", "cq");
     }
 }
+
+/// Takes what the template of a new pod set says of where its pods may go, unless the pod set says it.
+pub(super) fn read_places(set: &mut JobPodSet) {
+    let Some(spec) = set.template.as_ref().and_then(|template| template.spec.as_ref()) else { return };
+    let own = &mut set.scheduling;
+    if own.node_selector.is_empty() && own.tolerations.is_empty() && own.affinity.is_none() {
+        own.node_selector = spec.node_selector.clone().unwrap_or_default();
+        own.tolerations = spec.tolerations.clone().unwrap_or_default();
+        own.affinity = spec.affinity.clone().map(Box::new);
+    }
+}
+
+/// The template of a pod set says where its pods may go.
+pub(super) fn place(set: &mut JobPodSet) {
+    let Some(template) = &mut set.template else { return };
+    let own = &set.scheduling;
+    let selector = Some(own.node_selector.clone()).filter(|map| !map.is_empty());
+    let tolerations = Some(own.tolerations.clone()).filter(|list| !list.is_empty());
+    let says = template.spec.as_ref().is_none_or(|spec| {
+        let affinity = spec.affinity.as_ref() == own.affinity.as_deref();
+        spec.node_selector == selector && spec.tolerations == tolerations && affinity
+    });
+    if !says && let Some(spec) = Arc::make_mut(template).spec.as_mut() {
+        (spec.node_selector, spec.tolerations) = (selector, tolerations);
+        spec.affinity = own.affinity.as_deref().cloned();
+    }
+}

@@ -277,10 +277,13 @@ impl Api {
                 let mut owners = workload.metadata.owner_references.iter().flatten();
                 let taken_back = condition(workload, "QuotaReserved") == "True";
                 let above = &metadata["ownerReferences"][0]["uid"];
+                // A part of a job runs on that one's quota.
+                let part = self.jobs().find(|(_, job)| *above == *job.view.job.uid);
+                let top = part.and_then(|(_, job)| job.view.controller.as_ref()).map(|owner| &*owner.uid);
                 let (set, group) = (&metadata["labels"][SET], group(metadata));
                 let said = workload.metadata.annotations.as_ref().and_then(|all| all.get(INDEX));
                 let of_group = said.is_none_or(|said| Some(&**said) == group);
-                let own = |uid: &str| metadata["uid"] == *uid || *above == *uid;
+                let own = |uid: &str| metadata["uid"] == *uid || *above == *uid || top == Some(uid);
                 owners.any(|owner| own(&owner.uid) || of_group && *set == *owner.name)
                     && (condition(workload, "Admitted") == "True" || taken_back)
             });

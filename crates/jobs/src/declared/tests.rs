@@ -83,6 +83,8 @@ fn a_built_in_kind_that_is_declared_makes_the_same_workload_and_patches() {
         let mut same = JobView { job: theirs.job.clone(), ..ours.clone() };
         // What the condition Suspended says is not declared.
         same.suspended_condition = theirs.suspended_condition;
+        // Nor which pods go on after the end.
+        same.leaves_pods = theirs.leaves_pods;
         assert_eq!(same, theirs, "{status}");
         let infos = [info("master", 1), info("worker", 3)];
         let (started, expected) = (declared.start(&ours, &infos), built_in.start(&theirs, &infos));

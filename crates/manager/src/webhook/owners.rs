@@ -156,8 +156,15 @@ fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: 
     let is_part = || {
         kind.parts_of(part).is_some_and(|parts| {
             // Of a job that cannot be read its parts are not known.
-            if owner.parts.is_empty() && matches!(parts.names, PartNames::PodSet | PartNames::Numbered) {
-                return name.strip_prefix(above).is_some_and(|rest| rest.starts_with('-'));
+            if owner.parts.is_empty() {
+                let rest = name.strip_prefix(above);
+                match parts.names {
+                    PartNames::PodSet | PartNames::Numbered => {
+                        return rest.is_some_and(|rest| rest.starts_with('-'));
+                    }
+                    PartNames::Job(_) => return rest == Some(""),
+                    PartNames::Same | PartNames::Generated => {}
+                }
             }
             let of = |(set, parts): &(String, i32), name: &str| (set == name).then_some(*parts);
             parts.names.played(above, (&owner.parts[..], of), &owner.part_names, name).is_some()

@@ -26,8 +26,8 @@ const MOST: usize = 200;
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
-    #[serde(default)]
-    items: Vec<Item>,
+    /// Of a list of metadata that is empty, the API server writes `null`.
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -205,7 +205,7 @@ async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Ve
         let call = if whole { call } else { call.list_of_metadata() };
         let answer = persist(sending, &call).await?;
         let List { metadata, items } = decode(&answer)?;
-        found.extend(items);
+        found.extend(items.into_iter().flatten());
         if metadata.next.is_empty() {
             return Ok(found);
         }
@@ -287,7 +287,8 @@ mod tests {
                 &Method::GET => {
                     let at = text.split("continue=p").nth(1).map_or(0, |page| page.parse().unwrap());
                     let next = if at + 1 < pages.len() { format!("p{}", at + 1) } else { String::new() };
-                    let items: &[Value] = pages.get(at).map_or(&[], |page| page);
+                    // As the API server says it of nothing.
+                    let items = pages.get(at).filter(|page| !page.is_empty());
                     found(&json!({"metadata": {"continue": next}, "items": items}))
                 }
                 _ if text.ends_with("gone") => failed(404, "NotFound"),

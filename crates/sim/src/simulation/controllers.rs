@@ -44,6 +44,15 @@ impl Simulation {
                 self.count_terminating(reference);
                 self.world.answer_stop(reference, self.now);
             }
+            // Pods that an elastic job does not want any more are ended.
+            (true, Some(Phase::Running { since })) => {
+                let before = &value["status"];
+                let ready = before["ready"] == before["active"];
+                let status = sluice_jobs::status(kind, value, State::Running { since, ready });
+                if status["active"].as_i64() < before["active"].as_i64() {
+                    self.set_job_status(reference, status);
+                }
+            }
             _ => {}
         }
     }

@@ -48,7 +48,7 @@ fn explanations_name_no_queue_of_another_team_to_a_user_who_may_not_list_them() 
     ]
     .concat();
     for (world, own) in
-        [(&short, "ClusterQueue cq"), (&no_local, "-c cq"), (&no_cluster, "that there are: cq")]
+        [(&short, "ClusterQueue cq"), (&no_local, "-c cq"), (&no_cluster, "existing ClusterQueues: cq")]
     {
         let (team, admin) = (said(world, false), said(world, true));
         assert!(!team.contains("secret"), "{team}");
