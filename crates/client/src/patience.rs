@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A question is asked so often at most.
 const TRIES: usize = 10;
 /// All waits between its answers together.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a document. An answer that says after how many seconds to ask again is waited for: at most 10 times, and 60 s in all. That there are too
 /// many requests says so, too.

@@ -305,7 +305,7 @@ async fn plan(
                     }
                     Some(None) => {
                         troubles.report(&anyhow::anyhow!(
-                            "Workload {name}: its owner {target} is not an object of the namespace, and is left alone"
+                            "Workload {name}: its owner {target} is not a job of the namespace, and is left alone"
                         ));
                         None
                     }

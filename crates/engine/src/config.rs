@@ -307,7 +307,7 @@ impl From<&file::Configuration> for EngineConfig {
             tracing: !tracing.is_empty(),
             gather: Gather::of(SignedDuration::from_nanos(gather_for.as_nanos())),
             longest_termination: Some(SignedDuration::from_nanos(max_termination_grace_period.as_nanos()))
-                .filter(|longest| longest.is_positive()),
+                .filter(jiff::SignedDuration::is_positive),
             most_reservations: MOST_RESERVATIONS,
             message_interval_seconds: MESSAGE_INTERVAL_SECONDS,
             scheduling: true,

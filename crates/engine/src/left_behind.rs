@@ -11,6 +11,8 @@ use crate::retry::Retry;
 
 /// How long until they are looked for again, as long as there are any.
 const AGAIN: Backoff = Backoff::seconds(1, 30);
+/// So many looks in a row have the same pause: most pods end within seconds.
+const SAME: u32 = 4;
 /// A namespace is looked at no more often than that: one look is for all of its Workloads that wait.
 const AT_MOST: SignedDuration = SignedDuration::from_secs(1);
 
@@ -78,7 +80,7 @@ impl Looks {
         if joined_since {
             return self.joined(now);
         }
-        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times));
+        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times / SAME));
         self.next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.times = self.times.saturating_add(1);
     }

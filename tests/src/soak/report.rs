@@ -215,7 +215,7 @@ mod tests {
             memory: Memory { idle: 50 << 20, peak: 100 << 20 },
             made: 100,
             overlooked: 0,
-            took: Duration::from_secs(60),
+            took: Duration::from_mins(1),
         }
     }
 

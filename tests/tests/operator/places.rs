@@ -1,7 +1,5 @@
 //! A job that waits goes where its user lets it by then.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use serde_json::json;
 use sluice_tests::place::{job, reported};
 

@@ -92,9 +92,9 @@ fn blocks_of_the_book() -> [String; 2] {
         .skip(1)
         .map(|b| b.split("```").next().unwrap())
         .collect();
-    let [helm, gates, clean_up] = blocks[..] else { panic!("{blocks:?}") };
-    assert!(helm.starts_with("helm uninstall"), "{blocks:?}");
-    [gates.to_owned(), clean_up.to_owned()]
+    assert_eq!(blocks.len(), 3, "{blocks:?}");
+    assert!(blocks[0].starts_with("helm uninstall"), "{blocks:?}");
+    [blocks[1].to_owned(), blocks[2].to_owned()]
 }
 
 async fn paste(plane: &ControlPlane, script: &str) {
@@ -146,13 +146,13 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
 
     let [gates, clean_up] = blocks_of_the_book();
     paste(&plane, &gates).await;
-    let gated = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
-    assert_eq!(gated["spec"]["schedulingGates"], json!([{ "name": "example.com/mine" }]));
+    let waits = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
+    assert_eq!(waits["spec"]["schedulingGates"], json!([{ "name": "example.com/mine" }]));
     // The commands help, too, where the namespace was deleted before.
     kubectl(&plane, &["delete", "namespace", "tenant", "--wait=false"]).await.unwrap();
     paste(&plane, &clean_up).await;
-    let gated = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
-    assert_eq!(gated["metadata"]["finalizers"], json!(["example.com/mine"]));
+    let waits = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
+    assert_eq!(waits["metadata"]["finalizers"], json!(["example.com/mine"]));
     let free = [
         "-n",
         "tenant",

@@ -31,7 +31,6 @@ impl Default for Scheduler {
 
 impl Scheduler {
     /// Whether everything is as by default.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }

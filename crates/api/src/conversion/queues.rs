@@ -64,14 +64,14 @@ fn checks_up(spec: &mut Object) {
             return;
         }
     };
-    let named: Vec<Value> = names.into_iter().map(|name| json!({"name": name})).collect();
+    let for_all: Vec<Value> = names.into_iter().map(|name| json!({"name": name})).collect();
     let mut rules = Rules::default();
     if let Some(Value::Array(listed)) = strategy.get("admissionChecks") {
         for rule in listed {
             rules.join(rule);
         }
     }
-    for rule in &named {
+    for rule in &for_all {
         rules.join(rule);
     }
     let rules = rules.written();

@@ -130,7 +130,9 @@ fn ours_room_is_taken_again_where_it_was_found_if_it_is_there_still() {
     for wanted in [[needs(&four, 2, 0..4)], [group], [assigned]] {
         let in_room = |gone: &[usize]| {
             let mut room = room(&w, &hosts, &racks, &workloads);
-            gone.iter().for_each(|at| room.release(*at));
+            for at in gone {
+                room.release(*at);
+            }
             room.assign_nodes(std::iter::empty(), PodsApart::new(), &[]);
             room.keep();
             room

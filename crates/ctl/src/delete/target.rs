@@ -42,6 +42,17 @@ impl Target {
         }
     }
 
+    /// Whether an owner may be a job: no quota, role or other object of Kubernetes' own, or of Kueue's, is one.
+    pub(super) fn may_be_job(&self) -> bool {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        let of_kubernetes = !group.contains('.') || group.ends_with(".k8s.io");
+        let is_workload =
+            *self.kind == *Kind::Workload.as_str() && *self.api_version == *Kind::Workload.api_version();
+        JobKind::from_owner(&self.api_version, &self.kind).is_some()
+            || is_workload
+            || !of_kubernetes && group != "kueue.x-k8s.io"
+    }
+
     /// The kind as kubectl writes it: `job.batch`.
     pub(super) fn word(&self) -> String {
         let kind = self.kind.to_ascii_lowercase();
@@ -90,12 +101,15 @@ impl<'a> Kinds<'a> {
         Self { client, namespace, known: BTreeMap::new() }
     }
 
-    /// Where an object would be in the namespace; nothing if none can be there: objects of its kind are in no namespace, the cluster has no
-    /// such kind, or it is no name.
+    /// Where a job would be in the namespace; nothing if none can be there: objects of its kind are in no namespace, or are no jobs, the
+    /// cluster has no such kind, or it is not a name.
     ///
     /// # Errors
     /// When the cluster does not say what kinds it has.
     pub(super) async fn place(&mut self, target: &Target) -> anyhow::Result<Option<String>> {
+        if !target.may_be_job() {
+            return Ok(None);
+        }
         let Some(root) = root(&target.api_version) else { return Ok(None) };
         if !self.known.contains_key(&root) {
             let list = match get(self.client, &root).await {
@@ -157,6 +171,34 @@ mod tests {
         assert_eq!(of(&json!([declared])), ["errand.shop.example.com/e u-e"]);
         assert_eq!(of(&json!([])), ["workload.kueue.x-k8s.io/w own"]);
         assert_eq!(of(&Value::Null), ["workload.kueue.x-k8s.io/w own"]);
+    }
+
+    #[test]
+    fn only_what_may_be_a_job_is_deleted_for_a_workload() {
+        let may = |api_version: &str, kind: &str| {
+            let owner = json!({"apiVersion": api_version, "kind": kind, "name": "a", "uid": "u"});
+            Target::owner(&owner).may_be_job()
+        };
+        for (version, kind) in [
+            ("batch/v1", "Job"),
+            ("v1", "Pod"),
+            ("apps/v1", "StatefulSet"),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+            ("shop.example.com/v1", "Errand"),
+        ] {
+            assert!(may(version, kind), "{kind}");
+        }
+        for (version, kind) in [
+            ("v1", "ResourceQuota"),
+            ("v1", "Secret"),
+            ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+            ("networking.k8s.io/v1", "NetworkPolicy"),
+            ("policy/v1", "PodDisruptionBudget"),
+            ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
+        ] {
+            assert!(!may(version, kind), "{kind}");
+        }
+        assert!(Target::own(&json!({"metadata": {"name": "w", "uid": "u"}})).may_be_job());
     }
 
     #[test]

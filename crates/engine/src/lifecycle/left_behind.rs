@@ -212,7 +212,7 @@ impl Engine {
             self.wake_at(until, Alarm::Job(key.clone()));
             return true;
         }
-        if !self.left.pods.get(workload).is_some_and(|left| left.since == Some(since)) {
+        if self.left.pods.get(workload).is_none_or(|left| left.since != Some(since)) {
             let mut of = self.with_children(&key.namespace, [Arc::clone(uid)].into());
             let made_of = self.world.pod_jobs.get(key);
             of.extend(made_of.into_iter().flat_map(|job| job.pods.members()).map(|pod| Arc::clone(&pod.uid)));

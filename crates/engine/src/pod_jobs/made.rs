@@ -29,13 +29,13 @@ const LONGEST: i64 = 64;
 /// What is known of the job that made a pod.
 enum Made {
     /// None that makes such pods did.
-    ByNone,
+    Nothing,
     /// The job that it names was not seen.
-    ByUnknown,
+    Unknown,
     /// It has no quota.
-    ByWaiting,
+    Waiting,
     /// It runs. Its template may have the gate for a topology.
-    ByRunning { placed: bool },
+    Running { placed: bool },
 }
 
 impl Engine {
@@ -49,16 +49,16 @@ impl Engine {
         let until = later(created, OWNER_WAIT_SECONDS);
         let next = next_look(created, self.now);
         match made {
-            Made::ByNone => return false,
-            Made::ByRunning { placed } => {
+            Made::Nothing => return false,
+            Made::Running { placed } => {
                 self.release_made(key, view, placed);
                 return true;
             }
-            Made::ByUnknown if until > self.now => {
+            Made::Unknown if until > self.now => {
                 self.wake_at(next.min(until), Alarm::Job(key.clone()));
                 return true;
             }
-            Made::ByUnknown | Made::ByWaiting => {}
+            Made::Unknown | Made::Waiting => {}
         }
         self.wake_at(next, Alarm::Job(key.clone()));
         false
@@ -74,7 +74,7 @@ impl Engine {
             let known = self.config.knows(*kind) || external.contains(kind);
             known && !(integration.suspends_pods || integration.of_pods || kind.has_groups())
         };
-        let Some(kind) = kind.filter(makes) else { return Made::ByNone };
+        let Some(kind) = kind.filter(makes) else { return Made::Nothing };
         let namespace = Arc::clone(&member.namespace);
         let key = JobKey { kind, namespace, name: Name::from(controller.name.as_str()), group: None };
         let seen = self.world.jobs.get(&key).map(|entry| &entry.view);
@@ -85,15 +85,15 @@ impl Engine {
             let managed = self.manages(parent.queued, &key.namespace);
             managed.then(|| self.holds_quota(&key.namespace, &parent.uid))
         } else {
-            return Made::ByUnknown;
+            return Made::Unknown;
         };
         match has_quota {
-            None => Made::ByNone,
-            Some(false) => Made::ByWaiting,
+            None => Made::Nothing,
+            Some(false) => Made::Waiting,
             Some(true) => {
                 let sets = seen.into_iter().flat_map(|view| &view.pod_sets);
                 let mut gates = sets.flat_map(|set| &set.scheduling.scheduling_gates);
-                Made::ByRunning { placed: gates.any(is_topology) }
+                Made::Running { placed: gates.any(is_topology) }
             }
         }
     }

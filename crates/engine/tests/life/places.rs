@@ -66,6 +66,9 @@ fn selectors(c: &Cluster) -> Vec<String> {
     sets.map(|set| format!("{:?}", set.scheduling.node_selector)).collect()
 }
 
+/// A job of a kind that may only go to a pool.
+type Place<'a> = &'a dyn Fn(JobKind, &str) -> Value;
+
 #[test]
 fn a_waiting_job_that_is_sent_to_another_flavor_starts_there() {
     let affinity = |pool: &str| {
@@ -74,7 +77,6 @@ fn a_waiting_job_that_is_sent_to_another_flavor_starts_there() {
             json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         json!({"affinity": {"nodeAffinity": required}})
     };
-    type Place<'a> = &'a dyn Fn(JobKind, &str) -> Value;
     let places: [Place<'_>; 2] = [&in_pool, &|kind, pool| placed(kind, &json!({}), &affinity(pool))];
     for kind in KINDS {
         for of in places {

@@ -1,6 +1,6 @@
 //! The pods of a SparkApplication, as the Spark operator makes them: the user's template with what its other fields say.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use sluice_quantity::Quantity;
@@ -208,8 +208,8 @@ fn mounted(
 
 /// Adds the containers of which there is none with the same name and image.
 fn add_unknown(containers: &mut Vec<Value>, more: &Value) {
-    let key = |container: &Value| ["name", "image"].map(|key| container[key].clone());
-    let mut known: HashSet<_> = containers.iter().map(key).collect();
+    let key = |container: &Value| ["name", "image"].map(|key| container[key].to_string());
+    let mut known: BTreeSet<_> = containers.iter().map(key).collect();
     for one in more.as_array().into_iter().flatten() {
         if known.insert(key(one)) {
             containers.push(one.clone());

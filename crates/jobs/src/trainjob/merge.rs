@@ -1,6 +1,6 @@
 //! Merging a patch into a Job's template as Kubernetes' strategic merge does it, for the fields that a patch of a runtime may have.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -36,20 +36,20 @@ fn merge_field(field: &str, target: &mut Value, patch: &Value, depth: usize) {
         }
         (Value::Array(target), Value::Array(patch)) if key_of(field).is_some() && depth < DEEPEST => {
             let Some(key) = key_of(field) else { return };
-            let mut known = HashMap::with_capacity(target.len());
+            let mut known = BTreeMap::new();
             for (at, item) in target.iter().enumerate().filter(|(_, item)| !item[key].is_null()) {
-                known.entry(item[key].clone()).or_insert(at);
+                known.entry(item[key].to_string()).or_insert(at);
             }
             for item in patch {
-                match known.get(&item[key]) {
-                    Some(at) => merge_field("", &mut target[*at], item, depth + 1),
-                    None => {
-                        if !item[key].is_null() {
-                            known.insert(item[key].clone(), target.len());
-                        }
-                        target.push(item.clone());
-                    }
+                let name = item[key].to_string();
+                if let Some(at) = known.get(&name) {
+                    merge_field("", &mut target[*at], item, depth + 1);
+                    continue;
                 }
+                if !item[key].is_null() {
+                    known.insert(name, target.len());
+                }
+                target.push(item.clone());
             }
         }
         (target, patch) => *target = patch.clone(),

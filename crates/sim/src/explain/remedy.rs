@@ -250,9 +250,9 @@ impl Question<'_> {
             simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
         simulation.advance_while(NOW, || !self.patience.is_over())?;
         let record = simulation.record();
-        let lasting =
+        let mut lasting =
             record.jobs[index].holds.iter().filter(|h| h.to.is_none() || h.end == HoldEnd::Finished);
-        let Some(started) = lasting.filter_map(|hold| hold.admitted).next() else {
+        let Some(started) = lasting.find_map(|hold| hold.admitted) else {
             return Ok(if self.patience.is_over() { Tried::NotInTime } else { Tried::Waits });
         };
         let wait = started - record.millis(present.now());

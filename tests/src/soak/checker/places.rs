@@ -69,8 +69,8 @@ impl Places {
 
     /// A label that a flavor of a pod set asks for and a node does not have.
     fn missing(&self, set: &PodSet, node: &str) -> Option<String> {
-        let none = BTreeMap::new();
-        let labels = self.nodes.get(node).map_or(&none, |node| &node.labels);
+        let empty = BTreeMap::new();
+        let labels = self.nodes.get(node).map_or(&empty, |node| &node.labels);
         let flavors: BTreeSet<_> = set.gift.iter().flat_map(|gift| gift.flavors.values()).collect();
         let mut wanted = flavors.into_iter().filter_map(|flavor| Some((flavor, self.flavors.get(flavor)?)));
         let missing = wanted.find(|(_, wanted)| !is_within(wanted, labels));

@@ -55,6 +55,9 @@ fn set(all: &mut BTreeMap<String, (Queue, Duration)>, name: &str, object: Option
     }
 }
 
+/// A queue, and since when it is so.
+type KnownQueue = (Queue, Duration);
+
 impl Rights {
     pub fn set_queue(&mut self, name: &str, object: Option<&Value>, now: Duration) {
         set(&mut self.queues, name, object, now);
@@ -78,7 +81,7 @@ impl Rights {
     }
 
     /// The queues of a Workload.
-    fn of(&self, key: &str, workload: &Workload) -> Option<(&(Queue, Duration), &(Queue, Duration))> {
+    fn of(&self, key: &str, workload: &Workload) -> Option<(&KnownQueue, &KnownQueue)> {
         let namespace = key.strip_prefix(super::WORKLOADS)?.split('/').next()?;
         let local = self.local.get(&format!("{namespace}/{}", workload.local))?;
         Some((local, self.queues.get(&local.0.above)?))

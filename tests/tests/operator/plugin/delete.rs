@@ -40,6 +40,7 @@ async fn nothing_is_deleted_for_a_workload_but_the_objects_of_its_namespace_that
         workload("lower", &owner("v1", "namespace", "other", "u")),
         workload("namespace", &owner("v1", "Namespace", "other", &namespace)),
         workload("replaced", &owner("batch/v1", "Job", "second", "of-another")),
+        workload("limits", &owner("v1", "ResourceQuota", "limits", "u")),
         workload("slice-1", &controller),
         workload("slice-2", &controller),
     ];
@@ -60,7 +61,7 @@ async fn nothing_is_deleted_for_a_workload_but_the_objects_of_its_namespace_that
 
     let (printed, said, code) = outcome(&kubeconfig, "delete wl --all=true -n team --yes=true").await;
     assert_eq!(printed, "job.batch \"first\" deleted from team namespace\n", "{said}");
-    assert_eq!(said.matches("is not an object of the namespace").count(), 3, "{said}");
+    assert_eq!(said.matches("is not a job of the namespace").count(), 4, "{said}");
     assert!(said.contains("job.batch/second was replaced by another of its name"), "{said}");
     assert_eq!(code, Some(1), "{said}");
     assert_eq!(get("get namespace other -o jsonpath={.status.phase}").await, "Active");

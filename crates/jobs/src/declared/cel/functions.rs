@@ -144,6 +144,7 @@ fn numbers(name: &str, args: &[CowVal<'_, '_>]) -> Result<Numbers, ExecutionErro
     items().map(any).collect::<Option<_>>().map(Numbers::Any).ok_or_else(wrong)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn sum<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     match numbers("sum", &args)? {
         Numbers::Whole(all) => {
@@ -155,10 +156,12 @@ fn sum<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionErr
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn min<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     extreme("min", &args, |all| all.into_iter().min(), f64::min)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn max<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     extreme("max", &args, |all| all.into_iter().max(), f64::max)
 }
@@ -176,6 +179,7 @@ fn extreme<'b, 'v>(
     found.ok_or_else(|| ExecutionError::function_error(name, "called on an empty list"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn is_sorted<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let sorted = match numbers("isSorted", &args)? {
         Numbers::Whole(all) => all.is_sorted(),

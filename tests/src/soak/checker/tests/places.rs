@@ -2,6 +2,7 @@
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "it is made for the call")]
 fn node(labels: Value, ready: bool) -> Value {
     let status = if ready { "True" } else { "False" };
     json!({
