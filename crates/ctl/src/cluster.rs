@@ -109,7 +109,7 @@ pub async fn list<T>(
     let mut all = Vec::new();
     let page = async |uri: String| get(client, &uri).await;
     each_page(collection, query, page, |answer| {
-        all.extend(list::items(answer).into_iter().filter_map(&keep))
+        all.extend(list::items(answer).into_iter().filter_map(&keep));
     })
     .await?;
     Ok(all)

@@ -12,7 +12,7 @@ use crate::retry::Retry;
 /// How long until they are looked for again, as long as there are any.
 const AGAIN: Backoff = Backoff::seconds(1, 30);
 /// So many looks in a row have the same pause: most pods end within seconds.
-const SAME: u32 = 4;
+const SAME: u32 = 2;
 /// A namespace is looked at no more often than that: one look is for all of its Workloads that wait.
 const AT_MOST: SignedDuration = SignedDuration::from_secs(1);
 

@@ -61,10 +61,8 @@ impl Doomed {
         let options = json!({
             "preconditions": {"uid": self.target.uid}, "propagationPolicy": "Background", "dryRun": dry,
         });
-        let error = match send(client, Method::DELETE, &self.place, "application/json", &options).await {
-            Ok(_) => return Ok(true),
-            Err(error) => error,
-        };
+        let sent = send(client, Method::DELETE, &self.place, "application/json", &options).await;
+        let Err(error) = sent else { return Ok(true) };
         if is(&error, 404) {
             self.is_gone();
             return Ok(false);

@@ -35,7 +35,7 @@ impl Target {
     fn own(workload: &Value) -> Self {
         let text = |field: &str| workload["metadata"][field].as_str().unwrap_or_default().to_owned();
         Self {
-            api_version: Kind::Workload.api_version().to_owned(),
+            api_version: Kind::Workload.api_version().clone(),
             kind: Kind::Workload.as_str().to_owned(),
             name: text("name"),
             uid: text("uid"),

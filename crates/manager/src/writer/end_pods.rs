@@ -140,9 +140,9 @@ async fn look(
     items.retain(|item| {
         !whole || item.metadata.deletion_timestamp.is_none() || !never_ends(&item.spec.node_name)
     });
-    let whose = whose(&items, left);
+    let owners = whose(&items, left);
     let mut deleted = 0;
-    for (item, of) in items.iter().zip(&whose) {
+    for (item, of) in items.iter().zip(&owners) {
         let within = of.iter().filter_map(|at| left.get(*at)?.ends_within).max().filter(|_| deleted < MOST);
         let Metadata { name, uid, deletion_timestamp, deletion_grace_period_seconds, .. } = &item.metadata;
         let in_time = |within: &u32| {
@@ -154,7 +154,7 @@ async fn look(
             delete(sending, namespace, (name, uid), Some(within)).await?;
         }
     }
-    let all: BTreeSet<_> = whose.into_iter().flatten().collect();
+    let all: BTreeSet<_> = owners.into_iter().flatten().collect();
     let remain = all.into_iter().filter_map(|at| left.get(at));
     let remain: Vec<_> = remain.map(|left| Arc::clone(&left.workload)).collect();
     if remain.is_empty() { Ok(()) } else { Err(WriteError::PodsRemain(remain)) }

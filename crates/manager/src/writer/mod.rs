@@ -338,7 +338,7 @@ async fn carry_out(
         }
         Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was built anew"),
         Err(why @ (WriteError::PodsLeft { .. } | WriteError::PodsRemain(_))) => {
-            debug!(object = %object, %why, "looked for pods")
+            debug!(object = %object, %why, "looked for pods");
         }
         Err(error) => warn!(object = %object, purpose = ?request.purpose, ms, %error, "not written"),
     }

@@ -138,7 +138,7 @@ impl PendingWrites {
         let others = sent.saturating_sub(suspects);
         let finds_out = counted >= limit && others_long >= others && counted < limit + share;
         if finds_out {
-            passed_over.extend(long.into_iter().map(|object| object.group()));
+            passed_over.extend(long.into_iter().map(super::lanes::Key::group));
         }
         let places = if finds_out { 1 } else { limit.saturating_sub(counted) };
         let suspects = if finds_out { 0 } else { share.saturating_sub(suspects) };

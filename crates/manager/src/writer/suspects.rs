@@ -172,7 +172,10 @@ mod tests {
             }
             now += SECOND;
             let end = now + SECOND * seconds;
-            assert_eq!(suspects.patience(&a, end - Duration::from_nanos(1)), Patience::Little);
+            assert_eq!(
+                suspects.patience(&a, end.checked_sub(Duration::from_nanos(1)).unwrap()),
+                Patience::Little
+            );
             assert_eq!(suspects.patience(&a, end), Patience::Again);
             assert!(suspects.contains(&a) && suspects.answered(&a).is_none());
             now += SECOND * seconds;

@@ -38,8 +38,8 @@ fn rows(types: &Types, name: &str, above: &str, text: &mut String) -> Result<()>
             let variants: Vec<String> = variants.iter().map(|variant| format!("`{variant}`")).collect();
             let _ = write!(doc, " One of {}.", variants.join(", "));
         }
-        let type_ = type_name(types, &field.type_).with_context(|| path.clone())?;
-        let _ = writeln!(text, "| `{path}` | {type_} | {} |", cell(&doc));
+        let shown = type_name(types, &field.type_).with_context(|| path.clone())?;
+        let _ = writeln!(text, "| `{path}` | {shown} | {} |", cell(&doc));
         if types.structs.contains_key(inner) {
             let list = if field.type_.contains("Vec<") { "[]" } else { "" };
             rows(types, inner, &format!("{path}{list}"), text)?;

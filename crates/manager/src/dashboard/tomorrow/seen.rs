@@ -176,6 +176,7 @@ fn moved(moved: &Moved) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_sim::report::Totals;
     use sluice_sim::whatif::{FlavorDifference, QueueDifference};
 
     use super::*;
@@ -183,8 +184,8 @@ mod tests {
     #[test]
     fn what_comes_to_the_same_in_words_is_left_out() {
         let difference = |wait: (f64, f64), used: (f64, f64), start: (f64, f64)| Difference {
-            before: Default::default(),
-            after: Default::default(),
+            before: Totals::default(),
+            after: Totals::default(),
             moved: vec![Moved { job: "a/j".to_owned(), before: Some(start.0), after: Some(start.1) }],
             newly_preempted: Vec::new(),
             no_longer_preempted: Vec::new(),

@@ -179,7 +179,9 @@ fn two_hundred_namespaces_that_hang_keep_one_that_does_not_waiting_for_two_secon
         let dead: Vec<String> = (0..200).map(|at| format!("dead-{at}")).collect();
         pool.write(kind, "live");
         if all_were_well {
-            dead.iter().for_each(|namespace| pool.write(kind, namespace));
+            for namespace in &dead {
+                pool.write(kind, namespace);
+            }
         }
         while !pool.lanes.is_idle() {
             pool.step(|_| false);
