@@ -50,7 +50,10 @@ impl Engine {
             return;
         }
         for workload in self.world.owned(&view.job.uid) {
-            if !self.left.pods.get(&workload).is_some_and(|left| left.of.contains(&view.job.uid)) {
+            // A slice that was replaced holds nothing: it would be noted again each time.
+            let holds = self.world.workloads.get(&workload).and_then(leaver).is_some();
+            let known = |left: &LeftBehind| left.of.contains(&view.job.uid);
+            if holds && !self.left.pods.get(&workload).is_some_and(known) {
                 self.note_leaver(key);
             }
             if !self.keeps_for_left(&workload) {

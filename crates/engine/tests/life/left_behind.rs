@@ -7,6 +7,7 @@ use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
+use crate::elastic;
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
 use crate::pods::runs;
@@ -205,4 +206,17 @@ fn so_are_those_of_an_evicted_job() {
     c.advance(31);
     // None is left that has a node.
     assert!(runs(&c, "new"), "whatever the status of the job says");
+}
+
+#[test]
+fn slices_that_were_replaced_keep_no_deletion_busy() {
+    let mut c = elastic::running("6", &json!({}));
+    elastic::scale(&mut c, 5);
+    assert_eq!(elastic::slices(&c), ["3 WorkloadSliceReplaced", "5 runs"]);
+    // Its user's finalizer keeps it.
+    c.api.edit_job("a", |job| job.view.deleting = true);
+    c.settle();
+    assert_eq!(c.written(Purpose::EndPods), 1);
+    c.advance(60);
+    assert_eq!(c.written(Purpose::EndPods), 1, "its pods are gone");
 }
