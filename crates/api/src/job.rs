@@ -112,7 +112,7 @@ pub struct JobPodSet {
     pub requests_hash: u64,
     /// The same two hashes of these pods in the part that plays the pod set, where its controller makes them otherwise there.
     pub part_hash: Option<[u64; 2]>,
-    /// The same two hashes of these pods in a Workload of Kueue's, where that composes them otherwise.
+    /// The same two hashes of these pods in a Workload that Kueue made, where Kueue composes them differently.
     pub kueues_hash: Option<Box<[u64; 2]>>,
     /// What admission may change in the template, as it is now.
     pub scheduling: PodScheduling,

@@ -32,7 +32,7 @@ fn jobset(place: &Place<'_>, name: &str, pool: &str, pods: &Value) -> String {
 async fn pods(place: &Place<'_>, name: &str) -> (i64, i64, i64) {
     let get = async |args: &[&str]| -> Value {
         let args = [&["-n", &place.name, "-o", "json", "get"], args].concat();
-        // What is not found is nothing at all.
+        // kubectl prints nothing if there is no such object.
         serde_json::from_str(&kubectl(place.plane, &args).await.unwrap()).unwrap_or_default()
     };
     let of_set =

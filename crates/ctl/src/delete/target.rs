@@ -42,7 +42,7 @@ impl Target {
         }
     }
 
-    /// Whether an owner may be a job: no quota, role or other object of Kubernetes' own, or of Kueue's, is one.
+    /// Whether an owner may be a job. Other objects of Kubernetes' own groups, such as a ResourceQuota or a RoleBinding, and queues are not.
     pub(super) fn may_be_job(&self) -> bool {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         let of_kubernetes = !group.contains('.') || group.ends_with(".k8s.io");

@@ -8,8 +8,7 @@ use sluice_api::job::JobView;
 use sluice_core::WorkloadKey;
 
 use super::exceeding::charged;
-use super::workload::later;
-use crate::engine::{Alarm, Engine};
+use crate::engine::Engine;
 use crate::input::Kind;
 use crate::world::JobKey;
 
@@ -36,23 +35,8 @@ impl Engine {
         } else {
             self.replaced(key, view, workload)
         };
-        let now = self.now;
-        let entry = self.world.jobs.get_mut(key)?;
-        let Some(message) = beyond else {
-            if let Some(trouble) = &mut entry.trouble {
-                trouble.beyond_since = None;
-            }
-            return None;
-        };
-        let since = &mut entry.trouble.get_or_insert_default().beyond_since;
-        let until =
-            later(*since.get_or_insert(now), if elastic { ELASTIC_SECONDS } else { REPLACED_SECONDS });
-        if until > now {
-            self.wake_at(until, Alarm::Job(key.clone()));
-            return None;
-        }
-        *since = None;
-        Some(message)
+        let seconds = if elastic { ELASTIC_SECONDS } else { REPLACED_SECONDS };
+        self.once_it_lasted(key, |trouble| &mut trouble.beyond_since, beyond, seconds)
     }
 
     /// For how many pods a Workload holds quota.

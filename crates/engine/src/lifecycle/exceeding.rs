@@ -7,6 +7,7 @@
 //!
 //! Another: the program of a SparkApplication asks for more executors than its object says.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::conditions::{WorkloadCondition as Type, reason, whole_seconds};
 use sluice_api::job::JobView;
@@ -19,6 +20,7 @@ use super::workload::later;
 use crate::backoff::Backoff;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
+use crate::trouble::Trouble;
 use crate::world::JobKey;
 
 /// How long it is not queued again.
@@ -98,21 +100,33 @@ impl Engine {
         if key.kind.integration().maker_pods.is_none() {
             return beyond;
         }
+        self.once_it_lasted(key, |trouble| &mut trouble.made_beyond_since, beyond, REPLACES_SECONDS)
+    }
+
+    /// What was found wrong with a job, once it has been found for so many seconds without a break; `since` is where that is kept.
+    pub(super) fn once_it_lasted(
+        &mut self,
+        key: &JobKey,
+        since: fn(&mut Trouble) -> &mut Option<Timestamp>,
+        found: Option<String>,
+        seconds: i64,
+    ) -> Option<String> {
         let now = self.now;
         let entry = self.world.jobs.get_mut(key)?;
-        if beyond.is_none() {
+        if found.is_none() {
             if let Some(trouble) = &mut entry.trouble {
-                trouble.made_beyond_since = None;
+                *since(trouble) = None;
             }
             return None;
         }
-        let since = *entry.trouble.get_or_insert_default().made_beyond_since.get_or_insert(now);
-        let until = later(since, REPLACES_SECONDS);
+        let since = since(entry.trouble.get_or_insert_default());
+        let until = later(*since.get_or_insert(now), seconds);
         if until > now {
             self.wake_at(until, Alarm::Job(key.clone()));
             return None;
         }
-        beyond
+        *since = None;
+        found
     }
 
     /// What runs of a job though its quota was given back, or was never asked for.

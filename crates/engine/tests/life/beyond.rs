@@ -5,23 +5,10 @@ use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::{Kind, ObjectRef};
 
 use crate::elastic::{free, running, scale};
+use crate::left_queue::full;
 use crate::model::build::job;
 use crate::model::{Cluster, reported};
 use crate::pods::{node, ready, runs};
-use crate::unadmitted::cluster;
-
-/// A job of one pod that has all the quota, and one that waits for it.
-fn full(kind: JobKind) -> Cluster {
-    let mut c = cluster();
-    let mut old = job("team-a", "old", "lq", 1, "1");
-    old.job.kind = kind;
-    c.api.add_job(old);
-    c.settle();
-    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
-    c.settle();
-    assert!(runs(&c, "old") && !runs(&c, "new"));
-    c
-}
 
 fn child(c: &mut Cluster) {
     let mut child = job("team-a", "old-main-0", "", 1, "1");

@@ -11,7 +11,7 @@ use crate::sources::prebuilt;
 use crate::unadmitted::{cluster, running, with};
 
 /// `old` runs, of this kind, and `new` waits for its quota.
-fn full(kind: JobKind) -> Cluster {
+pub fn full(kind: JobKind) -> Cluster {
     let mut c = cluster();
     let mut old = job("team-a", "old", "lq", 1, "1");
     old.job.kind = kind;
