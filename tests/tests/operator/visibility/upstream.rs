@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use kube::api::{DeleteParams, ListParams};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, needs, workloads};
@@ -83,6 +84,18 @@ async fn wait_until_gone(place: &Place<'_>, job: &str) {
     .unwrap();
 }
 
+/// It deletes a Job without saying what becomes of its pods, and Kubernetes orphans them then: they run on, with the quota that is theirs.
+async fn orphans_hold_their_quota(place: &Place<'_>, workload: &str) {
+    let pods = place.pods();
+    let orphans = pods.list(&ListParams::default().labels("job-name=first")).await.unwrap().items;
+    assert_eq!(orphans.len(), 1);
+    let metadata = &orphans[0].metadata;
+    assert!(metadata.deletion_timestamp.is_none() && metadata.owner_references.is_none(), "{metadata:?}");
+    let kept = serde_json::to_value(place.workloads().get(workload).await.unwrap()).unwrap();
+    assert!(workloads::holds(&kept, "Admitted"), "{kept}");
+    pods.delete(metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
+}
+
 /// The story.
 pub(super) async fn works_with_kueue_s_own_command_line(plane: &ControlPlane) {
     needs!(Tool::Kueuectl);
@@ -125,6 +138,7 @@ pub(super) async fn works_with_kueue_s_own_command_line(plane: &ControlPlane) {
     kueuectl(&format!("resume workload {} -n upstream", names["runs"]));
     kueuectl(&format!("delete workload {} -n upstream -y", names["first"]));
     wait_until_gone(&team, "first").await;
+    orphans_hold_their_quota(&team, &names["first"]).await;
     team.wait_until("runs", true).await.unwrap();
     for queue in ["clusterqueue upstream", "localqueue lq -n upstream"] {
         kueuectl(&format!("stop {queue}"));
