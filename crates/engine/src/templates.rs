@@ -141,7 +141,7 @@ impl Engine {
     /// The pods of a job that cannot be read, or whose template is gone, are not known any more: the Workload that it had goes, so that no quota is
     /// held for what cannot start. What a job that is made of pods alone is for, its Workload says.
     pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
-        let of_pods_alone = self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none());
+        let of_pods_alone = self.world.pod_jobs.get(key).is_some_and(|job| job.shape.is_of_members_alone());
         if view.template.is_some() || !of_pods_alone {
             self.remove_former_workloads(key, view);
         }

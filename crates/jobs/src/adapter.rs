@@ -9,6 +9,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
 use crate::made_pod::{MadePod, Maker};
 use crate::object::{self, finished};
 use crate::patch::{Patch, Step};
+use crate::pods::Composite;
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::StartError;
 
@@ -123,7 +124,12 @@ pub(crate) trait Adapter: Sync {
         Ok(None)
     }
 
-    /// The patch that starts it: see [`crate::start`].
+    /// What it is besides, where its jobs have members.
+    fn composite(&self) -> Option<&'static dyn Composite> {
+        None
+    }
+
+    /// The patch that starts it: see [`crate::start`]. Of one with members, what is left to write to the object itself.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError>;
 
     /// The writes that stop it: see [`crate::stop`]. None where the engine deletes its pods.

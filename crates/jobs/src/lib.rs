@@ -75,6 +75,11 @@ pub fn may_be_pod_of(job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
     !job.marks.managed_by_others && registry::of(job.kind).may_be_pod_of(job, pod)
 }
 
+/// The second shape of a kind whose jobs have members; none of a kind whose job is one object.
+pub fn composite(kind: JobKind) -> Option<&'static dyn pods::Composite> {
+    registry::of(kind).composite()
+}
+
 /// The patch that starts a job: what admission adds to the templates, counts, `suspend: false`. See [`prepare`] for the kinds that need two.
 ///
 /// # Errors

@@ -36,6 +36,7 @@ mod tests {
 
     use super::*;
     use crate::adapter::State;
+    use crate::pods::Composite;
     use crate::testing::apply;
 
     /// The job in the folder of a kind's adapter.
@@ -52,6 +53,16 @@ mod tests {
     fn every_kind_has_its_adapter() {
         for kind in JobKind::ALL {
             assert_eq!(of(kind).kind(), kind);
+        }
+    }
+
+    #[test]
+    fn a_kind_whose_pods_wait_has_members_and_no_other_has() {
+        for kind in JobKind::ALL {
+            let facts = kind.integration();
+            let composite = of(kind).composite();
+            assert_eq!(composite.is_some(), facts.of_pods || kind.gathers_pods(), "{kind:?}");
+            assert_eq!(composite.is_some_and(Composite::is_of_members_alone), facts.of_pods, "{kind:?}");
         }
     }
 

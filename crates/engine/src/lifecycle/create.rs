@@ -260,7 +260,7 @@ impl Engine {
         if key.group.is_some() {
             return self.renew_group(key);
         }
-        if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
+        if self.world.pod_jobs.get(key).is_some_and(|job| job.shape.is_of_members_alone()) {
             return self.read_pod_templates(key);
         }
         let id = self.outbox.write(key.object(), Purpose::Read, Write::Read, Vec::new());

@@ -46,7 +46,7 @@ impl Engine {
             normal(self.about_job(key, view), "Deleted", note),
             self.log(Level::Info, "deactivated job deleted", &[("job", &key.object()), ("why", &why)]),
         ];
-        if self.world.pod_jobs.get(key).is_some_and(|job| job.parent.is_none()) {
+        if self.world.pod_jobs.get(key).is_some_and(|job| job.shape.is_of_members_alone()) {
             self.outbox.extend(then);
             self.delete_pods(key);
             return true;

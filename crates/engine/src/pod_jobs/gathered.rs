@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_api::slim;
 use sluice_api::v1beta2::PodSetAssignment;
 use sluice_core::{Amount, Name, WorkloadKey};
-use sluice_jobs::pods::{Member, StopReason};
+use sluice_jobs::pods::{Granted, Member, StopReason};
 
 use super::tend::role_counts;
 use crate::effect::EventType;
@@ -17,7 +17,7 @@ use crate::lifecycle::exceeding::charged;
 use crate::world::{JobKey, WorkloadEntry};
 
 /// What one pod of a role has quota for.
-struct Granted {
+struct PerPod {
     /// The hash of what it asks for, if it asks for just that.
     requests_hash: u64,
     /// The amounts.
@@ -57,12 +57,8 @@ impl Engine {
         let (mut chosen, mut too_large) = (Vec::new(), Vec::new());
         let held = charged(&entry.object.spec.pod_sets, entry.status());
         for (set, held) in role_counts(entry).into_iter().zip(held) {
-            // Pods of a group that succeeded give their quota back; one that takes the place of such a pod waits for that of another.
-            let (count, used) = match job.parent {
-                Some(_) => (set.count, job.pods.ungated(&set.role)),
-                None => (held, job.pods.using(&set.role)),
-            };
-            let room = usize::try_from(count).unwrap_or(0).saturating_sub(used);
+            let asked = Granted { role: &set.role, count: set.count, held };
+            let room = job.shape.room(asked, &job.pods);
             let all = chosen.len().saturating_add(room);
             let mut waiting = job.pods.waiting(&set.role);
             while chosen.len() < all
@@ -72,7 +68,7 @@ impl Engine {
                 if fits { &mut chosen } else { &mut too_large }.push(Arc::clone(&member.name));
             }
         }
-        let is_group = job.parent.is_none();
+        let is_group = job.shape.is_of_members_alone();
         if let Some(job) = self.world.pod_jobs.get_mut(key) {
             job.pods.set_back(&too_large);
         }
@@ -91,7 +87,7 @@ impl Engine {
     }
 
     /// What one pod of each pod set of a Workload has quota for: what its template asks for, or did when it was admitted.
-    fn granted<'a>(&self, entry: &'a WorkloadEntry) -> BTreeMap<&'a str, Granted> {
+    fn granted<'a>(&self, entry: &'a WorkloadEntry) -> BTreeMap<&'a str, PerPod> {
         let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
         let around = self.world.around(namespace, &self.config);
         let admission = entry.object.status.admission.as_ref();
@@ -103,13 +99,13 @@ impl Engine {
                 let most = amounts.entry(name).or_default();
                 *most = amount.max(*most);
             }
-            (set.name.as_str(), Granted { requests_hash: set.template.requests_hash, amounts })
+            (set.name.as_str(), PerPod { requests_hash: set.template.requests_hash, amounts })
         };
         entry.object.spec.pod_sets.iter().enumerate().map(of).collect()
     }
 
     /// Whether a pod asks for no more than its role has quota for.
-    fn fits(&self, member: &Member, granted: &BTreeMap<&str, Granted>) -> bool {
+    fn fits(&self, member: &Member, granted: &BTreeMap<&str, PerPod>) -> bool {
         let Some(granted) = granted.get(&*member.role) else { return false };
         if member.requests_hash() == Some(granted.requests_hash) {
             return true;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::{JobKind, JobRef, JobView};
 use sluice_core::WorkloadKey;
-use sluice_jobs::pods::of_pod;
+use sluice_jobs::pods::{Composite as _, PlainPods, Whole};
 
 use super::component::index;
 use crate::engine::Engine;
@@ -58,7 +58,8 @@ impl World {
             return;
         }
         let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_none()) else { return };
-        let Some(speaker) = job.pods.representative() else { return };
+        // What one of them says stands for what their object would.
+        let Some(said) = PlainPods.view(Whole::Pod, &job.pods) else { return };
         let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(&key.name));
         // No object has such a UID.
         let uid = Arc::from(format!("left-over/{}/{namespace}/{name}", key.kind.framework()));
@@ -66,8 +67,7 @@ impl World {
         let reference = key.group.map_or_else(|| object.clone(), |group| object.of_group(group));
         // Every version of the object itself is newer.
         let resource_version = String::new();
-        job.parent =
-            Some(Arc::new(JobView { job: reference, resource_version, finished: None, ..of_pod(speaker) }));
+        job.parent = Some(Arc::new(JobView { job: reference, resource_version, finished: None, ..said }));
         job.left_over = true;
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::{Name, WorkloadKey};
-use sluice_jobs::pods::{Group, Member};
+use sluice_jobs::composite;
+use sluice_jobs::pods::{Composite, Group, Member, PlainPods};
 
 use crate::effect::EffectId;
 use crate::hotswap::pod::PodKey;
@@ -23,6 +24,8 @@ const OWNERS_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 /// A pod alone, a group, or the pods of an object that gathers them.
 #[derive(Clone, Debug)]
 pub(crate) struct PodJob {
+    /// What its kind makes of its pods.
+    pub shape: &'static dyn Composite,
     /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
     pub parent: Option<Arc<JobView>>,
     /// Whether that object is not there, or does not have this group of pods, any more, or never was or had.
@@ -60,8 +63,9 @@ pub(crate) struct Fare {
 }
 
 impl PodJob {
-    fn new(group: Option<Name>, copied_labels: &[String]) -> Self {
+    fn new(kind: JobKind, group: Option<Name>, copied_labels: &[String]) -> Self {
         Self {
+            shape: composite(kind).unwrap_or(&PlainPods),
             parent: None,
             left_over: false,
             leaving: BTreeSet::new(),
@@ -154,7 +158,8 @@ impl World {
         // The pods of an object are not asked for templates.
         let gathered = key.kind.gathers_pods();
         let group = member.group.clone().filter(|_| !gathered);
-        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(group, copied_labels));
+        let job =
+            self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(key.kind, group, copied_labels));
         job.slim |= gathered;
         let name = Arc::clone(&member.name);
         if job.group.is_some() && job.pods.get(&name).is_none() {
@@ -187,7 +192,7 @@ impl World {
 
     /// Puts an object in whose pods make its job.
     pub fn put_parent(&mut self, key: &JobKey, parent: Arc<JobView>) {
-        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(None, &[]));
+        let job = self.pod_jobs.entry(key.clone()).or_insert_with(|| PodJob::new(key.kind, None, &[]));
         job.slim = true;
         job.left_over = false;
         job.parent = Some(parent);

@@ -95,7 +95,7 @@ impl Engine {
         job.pods.expect(&now);
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
         let of = |member: &Member| {
-            let (name, steps, mut then) = removal(member);
+            let (name, steps, mut then) = removal(job.shape, member);
             if member.deleted_by.is_none() {
                 then.push(normal(about_pod(key, member), "ExcessPodDeleted", "Excess pod deleted"));
             }

@@ -6,7 +6,7 @@ use sluice_api::gates::Gate;
 use sluice_api::job::{JobPodSet, JobRef, JobView};
 use sluice_api::slim;
 use sluice_core::WorkloadKey;
-use sluice_jobs::pods::{Composition, Group, Member, of_group, of_parent, of_pod};
+use sluice_jobs::pods::{Composition, Group, Member, Whole};
 
 use super::index::{PODS, PodJob, group_uid};
 use crate::engine::Engine;
@@ -62,10 +62,10 @@ impl Engine {
         let job = self.world.pod_jobs.get(key)?;
         let fast = self.config.on(Gate::FastQuotaReleaseInPodIntegration);
         let mut view = match (&job.parent, &job.group) {
-            (Some(parent), _) => of_parent(parent, &job.pods),
+            (Some(parent), _) => job.shape.view(Whole::Object(parent), &job.pods)?,
             // Its object has not been seen, or is gone: so are its pods soon.
-            (None, None) if key.kind.gathers_pods() => return None,
-            (None, None) => of_pod(job.pods.representative()?),
+            (None, None) if !job.shape.is_of_members_alone() => return None,
+            (None, None) => job.shape.view(Whole::Pod, &job.pods)?,
             (None, Some(group)) => self.group_view(key, job, group)?,
         };
         view.active = job.pods.active_until(self.now, fast).is_some();
@@ -84,10 +84,11 @@ impl Engine {
             group: None,
             uid: group_uid(&key.namespace, group).into(),
         };
+        let of_group = |pod_sets| job.shape.view(Whole::Group(reference.clone(), pod_sets), &job.pods);
         if let Some((_, entry)) = self.workload_of_group(key, group) {
             let spec = &entry.object.spec;
             let pod_sets = spec.pod_sets.iter().map(|set| known_pod_set(&job.pods, set)).collect();
-            let mut view = of_group(reference, &job.pods, pod_sets)?;
+            let mut view = of_group(pod_sets)?;
             if job.pods.is_serving() {
                 view.queue_name = Some(spec.queue_name.clone()).filter(|queue| !queue.is_empty());
             }
@@ -96,13 +97,13 @@ impl Engine {
         match job.pods.compose(group) {
             Ok(composition) => {
                 let pod_sets = composed_pod_sets(&job.pods, &composition);
-                let mut view = of_group(reference, &job.pods, pod_sets)?;
+                let mut view = of_group(pod_sets)?;
                 view.queue_name = composition.queue_name.as_deref().map(str::to_owned);
                 view.labels = composition.labels;
                 Some(view)
             }
             Err(why) => {
-                let mut view = of_group(reference, &job.pods, Vec::new())?;
+                let mut view = of_group(Vec::new())?;
                 view.invalid = Some(why.to_string());
                 Some(view)
             }

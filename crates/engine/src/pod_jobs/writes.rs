@@ -6,7 +6,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::labels;
 use sluice_core::{Name, WorkloadKey};
-use sluice_jobs::pods::{Member, STOP_MANAGER, StopReason, finalize, start, termination};
+use sluice_jobs::pods::{Composite, Member, StopReason};
 
 use super::answered::together;
 use super::index::PodJob;
@@ -27,8 +27,8 @@ fn deletion(member: &Member) -> PodStep {
 }
 
 /// The removal of a pod: without our finalizer, so that it needs no replacement.
-pub(super) fn removal(member: &Member) -> Planned {
-    let mut steps: Vec<_> = finalize(member).map(PodStep::Patch).into_iter().collect();
+pub(super) fn removal(shape: &dyn Composite, member: &Member) -> Planned {
+    let mut steps: Vec<_> = shape.release(member).map(PodStep::Patch).into_iter().collect();
     if member.deleted_by.is_none() {
         steps.push(deletion(member));
     }
@@ -102,7 +102,7 @@ impl Engine {
             // A pod of a role that the Workload does not have is not admitted with it.
             let by_role = |info: &&PodSetInfo| !job.has_roles() || *info.name == *member.role;
             let Some(info) = infos.iter().find(by_role) else { continue };
-            match start(member, info) {
+            match job.shape.start(member, info) {
                 Ok(Some(patch)) => {
                     let started = normal(about_pod(key, member), "Started", note);
                     planned.push((name, vec![PodStep::Patch(patch)], vec![started]));
@@ -158,20 +158,16 @@ impl Engine {
         meant: impl Fn(&Member) -> bool,
     ) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
-        // What waits is made anew by its object when it is deleted.
-        let all = if job.parent.is_some() { job.pods.free().collect() } else { job.pods.to_stop(reason) };
-        let stopped = all.into_iter().filter(|member| meant(member));
+        let stopped = job.shape.to_stop(reason, &job.pods).into_iter().filter(|member| meant(member));
         let stopped: Vec<_> = stopped.map(|member| Arc::clone(&member.name)).collect();
         let any = !stopped.is_empty();
         let now = self.writable(key, stopped);
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
         let of = |member: &Member| {
-            let condition = PodStep::ApplyStatus {
-                field_manager: STOP_MANAGER,
-                body: termination(member, reason, why, self.now),
-            };
+            let stop = job.shape.stop(member, reason, why, self.now);
+            let announced = PodStep::ApplyStatus { field_manager: stop.field_manager, body: stop.status };
             let reported = normal(about_pod(key, member), "Stopped", why);
-            (Arc::clone(&member.name), vec![condition, deletion(member)], vec![reported])
+            (Arc::clone(&member.name), vec![announced, deletion(member)], vec![reported])
         };
         let planned: Vec<_> = now.iter().filter_map(|name| job.pods.get(name)).map(of).collect();
         if !planned.is_empty() {
@@ -190,7 +186,8 @@ impl Engine {
         let all = job.pods.members().map(|member| Arc::clone(&member.name)).collect();
         let now = self.writable(key, all);
         let Some(job) = self.world.pod_jobs.get(key) else { return };
-        let planned = now.iter().filter_map(|name| job.pods.get(name)).map(removal);
+        let planned =
+            now.iter().filter_map(|name| job.pods.get(name)).map(|member| removal(job.shape, member));
         let planned = planned.filter(|(_, steps, _)| !steps.is_empty()).collect();
         self.write_pods(key, Purpose::DeleteJob, planned);
     }
@@ -210,7 +207,7 @@ impl Engine {
         let Some(job) = self.world.pod_jobs.get_mut(key) else { return };
         job.pods.expect(&now);
         let planned = now.into_iter().filter_map(|name| {
-            let patch = finalize(job.pods.get(&name)?)?;
+            let patch = job.shape.release(job.pods.get(&name)?)?;
             Some((name, vec![PodStep::Patch(patch)], Vec::new()))
         });
         let planned = planned.collect();

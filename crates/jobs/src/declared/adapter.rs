@@ -11,6 +11,7 @@ use super::places::{self, Places, pointer};
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at};
 use crate::object;
 use crate::patch::{Patch, Step, nested};
+use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed};
 use crate::serving::untouched;
@@ -122,6 +123,10 @@ impl Adapter for Declared {
             self.gathered(&mut view, object);
         }
         view
+    }
+
+    fn composite(&self) -> Option<&'static dyn Composite> {
+        self.gates_pods().then_some(&GatheredPods as &dyn Composite)
     }
 
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {

@@ -14,6 +14,7 @@ use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
 use crate::object::{self, int};
 use crate::patch::Patch;
 use crate::pods::GROUP_INDEX;
+use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 use crate::serving::{
@@ -34,7 +35,7 @@ impl Adapter for LeaderWorkerSet {
         JobKind::LEADER_WORKER_SET
     }
 
-    /// What its object says: the pod sets are those of one group. Whether a group runs is said by its pods: see [`crate::pods::of_parent`].
+    /// What its object says: the pod sets are those of one group. Whether a group runs is said by its pods: see [`GatheredPods`].
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
         view.prebuilt_workload = None;
@@ -45,6 +46,10 @@ impl Adapter for LeaderWorkerSet {
     }
 
     /// The pods of its groups are started, and it is left as it is.
+    fn composite(&self) -> Option<&'static dyn Composite> {
+        Some(&GatheredPods)
+    }
+
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         Ok(untouched(view))
     }

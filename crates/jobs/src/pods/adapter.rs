@@ -9,6 +9,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 use sluice_api::labels;
 
 use super::changes::ungated;
+use super::composite::{Composite, PlainPods};
 use super::member::{Member, Phase};
 use super::view::of_pod;
 use crate::adapter::{Adapter, PodGroup, Schema, State};
@@ -25,6 +26,10 @@ impl Adapter for Pod {
 
     fn observe(&self, object: &Value) -> JobView {
         of_pod(&Member::observe(object, &Gates::default()))
+    }
+
+    fn composite(&self) -> Option<&'static dyn Composite> {
+        Some(&PlainPods)
     }
 
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {

@@ -1,7 +1,8 @@
 //! Plain pods and pod groups (docs/reference/07-integrations.md 7.3): the second shape of a job.
 //!
 //! A job of the other kinds is one object, which is suspended and patched. A [`Group`] has members: its pod sets are counted from them, a start or
-//! a stop is a write for each, and a stop deletes. A pod without a group is a job of one [`Member`].
+//! a stop is a write for each, and a stop deletes. A pod without a group is a job of one [`Member`]. What differs between kinds with members is said by
+//! [`Composite`].
 //!
 //! Invariants: what a group says is worked out as members come, change and go, never by a pass over all of them; the order in which they come
 //! changes nothing.
@@ -9,6 +10,7 @@
 mod adapter;
 mod changes;
 mod compose;
+mod composite;
 #[cfg(rustfmt)]
 mod descriptor;
 mod group;
@@ -22,6 +24,7 @@ mod view;
 pub(crate) use adapter::Pod;
 pub use changes::{STOP_MANAGER, StopReason, finalize, release, start, termination};
 pub use compose::{Against, ComposeError, Composition, RoleCount};
+pub use composite::{Composite, GatheredPods, Granted, MemberStop, PlainPods, Whole};
 pub use group::Group;
 pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};

@@ -10,6 +10,7 @@ use sluice_api::labels;
 use crate::adapter::{Adapter, Change, PodGroup, State};
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 use crate::serving::{
@@ -26,7 +27,7 @@ impl Adapter for StatefulSet {
         JobKind::STATEFUL_SET
     }
 
-    /// What its object says. Whether it runs is said by its pods: see [`crate::pods::of_parent`].
+    /// What its object says. Whether it runs is said by its pods: see [`GatheredPods`].
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
         view.prebuilt_workload = None;
@@ -34,6 +35,10 @@ impl Adapter for StatefulSet {
         view.skipped = self.skips(object);
         object::set_pod_sets(&mut view, pod_set(object).map(|pod_set| vec![pod_set]));
         view
+    }
+
+    fn composite(&self) -> Option<&'static dyn Composite> {
+        Some(&GatheredPods)
     }
 
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
