@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// Changes an object as its user would: by a merge patch.
+    /// Changes an object as its user would: by a merge patch. One that is being deleted is gone with its last finalizer.
     pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), FieldError> {
         let missing = || FieldError::new("", format!("there is no {reference}"));
         let old = self.get(reference).ok_or_else(missing)?.clone();
@@ -236,6 +236,10 @@ impl World {
             return Err(wrong);
         }
         object::admit(reference.kind, &mut new, Some(&old), gates)?;
+        if !new["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(&new) {
+            self.remove(reference);
+            return Ok(());
+        }
         let changed = old["spec"] != new["spec"];
         self.store(reference, new, changed);
         self.changes.push(Change::Applied(reference.clone()));

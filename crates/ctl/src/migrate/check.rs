@@ -31,6 +31,7 @@ pub async fn check(place: &Place) -> Result<Report, MigrateError> {
         .into_iter()
         .map(|line| format!("breaks a rule, and a change of it may be refused: {line}"));
     report.notes.extend(broken);
+    report.notes.extend(tally.running().lines(&place.client).await);
     Ok(report)
 }
 

@@ -10,6 +10,7 @@ mod definitions;
 mod error;
 mod objects;
 mod report;
+mod running;
 mod storage;
 mod surroundings;
 

@@ -18,6 +18,7 @@ use sluice_api::validation::{
 };
 
 use super::definitions::{Definition, Found};
+use super::running::Running;
 
 /// Objects per request.
 const PAGE: u32 = 500;
@@ -45,6 +46,7 @@ pub struct Tally {
     gates: Gates,
     /// Kinds that other controllers queue.
     external: BTreeSet<JobKind>,
+    running: Running,
 }
 
 impl Tally {
@@ -62,6 +64,11 @@ impl Tally {
     /// What is used that Sluice does not have.
     pub fn unsupported(&self) -> Vec<String> {
         lines(&self.unsupported)
+    }
+
+    /// The Workloads of jobs that may run.
+    pub const fn running(&self) -> &Running {
+        &self.running
     }
 
     /// What breaks a rule.
@@ -95,6 +102,7 @@ impl Tally {
             }
             "workloads" => {
                 unsupported.extend(workload(object, &self.external));
+                self.running.look(object);
                 rules(object, |workload: &Workload| validate_workload(workload, None, gates))
             }
             _ => None,

@@ -17,22 +17,32 @@ use Shown::{Ends, EndsOnAControlPlane, Told};
 fn shown(code: Code) -> Shown {
     let table: &'static [fn()] = &[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start];
     match code {
+        Code::PriorityClassMissing => {
+            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::a_priority_class_that_is_missing_need_not_be_named])
+        }
+        Code::NamespaceNotSelected => {
+            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::a_namespace_that_no_labels_can_open_may_use_another_queue])
+        }
+        Code::ResourceNotCovered => Ends(&[
+            table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start,
+            alternatives::a_resource_that_is_not_covered_may_be_left_out_or_asked_of_another_queue,
+        ]),
+        Code::Misconfigured => {
+            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::pods_that_a_limit_range_refuses_start_when_it_allows_them])
+        }
         Code::QueueNameMissing
-        | Code::PriorityClassMissing
         | Code::LocalQueueMissing
         | Code::ClusterQueueMissing
         | Code::LocalQueueStopped
         | Code::ClusterQueueStopped
         | Code::ClusterQueueIncomplete
-        | Code::NamespaceNotSelected
         | Code::Gated
         | Code::TooLarge
-        | Code::ResourceNotCovered
         | Code::FlavorMismatch
-        | Code::TopologyMismatch
-        | Code::Misconfigured => Ends(table),
+        | Code::TopologyMismatch => Ends(table),
         Code::NamespaceNotManaged => Ends(&[
             waiting::a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_gets_its_label,
+            alternatives::a_job_of_a_namespace_that_is_not_managed_runs_in_another_or_when_the_selector_takes_it,
         ]),
         Code::PartOfAnother => {
             Ends(&[unqueued::a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start])
@@ -74,6 +84,7 @@ fn shown(code: Code) -> Shown {
         Code::CheckPending => Ends(&[
             waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then,
             waiting::a_check_whose_object_is_gone_goes_on_when_it_is_created_again,
+            alternatives::a_check_whose_object_is_gone_may_be_taken_out_of_the_queue,
         ]),
         Code::NodesNotChosen => {
             Ends(&[waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then])
@@ -85,7 +96,10 @@ fn shown(code: Code) -> Shown {
             waiting::a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated,
         ]),
         Code::LocalQueueTerminating => {
-            Ends(&[terminating::a_job_in_a_local_queue_that_goes_starts_in_another])
+            Ends(&[
+                terminating::a_job_in_a_local_queue_that_goes_starts_in_another,
+                alternatives::a_local_queue_that_goes_may_be_made_anew_once_it_is_gone,
+            ])
         }
         Code::ClusterQueueTerminating => {
             Ends(&[terminating::a_job_in_a_cluster_queue_that_goes_starts_in_another])
@@ -123,7 +137,10 @@ fn shown(code: Code) -> Shown {
             Told(&[objects::evicted_lost_finished_deactivated_and_delayed_workloads_say_so], "it is over")
         }
         Code::BeingDeleted => {
-            Told(&[bounds::what_is_being_deleted_has_no_estimate_and_says_what_holds_it], "it goes")
+            Ends(&[
+                bounds::what_is_being_deleted_has_no_estimate_and_says_what_holds_it,
+                alternatives::a_workload_that_another_program_holds_goes_when_that_lets_it_and_its_job_starts_again,
+            ])
         }
         Code::NamespaceTerminating => Told(
             &[bounds::a_namespace_that_is_being_deleted_is_told],

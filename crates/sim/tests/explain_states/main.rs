@@ -1,6 +1,7 @@
 //! Every state of a job: what explain says, and that what it advises lets the job start.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod alternatives;
 mod bounds;
 mod changes;
 mod covered;

@@ -242,7 +242,7 @@ pub fn a_job_of_a_namespace_that_is_not_managed_is_queued_when_the_namespace_get
     assert!(runs(&simulation), "{}", explained.text());
 }
 
-const CHECK: &str = "
+pub const CHECK: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
 metadata: {name: budget}
@@ -251,7 +251,7 @@ spec: {controllerName: example.com/budget}
 ";
 
 /// A Workload that waits for a check, whose controller takes its time.
-fn checked() -> String {
+pub fn checked() -> String {
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
         "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}",

@@ -1,0 +1,189 @@
+//! Jobs that run on quota of their Workloads, and that will be stopped: they make more pods than were counted.
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+use sluice_api::conditions::WorkloadCondition;
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::labels;
+
+use super::error::{api_message, code};
+
+/// Objects per request.
+const PAGE: u32 = 500;
+
+/// How many pods of each pod set an admitted Workload was counted for, by the namespace and name of its job.
+type Counted = BTreeMap<(String, String), BTreeMap<String, i64>>;
+
+/// The admitted Workloads of jobs that may run.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    by_kind: BTreeMap<JobKind, Counted>,
+}
+
+impl Running {
+    /// Takes in a Workload, in v1beta2. Those of elastic jobs are left out, of which one has several, and those of objects whose pods are jobs, or
+    /// wait by themselves.
+    pub fn look(&mut self, workload: &Value) {
+        let conditions = || workload["status"]["conditions"].as_array().into_iter().flatten();
+        let holds = |kind: WorkloadCondition| {
+            conditions().any(|c| c["type"] == kind.as_str() && c["status"] == "True")
+        };
+        let elastic = workload["metadata"]["annotations"][labels::ELASTIC_JOB] == "true";
+        if elastic || !holds(WorkloadCondition::Admitted) || holds(WorkloadCondition::Finished) {
+            return;
+        }
+        let owners = workload["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let controller = owners.into_iter().find(|owner| owner["controller"] == true);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let Some((owner, kind)) = controller
+            .and_then(|owner| {
+                Some((owner, JobKind::from_owner(owner["apiVersion"].as_str()?, owner["kind"].as_str()?)?))
+            })
+            .filter(|(_, kind)| !kind.integration().of_pods && !kind.integration().suspends_pods)
+        else {
+            return;
+        };
+        let sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
+        let counts = sets.map(|set| (text(&set["name"]), set["count"].as_i64().unwrap_or(0))).collect();
+        let job = (text(&workload["metadata"]["namespace"]), text(&owner["name"]));
+        self.by_kind.entry(kind).or_default().insert(job, counts);
+    }
+
+    /// What is to be said of the jobs that will be stopped, and of those that cannot be read. Reads the jobs of each kind that has any.
+    pub async fn lines(&self, client: &Client) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, counted) in &self.by_kind {
+            let facts = kind.integration();
+            let resource = ApiResource::from_gvk_with_plural(
+                &GroupVersionKind::gvk(facts.group, facts.version, facts.kind),
+                facts.plural,
+            );
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            match read(&api, *kind, counted).await {
+                Ok(found) => lines.extend(found),
+                // Their kind is not there any more, nor are they.
+                Err(error) if code(&error) == Some(404) => {}
+                Err(error) => lines.push(format!(
+                    "{} cannot be read, so that it is not known which of them will be stopped: {}",
+                    facts.plural,
+                    api_message(&error)
+                )),
+            }
+        }
+        lines
+    }
+}
+
+async fn read(
+    api: &Api<DynamicObject>,
+    kind: JobKind,
+    counted: &Counted,
+) -> Result<Vec<String>, kube::Error> {
+    let (mut lines, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let list = api.list(&params).await?;
+        for object in list.items {
+            let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let job = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+            let Some(counts) = counted.get(&job) else { continue };
+            if let Some(more) = more_than(&sluice_jobs::observe(kind, &object), counts) {
+                let plural = kind.integration().plural;
+                lines.push(format!("{plural} {}/{} will be stopped, and queued anew: {more}", job.0, job.1));
+            }
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+            None => return Ok(lines),
+        }
+    }
+}
+
+/// Of which pod set a job that runs makes more pods than were counted.
+fn more_than(view: &JobView, counted: &BTreeMap<String, i64>) -> Option<String> {
+    if view.suspended || view.finished.is_some() || view.invalid.is_some() {
+        return None;
+    }
+    view.pod_sets.iter().find_map(|set| {
+        let (makes, counted) = (i64::from(set.count), counted.get(&set.name).copied().unwrap_or(0));
+        (makes > counted)
+            .then(|| format!("it makes {makes} pods of {}, of which its Workload counts {counted}", set.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn workload(kind: (&str, &str), conditions: &[&str], sets: &[(&str, i64)]) -> Value {
+        let sets: Vec<_> = sets.iter().map(|(name, count)| json!({"name": name, "count": count})).collect();
+        let conditions: Vec<_> =
+            conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+        let (api_version, kind) = kind;
+        json!({
+            "metadata": {"namespace": "team", "name": "w", "ownerReferences":
+                [{"apiVersion": api_version, "kind": kind, "name": "job", "uid": "u", "controller": true}]},
+            "spec": {"podSets": sets}, "status": {"conditions": conditions},
+        })
+    }
+
+    const SPARK: (&str, &str) = ("sparkoperator.k8s.io/v1beta2", "SparkApplication");
+
+    fn counted(workloads: &[Value]) -> Vec<(JobKind, Counted)> {
+        let mut running = Running::default();
+        for workload in workloads {
+            running.look(workload);
+        }
+        running.by_kind.into_iter().collect()
+    }
+
+    #[test]
+    fn only_jobs_that_may_run_on_a_workload_are_looked_at() {
+        let admitted = ["QuotaReserved", "Admitted"];
+        let found = counted(&[workload(SPARK, &admitted, &[("driver", 1)])]);
+        let counts = BTreeMap::from([("driver".to_owned(), 1)]);
+        let job = ("team".to_owned(), "job".to_owned());
+        assert_eq!(found, [(JobKind::SPARK_APPLICATION, BTreeMap::from([(job, counts)]))]);
+        for left_out in [
+            workload(SPARK, &["QuotaReserved"], &[]),
+            workload(SPARK, &["Admitted", "Finished"], &[]),
+            workload(("v1", "Pod"), &admitted, &[]),
+            workload(("apps/v1", "StatefulSet"), &admitted, &[]),
+            workload(("example.com/v1", "Other"), &admitted, &[]),
+        ] {
+            assert!(counted(std::slice::from_ref(&left_out)).is_empty(), "{left_out}");
+        }
+    }
+
+    #[test]
+    fn a_running_job_that_makes_more_pods_than_were_counted_is_named() {
+        let application = |instances: Value| {
+            json!({
+                "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication",
+                "metadata": {"name": "job", "namespace": "team", "uid": "u"},
+                "spec": {
+                    "type": "Scala", "mode": "cluster", "mainClass": "a.B", "sparkVersion": "3.5.0",
+                    "driver": {"cores": 1, "memory": "1g"},
+                    "executor": {"cores": 1, "memory": "1g", "instances": instances},
+                },
+                "status": {"applicationState": {"state": "RUNNING"}},
+            })
+        };
+        let view = |instances| sluice_jobs::observe(JobKind::SPARK_APPLICATION, &application(instances));
+        let counts =
+            |executors: i64| BTreeMap::from([("driver".to_owned(), 1), ("executor".to_owned(), executors)]);
+        assert_eq!(more_than(&view(json!(2)), &counts(2)), None);
+        assert_eq!(more_than(&view(json!(2)), &counts(3)), None);
+        let more = more_than(&view(Value::Null), &counts(0)).unwrap();
+        assert_eq!(more, "it makes 1 pods of executor, of which its Workload counts 0");
+        let mut waits = view(json!(2));
+        waits.suspended = true;
+        assert_eq!(more_than(&waits, &counts(0)), None);
+    }
+}
