@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(more_than(&view(json!(2)), &counts(2)), None);
         assert_eq!(more_than(&view(json!(2)), &counts(3)), None);
         let more = more_than(&view(Value::Null), &counts(0)).unwrap();
-        assert_eq!(more, "it makes 1 pods of executor, of which its Workload counts 0");
+        assert_eq!(more, "it makes 2 pods of executor, of which its Workload counts 0");
         let mut waits = view(json!(2));
         waits.suspended = true;
         assert_eq!(more_than(&waits, &counts(0)), None);
