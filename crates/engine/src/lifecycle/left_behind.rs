@@ -83,6 +83,7 @@ impl Engine {
     /// Takes a job out that is gone.
     pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.note_leaver(key);
+        self.note_gone(key);
         self.mark_parent(key, None);
         self.world.take_parent(key);
         let Some(entry) = self.world.take_job(key) else { return };

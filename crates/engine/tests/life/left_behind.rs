@@ -94,12 +94,17 @@ fn a_job_that_is_deleted_holds_its_quota_until_its_pods_are_gone() {
 
 /// A part of the JobSet `old`, which runs.
 fn part(c: &mut Cluster, name: &str) {
+    let set = uid(c, "old");
+    part_of(c, name, &set);
+}
+
+fn part_of(c: &mut Cluster, name: &str, set: &str) {
     let mut part = job("team-a", name, "", 1, "1");
     part.controller = Some(ControllerRef {
         api_version: JobKind::JOB_SET.api_version().to_owned(),
         kind: JobKind::JOB_SET.kind().to_owned(),
         name: "old".to_owned(),
-        uid: uid(c, "old").to_string(),
+        uid: set.to_owned(),
     });
     (part.suspended, part.active) = (false, true);
     c.api.add_job(part);
@@ -331,4 +336,24 @@ fn nothing_is_looked_for_of_a_kind_that_is_not_managed_any_more() {
     c.advance(7_200);
     assert!(c.api.hurried.is_empty());
     assert_eq!(c.written(Purpose::EndPods), 0);
+}
+
+/// Its controller is behind.
+#[test]
+fn a_job_that_is_made_below_a_set_which_is_gone_does_not_run() {
+    for pods_end in [false, true] {
+        let mut c = set_of(1);
+        let set = uid(&c, "old");
+        if !pods_end {
+            c.api.ending_pods.insert(Arc::clone(&set));
+        }
+        c.api.delete_job("old");
+        c.advance(20);
+        assert!(!c.api.job("old-main-0").view.suspended, "what was made before ends by itself");
+        c.api.delete_job("old-main-0");
+        c.advance(20);
+        assert_eq!(c.api.workloads().is_empty(), pods_end);
+        part_of(&mut c, "old-main-0", &set);
+        assert!(c.api.job("old-main-0").view.suspended, "{pods_end}");
+    }
 }
