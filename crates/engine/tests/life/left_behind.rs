@@ -343,6 +343,7 @@ fn nothing_is_looked_for_of_a_kind_that_is_not_managed_any_more() {
 fn a_job_that_is_made_below_a_set_which_is_gone_does_not_run() {
     for pods_end in [false, true] {
         let mut c = set_of(1);
+        c.advance(20);
         let set = uid(&c, "old");
         if !pods_end {
             c.api.ending_pods.insert(Arc::clone(&set));

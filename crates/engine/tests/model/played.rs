@@ -122,7 +122,8 @@ impl Api {
         let owners = named.and_then(|w| w.metadata.owner_references).unwrap_or_default();
         let owned = |uid: &str| owners.iter().any(|owner| owner.uid == uid);
         let above = |job: &JobState| job.view.controller.as_ref().map(|owner| owner.uid.clone());
-        let goes_on = self.jobs().filter(|(_, job)| job.view.active && !job.view.deleting);
+        let goes_on =
+            self.jobs().filter(|(_, job)| job.view.active && !job.view.suspended && !job.view.deleting);
         let carries = |job: &JobState| {
             let parent = above(job);
             let next = self.jobs().find(|(_, other)| parent.as_deref() == Some(&*other.view.job.uid));
