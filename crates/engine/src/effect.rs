@@ -238,16 +238,17 @@ pub enum EndPods {
     },
 }
 
-/// Pods that may use the quota of a job that is gone.
+/// Pods that may use the quota of a job that is gone, or goes, or of parts of it that are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftPods {
-    /// The name of its Workload. A pod that carries it is one of these.
+    /// The name of its Workload.
     pub workload: Arc<str>,
-    /// The UIDs of the job, and of those that it controlled. Of each of them, or a pod of theirs, one of these pods is controlled; or, where it lost
-    /// that, carries one as its label.
+    /// The UIDs of what is gone, or goes, and of the jobs that it controlled. Of each of them, or a pod of theirs, one of these pods is controlled; or,
+    /// where it lost that, carries one as its label. The pods themselves may be among the UIDs.
     pub of: Vec<Arc<str>>,
-    /// They have had long enough: those that may take longer are deleted, once more, with so many seconds to end. The pods themselves may be among
-    /// the UIDs.
+    /// Whether a pod that carries the name of the Workload is one of these: not while the job goes on, the pods of which carry it, too.
+    pub by_name: bool,
+    /// They have had long enough: those that may take longer are deleted, once more, with so many seconds to end.
     pub ends_within: Option<u32>,
 }
 

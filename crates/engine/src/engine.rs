@@ -163,6 +163,8 @@ pub struct Engine {
     pub(crate) listed: BTreeSet<crate::input::Kind>,
     /// Pods that may still use the quota of jobs that are gone.
     pub(crate) left: crate::left_behind::AllLeft,
+    /// Managed jobs that are gone, below which jobs may still be made.
+    pub(crate) gone: crate::gone::GoneJobs,
     /// Changes that were not yet handed to the part that keeps a copy of all places.
     pub(crate) followed: Option<crate::followed::Followed>,
     /// Ends of Workloads that were over when they were first seen.
@@ -215,6 +217,7 @@ impl Engine {
             work: Work::default(),
             listed: BTreeSet::new(),
             left: crate::left_behind::AllLeft::default(),
+            gone: crate::gone::GoneJobs::default(),
             followed: None,
             missed: crate::journal::Missed::default(),
             working_on: None,

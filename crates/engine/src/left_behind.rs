@@ -19,12 +19,15 @@ const AT_MOST: SignedDuration = SignedDuration::from_secs(1);
 /// The pods of one Workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftBehind {
-    /// The UIDs of its job, and of those that this one controlled: each pod has one of them as its controller, or a pod that has.
+    /// The UIDs of the jobs that go, or are gone, its own or parts of that, and of those that they controlled: each pod has one of them as its
+    /// controller, or a pod that has.
     pub of: BTreeSet<Name>,
     /// Whether none are there any more.
     pub gone: bool,
-    /// When they were to end.
-    pub since: Option<Timestamp>,
+    /// Since when its own job is known to be gone.
+    pub job_gone: Option<Timestamp>,
+    /// Since when those of a job that is there were to end, if they are looked for because that took too long.
+    pub overdue: Option<Timestamp>,
     /// Whether it was told that they are given less time.
     pub told: bool,
 }
@@ -36,7 +39,7 @@ pub(crate) struct Looks {
     pub waiting: BTreeSet<WorkloadKey>,
     /// The look that has not been answered.
     pub open: Option<EffectId>,
-    /// For which Workloads it is.
+    /// For which Workloads it is, unless there is more to be looked for by now.
     pub asked: BTreeSet<WorkloadKey>,
     /// When the next one is due.
     pub next: Timestamp,

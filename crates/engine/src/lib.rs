@@ -26,6 +26,7 @@ mod external;
 mod failure_recovery;
 mod failures;
 mod followed;
+mod gone;
 mod hotswap;
 mod in_use;
 mod index_map;

@@ -98,6 +98,16 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
     Patch::Json(operations)
 }
 
+/// The JSON patch that suspends a new job, whatever manages it. None for a kind that no field suspends.
+pub fn suspend(kind: JobKind, object: &Value) -> Patch {
+    let adapter = registry::of(kind);
+    let by_field = !(kind.integration().of_pods || kind.integration().suspends_pods);
+    if !by_field || !object["spec"].is_object() || meta(kind, object).suspended {
+        return Patch::Json(Vec::new());
+    }
+    Patch::Json(suspension(adapter.suspend_path(), &adapter.suspended_value(), object))
+}
+
 /// Whether pods of an object of a kind that suspends its pods have the marks of that in its templates.
 pub fn is_marked(kind: JobKind, object: &Value) -> bool {
     let says = |group: &PodGroup<'_>| {

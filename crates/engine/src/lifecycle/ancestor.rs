@@ -210,11 +210,36 @@ impl Engine {
                 }
                 part = None;
                 controller = above.controller.as_ref();
+            } else if found.is_some() {
+                return none(found, claimed);
             } else {
-                return if found.is_some() { none(found, claimed) } else { Ancestor::Unknown };
+                let uid = Name::from(owner.uid.as_str());
+                let is_later = |since| later(view.created, OWNER_WAIT_SECONDS) > since;
+                let made_later = self.gone_since(&uid).is_some_and(is_later);
+                return if made_later { Ancestor::Managed { uid, claimed } } else { Ancestor::Unknown };
             }
         }
         if found.is_some() { none(found, claimed) } else { Ancestor::TooDeep }
+    }
+
+    /// Since when a managed job is gone that made jobs, if that is not long ago.
+    fn gone_since(&self, uid: &Name) -> Option<Timestamp> {
+        self.gone.since(uid).filter(|_| !self.world.job_by_uid.contains_key(uid))
+    }
+
+    /// Remembers a managed job that goes: its controller may be behind, and make a job below it. What was made before it went ends with it, on its
+    /// quota.
+    pub(super) fn note_gone(&mut self, key: &JobKey) {
+        let Some(entry) = self.world.jobs.get(key).filter(|_| key.kind.makes_jobs()) else { return };
+        let view = Arc::clone(&entry.view);
+        let above = view.controller.as_ref().map(|owner| owner.uid.as_str());
+        let is_managed = self.manages_itself(&view)
+            || !self.world.owned(&view.job.uid).is_empty()
+            || above.is_some_and(|uid| self.gone.since(uid).is_some())
+            || self.is_part(&view);
+        if is_managed {
+            self.gone.note(&view.job.uid, self.now);
+        }
     }
 
     /// Whether what controls an object that others manage may have made it: another one of these, or a job that wraps it.
@@ -235,6 +260,8 @@ impl Engine {
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
         admitted &= !(claimed && self.has_default_queue(&key.namespace));
+        // Its Workload may still be there for pods that were made before.
+        admitted &= self.gone_since(&Name::from(ancestor)).is_none();
         // What a kind that makes no jobs makes once it is being deleted cleans up after it, and lets it go.
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up =

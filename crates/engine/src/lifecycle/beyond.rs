@@ -26,9 +26,11 @@ impl Engine {
         workload: &WorkloadKey,
     ) -> Option<String> {
         let elastic = self.is_elastic(view);
+        // Of whatever kind it is: what waits for a look does so until it is made.
+        let left = self.parts_left_pods(&view.job.uid);
         let beyond = if elastic {
             self.ungated_by_others(key, view, workload)
-        } else if self.parts_left_pods(&view.job.uid) {
+        } else if left {
             Some(
                 "Pods of jobs that were deleted have not ended beside those that took their place".to_owned(),
             )

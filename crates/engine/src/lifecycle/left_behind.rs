@@ -1,9 +1,12 @@
 //! A job that is deleted gives its quota back when its pods are gone, not before: they end when their grace is over, and that is as long as their
-//! user says.
+//! user says. Pods of a part that is deleted, and made anew, count beside those of the one that takes its place.
 //!
 //! A job that is not there says nothing of its pods, and one that is being deleted says what it said before. So its pods are looked for among those
-//! of the namespace: by the UIDs of the job and of those that it controlled, and, as after a restart the latter are not known, by the name of the
-//! Workload that they carry. What takes longer than `scheduler.maxTerminationGracePeriod`, of an evicted Workload, too, is given 30 s. One look is for all jobs of a namespace that are gone. A job that held no quota, or had no pods, costs none.
+//! of the namespace: by the UIDs of what was deleted, and of what that controlled. Where the whole job is to end, also by the name of the Workload that
+//! they carry: after a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
+//!
+//! Pods that are to end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Those of a job that only a finalizer of its user
+//! holds are not to end before it does. One look is for all jobs of a namespace that are gone. A job that held no quota, or had no pods, costs none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,22 +31,37 @@ use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
 /// So long pods have to end that have had long enough.
 const LAST_GRACE_SECONDS: u32 = 30;
 
-/// The UID of the job of a Workload that may leave pods behind: not of one that is made of pods, which says itself which are left.
-fn leaver(entry: &WorkloadEntry) -> Option<Name> {
-    let object = &entry.object;
-    if !reserved(&object.status) || is(entry.status(), Type::Finished) || is_of_group(object) {
-        return None;
-    }
-    if let Some(owner) = controller(object) {
-        let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
-        let by_itself = kind.integration().of_pods || kind.gathers_pods();
-        return (!by_itself).then(|| Name::from(owner.uid.as_str()));
-    }
-    let uid = object.metadata.labels.as_ref()?.get(labels::JOB_UID)?;
-    Some(Name::from(uid.as_str()))
+/// Whether a Workload holds quota that its pods may use.
+fn holds_quota(entry: &WorkloadEntry) -> bool {
+    reserved(&entry.object.status) && !is(entry.status(), Type::Finished)
+}
+
+/// Since when the pods of a Workload are to end, whatever becomes of its job: it is evicted, or deleted.
+fn to_end_since(entry: &WorkloadEntry) -> Option<Timestamp> {
+    let evicted = conditions::true_since(&entry.status().conditions, Type::Evicted.as_str());
+    let deleted = entry.object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
+    evicted.into_iter().chain(deleted).min()
 }
 
 impl Engine {
+    /// The UID of the job of a Workload that may leave pods behind: not of one that is made of pods, which says itself which are left, nor of one that
+    /// is not managed any more, as its kind is not.
+    fn leaver(&self, workload: &WorkloadKey) -> Option<Name> {
+        let entry = self.world.workloads.get(workload).filter(|entry| holds_quota(entry))?;
+        let object = &entry.object;
+        if is_of_group(object) {
+            return None;
+        }
+        if let Some(owner) = controller(object) {
+            let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
+            let by_itself = kind.integration().of_pods || kind.gathers_pods();
+            let managed = self.config.frameworks.contains(&kind);
+            return (managed && !by_itself).then(|| Name::from(owner.uid.as_str()));
+        }
+        let uid = object.metadata.labels.as_ref()?.get(labels::JOB_UID)?;
+        Some(Name::from(uid.as_str()))
+    }
+
     /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone.
     pub(super) fn release_workloads(&mut self, key: &JobKey, view: &JobView) {
         if self.parts_clean_up(view.job.kind, &view.job.uid) {
@@ -51,7 +69,7 @@ impl Engine {
         }
         for workload in self.world.owned(&view.job.uid) {
             // A slice that was replaced holds nothing: it would be noted again each time.
-            let holds = self.world.workloads.get(&workload).and_then(leaver).is_some();
+            let holds = self.leaver(&workload).is_some();
             let known = |left: &LeftBehind| left.of.contains(&view.job.uid);
             if holds && !self.left.pods.get(&workload).is_some_and(known) {
                 self.note_leaver(key);
@@ -65,6 +83,7 @@ impl Engine {
     /// Takes a job out that is gone.
     pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.note_leaver(key);
+        self.note_gone(key);
         self.mark_parent(key, None);
         self.world.take_parent(key);
         let Some(entry) = self.world.take_job(key) else { return };
@@ -83,22 +102,23 @@ impl Engine {
             let above = self.world.jobs.get(&above).filter(|above| above.view.job.namespace == key.namespace);
             holds.extend(above.into_iter().flat_map(|above| self.world.owned(&above.view.job.uid)));
         }
-        holds.retain(|workload| self.world.workloads.get(workload).and_then(leaver).is_some());
+        holds.retain(|workload| self.leaver(workload).is_some());
         if holds.is_empty() {
             return;
         }
-        // One that was just started has pods that its status does not show yet.
-        let runs = by_itself && !view.suspended && view.finished.is_none();
+        // One that was just started has pods that its status does not show yet, and one that has ended may leave some of which it shows none.
+        let started = by_itself && !view.suspended && view.finished.is_none();
+        let runs = started || view.leaves_pods && view.finished.is_some();
         let gone = !runs && !self.is_active(key);
         if gone && !by_itself {
             return;
         }
         let of = self.with_children(&key.namespace, [Arc::clone(&view.job.uid)].into());
         for workload in holds {
-            let known = self.left.pods.remove(&workload).filter(|known| !known.gone);
-            let all = of.iter().cloned().chain(known.iter().flat_map(|known| known.of.clone())).collect();
-            let since = known.as_ref().and_then(|known| known.since).or(Some(self.now));
-            let left = LeftBehind { of: all, gone: gone && known.is_none(), since, told: false };
+            let waits = self.left.waits(&workload);
+            let mut left = self.left.pods.remove(&workload).filter(|_| waits).unwrap_or_default();
+            left.of.extend(of.iter().cloned());
+            left.gone = gone && !waits;
             self.left.pods.insert(workload.clone(), left);
             self.wait_for_look(&workload);
         }
@@ -116,11 +136,13 @@ impl Engine {
         of
     }
 
+    /// There is more to be looked for than was: what is asked now does not answer that.
     fn wait_for_look(&mut self, workload: &WorkloadKey) {
         let now = self.now;
         if self.left.waits(workload) {
             let namespace = Arc::clone(&workload.namespace);
             let looks = self.left.looks.entry(namespace).or_insert_with(|| Looks::new(now));
+            looks.asked.remove(workload);
             if looks.waiting.insert(workload.clone()) && looks.open.is_none() {
                 looks.joined(now);
             }
@@ -130,17 +152,15 @@ impl Engine {
 
     /// Whether the quota of a Workload, the job of which is gone or goes, is kept for pods that it may still have.
     pub(super) fn keeps_for_left(&mut self, workload: &WorkloadKey) -> bool {
-        let Some(uid) = self.world.workloads.get(workload).and_then(leaver) else {
+        let Some(uid) = self.leaver(workload) else {
             self.left.forget(workload);
             return false;
         };
-        let deleted =
-            self.world.workloads[workload].object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
         if !self.left.pods.get(workload).is_some_and(|left| left.of.contains(&uid)) {
             // It went before it was seen.
             let left = self.left.pods.entry(workload.clone()).or_default();
             left.of.insert(uid);
-            (left.gone, left.since) = (false, left.since.or(deleted));
+            left.gone = false;
             self.wait_for_look(workload);
         }
         self.look_for_left(workload);
@@ -152,11 +172,12 @@ impl Engine {
         if self.left.looks.is_empty() {
             return false;
         }
-        let waiting: Vec<_> = self.world.owned(uid).into_iter().filter(|key| self.left.waits(key)).collect();
-        for workload in &waiting {
+        let mut owned = self.world.owned(uid);
+        owned.retain(|workload| self.left.waits(workload));
+        for workload in &owned {
             self.look_for_left(workload);
         }
-        !waiting.is_empty()
+        owned.iter().any(|workload| self.left.waits(workload))
     }
 
     /// Looks for the pods of a Workload if it is time, and for those of all others of its namespace that wait for a look.
@@ -169,26 +190,10 @@ impl Engine {
         if looks.next > self.now {
             return self.wake_at(looks.next, Alarm::Workload(workload.clone()));
         }
-        let waiting = looks.waiting.iter().filter_map(|key| {
-            let of = self.with_children(namespace, self.left.pods.get(key)?.of.clone());
-            Some((key.clone(), of))
-        });
-        let waiting: Vec<_> = waiting.collect();
-        let (longest, mut tell) = (self.config.longest_termination, Vec::new());
-        let mut left = Vec::with_capacity(waiting.len());
-        for (key, of) in waiting {
-            let Some(known) = self.left.pods.get_mut(&key) else { continue };
-            let until = known.since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
-            let ends_within = until.filter(|until| *until <= self.now).map(|_| LAST_GRACE_SECONDS);
-            let of_it = of.iter().cloned().collect();
-            left.push(LeftPods { workload: Arc::clone(&key.name), of: of_it, ends_within });
-            known.of = of;
-            if ends_within.is_some() && !std::mem::replace(&mut known.told, true) {
-                tell.push(key);
-            }
-        }
-        for key in tell {
-            self.report_last_grace(&key);
+        let waiting: Vec<_> = looks.waiting.iter().cloned().collect();
+        let left: Vec<_> = waiting.into_iter().filter_map(|key| self.left_pods(&key)).collect();
+        if left.is_empty() {
+            return;
         }
         let then = EndPods::LookForLeft { left, lost: self.nodes_lost() };
         let write = Write::EndPods { of: Vec::new(), then };
@@ -199,6 +204,35 @@ impl Engine {
         }
     }
 
+    /// Which pods of a Workload are looked for now. One that gave its quota back meanwhile waits for none any more.
+    fn left_pods(&mut self, key: &WorkloadKey) -> Option<LeftPods> {
+        let Some(entry) = self.world.workloads.get(key).filter(|entry| holds_quota(entry)) else {
+            self.left.forget(key);
+            return None;
+        };
+        let (to_end, is_gone) = (to_end_since(entry), self.job_is_gone(entry));
+        let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
+        let goes = is_gone || job.is_some_and(|job| job.view.deleting);
+        let of = self.with_children(&key.namespace, self.left.pods.get(key)?.of.clone());
+        let (now, longest) = (self.now, self.config.longest_termination);
+        let known = self.left.pods.get_mut(key)?;
+        known.job_gone = is_gone.then(|| known.job_gone.unwrap_or(now));
+        let since = to_end.into_iter().chain(known.job_gone).min();
+        let until = since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
+        let is_overdue = until.is_some_and(|until| until <= now);
+        let pods = LeftPods {
+            workload: Arc::clone(&key.name),
+            of: of.iter().cloned().collect(),
+            by_name: goes || to_end.is_some(),
+            ends_within: is_overdue.then_some(LAST_GRACE_SECONDS),
+        };
+        known.of = of;
+        if is_overdue && !std::mem::replace(&mut known.told, true) {
+            self.report_last_grace(key);
+        }
+        Some(pods)
+    }
+
     /// Whether the quota of a job that has pods is kept. Those of an evicted Workload, or of one that is deleted, that take longer to end than they may
     /// are given less time; then it is looked whether any are left that can use something, whatever the status of the job says.
     pub(super) fn keeps_until_overdue(&mut self, key: &JobKey, uid: &Name, workload: &WorkloadKey) -> bool {
@@ -207,21 +241,20 @@ impl Engine {
         else {
             return true;
         };
-        let evicted = conditions::true_since(&entry.status().conditions, Type::Evicted.as_str());
-        let deleted = entry.object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
-        let Some(since) = evicted.into_iter().chain(deleted).min() else { return true };
+        let Some(since) = to_end_since(entry) else { return true };
         let until = since.checked_add(longest).unwrap_or(Timestamp::MAX);
         if until > self.now {
             self.wake_at(until, Alarm::Job(key.clone()));
             return true;
         }
-        if self.left.pods.get(workload).is_none_or(|left| left.since != Some(since)) {
+        if self.left.pods.get(workload).is_none_or(|left| left.overdue != Some(since)) {
             let mut of = self.with_children(&key.namespace, [Arc::clone(uid)].into());
-            let made_of = self.world.pod_jobs.get(key);
-            of.extend(made_of.into_iter().flat_map(|job| job.pods.members()).map(|pod| Arc::clone(&pod.uid)));
+            // A pod that waits uses nothing, and is its user's.
+            let made_of = self.world.pod_jobs.get(key).into_iter().flat_map(|job| job.pods.members());
+            of.extend(made_of.filter(|pod| !pod.gated).map(|pod| Arc::clone(&pod.uid)));
             let left = self.left.pods.entry(workload.clone()).or_default();
             left.of.extend(of);
-            (left.since, left.gone) = (Some(since), false);
+            (left.overdue, left.gone) = (Some(since), false);
             self.wait_for_look(workload);
         }
         self.look_for_left(workload);
@@ -260,9 +293,9 @@ impl Engine {
             return;
         };
         looks.open = None;
-        let remaining = match result {
-            Ok(_) => Some(Vec::new()),
-            Err(WriteError::PodsRemain(workloads)) => Some(workloads),
+        let remaining: Option<BTreeSet<Name>> = match result {
+            Ok(_) => Some(BTreeSet::new()),
+            Err(WriteError::PodsRemain(workloads)) => Some(workloads.into_iter().collect()),
             Err(error) => {
                 looks.next = looks.retry.failed(open.purpose, &error, now);
                 None

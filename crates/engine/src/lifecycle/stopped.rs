@@ -59,9 +59,14 @@ impl Engine {
             let infos = restore_infos(&self.world.workloads[workload].object);
             return self.stop_job(key, view, infos, "Workload is deleted", &[]);
         }
-        if !self.is_active(key) || !self.keeps_until_overdue(key, &view.job.uid, workload) {
+        if !self.has_pods_after_end(key, view) || !self.keeps_until_overdue(key, &view.job.uid, workload) {
             self.drop_finalizer(workload);
         }
+    }
+
+    /// Whether pods of a job that is stopped or has ended may still run: its status shows some, or its controller leaves them as they are.
+    fn has_pods_after_end(&mut self, key: &JobKey, view: &JobView) -> bool {
+        self.is_active(key) || view.finished.is_some() && self.is_outlived(key, view)
     }
 
     /// A finished Workload: a job that goes on without one is stopped; one that Kueue deactivated may be removed.
@@ -102,10 +107,7 @@ impl Engine {
         workload: &WorkloadKey,
         finished: &JobFinished,
     ) {
-        if self.is_active(key) && self.keeps_until_overdue(key, &view.job.uid, workload) {
-            return;
-        }
-        if self.is_outlived(key, view) {
+        if self.has_pods_after_end(key, view) && self.keeps_until_overdue(key, &view.job.uid, workload) {
             return;
         }
         let entry = &self.world.workloads[workload];

@@ -218,7 +218,7 @@ impl Engine {
     }
 
     /// Whether nothing is left that could stop the workload's pods or would do so.
-    fn job_is_gone(&self, entry: &WorkloadEntry) -> bool {
+    pub(super) fn job_is_gone(&self, entry: &WorkloadEntry) -> bool {
         if self.world.job_of(entry).is_some() {
             return false;
         }

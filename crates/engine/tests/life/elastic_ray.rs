@@ -280,6 +280,30 @@ fn both_clusters_of_a_rayservice_need_quota() {
     assert!(c.notes("Stopped").is_empty());
 }
 
+/// Once it is looked for what a cluster left, nothing waits for that any more.
+#[test]
+fn pods_of_the_next_cluster_are_none_that_the_one_before_left() {
+    let mut c = running("9", ray(JobKind::RAY_SERVICE, [1, 0]));
+    c.config.longest_termination = Some(jiff::SignedDuration::from_hours(1));
+    c.restart();
+    make_cluster(&mut c, "a-x1");
+    make_cluster(&mut c, "a-x2");
+    for pod in ["a-x1-head-0", "a-x1-small-0"] {
+        leaves(&mut c, pod);
+    }
+    c.api.delete_job("a-x1");
+    c.settle();
+    c.advance(1);
+    assert_eq!(slices(&c).last().unwrap(), "1+1+0 runs");
+    assert_eq!(c.written(Purpose::EndPods), 1);
+    c.api.add_job(job("team-a", "other", "lq", 1, "1"));
+    c.advance(7_200);
+    c.api.delete_job("other");
+    c.advance(60);
+    assert_eq!(c.written(Purpose::EndPods), 2);
+    assert!(c.api.hurried.is_empty(), "{:?}", c.api.hurried);
+}
+
 #[test]
 fn pods_that_only_an_autoscaler_ends_keep_their_quota_until_it_has() {
     for kind in [JobKind::RAY_CLUSTER, JobKind::RAY_JOB] {

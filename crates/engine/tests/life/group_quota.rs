@@ -165,3 +165,30 @@ fn a_job_does_not_take_over_the_workload_of_a_group() {
     c.settle();
     assert_eq!(free(&c), ["p1", "r"]);
 }
+
+/// A user made them; they start when the group is admitted again.
+#[test]
+fn pods_of_an_evicted_group_that_wait_are_not_hurried() {
+    let mut c = bed("2");
+    c.config.longest_termination = Some(jiff::SignedDuration::from_hours(1));
+    c.restart();
+    add(&mut c, "p", 2, 2);
+    run(&mut c, "Running");
+    // Of a role that was not admitted.
+    c.api.add_pod(member("odd", "g", 2, "other"));
+    c.settle();
+    c.pods_vanish = false;
+    let of = ObjectRef::namespaced(Kind::Workload, "team-a", "g");
+    c.api.edit(&of, &json!({"spec": {"active": false}}));
+    c.settle();
+    for name in ["p0", "p1"] {
+        c.api.edit_pod(name, &json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}));
+    }
+    assert!(c.api.is_gated("odd"));
+    c.advance(3_700);
+    let hurried = |name: &str| {
+        let uid = c.api.pod(name).unwrap()["metadata"]["uid"].as_str().unwrap();
+        c.api.hurried.contains(uid)
+    };
+    assert_eq!(["p0", "p1", "odd"].map(hurried), [true, true, false]);
+}

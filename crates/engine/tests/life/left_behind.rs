@@ -9,7 +9,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::elastic;
 use crate::model::build::job;
-use crate::model::{Cluster, condition};
+use crate::model::{Cluster, condition, reported};
 use crate::pods::runs;
 use crate::unadmitted::{cluster, with};
 
@@ -75,6 +75,7 @@ fn a_job_that_is_deleted_holds_its_quota_until_its_pods_are_gone() {
         (How::Foreground, false),
         (How::Foreground, true),
         (How::Orphans, false),
+        (How::Orphans, true),
     ] {
         let mut c = running();
         let old = uid(&c, "old");
@@ -91,23 +92,44 @@ fn a_job_that_is_deleted_holds_its_quota_until_its_pods_are_gone() {
     }
 }
 
-#[test]
-fn pods_of_the_jobs_below_a_deleted_one_count_as_its_own() {
-    let mut c = cluster();
-    let mut set = job("team-a", "old", "lq", 1, "1");
-    set.job.kind = JobKind::JOB_SET;
-    c.api.add_job(set);
-    c.settle();
-    let mut child = job("team-a", "old-main-0", "", 1, "1");
-    child.controller = Some(ControllerRef {
+/// A part of the JobSet `old`, which runs.
+fn part(c: &mut Cluster, name: &str) {
+    let set = uid(c, "old");
+    part_of(c, name, &set);
+}
+
+fn part_of(c: &mut Cluster, name: &str, set: &str) {
+    let mut part = job("team-a", name, "", 1, "1");
+    part.controller = Some(ControllerRef {
         api_version: JobKind::JOB_SET.api_version().to_owned(),
         kind: JobKind::JOB_SET.kind().to_owned(),
         name: "old".to_owned(),
-        uid: uid(&c, "old").to_string(),
+        uid: set.to_owned(),
     });
-    (child.suspended, child.active) = (false, true);
-    c.api.add_job(child);
+    (part.suspended, part.active) = (false, true);
+    c.api.add_job(part);
     c.settle();
+}
+
+/// A JobSet of so many Jobs runs, and has all the quota.
+fn set_of(parts: i32) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple(&parts.to_string(), &json!({}));
+    let mut set = job("team-a", "old", "lq", parts, "1");
+    set.job.kind = JobKind::JOB_SET;
+    set.pod_sets[0].parts = parts;
+    c.api.add_job(set);
+    c.settle();
+    for at in 0..parts {
+        part(&mut c, &format!("old-main-{at}"));
+    }
+    assert!(runs(&c, "old"));
+    c
+}
+
+#[test]
+fn pods_of_the_jobs_below_a_deleted_one_count_as_its_own() {
+    let mut c = set_of(1);
     let child = uid(&c, "old-main-0");
     c.api.ending_pods.insert(child);
     c.api.delete_job("old");
@@ -219,4 +241,120 @@ fn slices_that_were_replaced_keep_no_deletion_busy() {
     assert_eq!(c.written(Purpose::EndPods), 1);
     c.advance(60);
     assert_eq!(c.written(Purpose::EndPods), 1, "its pods are gone");
+}
+
+/// As after a restart of the set. The pods of the new ones carry the name of its Workload, as those of the old ones did.
+#[test]
+fn pods_of_parts_that_are_made_anew_are_not_left_behind() {
+    let mut c = set_of(2);
+    let old = ["old-main-0", "old-main-1"].map(|name| uid(&c, name));
+    c.api.ending_pods.extend(old.clone());
+    for name in ["old-main-0", "old-main-1"] {
+        c.api.delete_job(name);
+    }
+    for name in ["old-main-0", "old-main-1"] {
+        part(&mut c, name);
+    }
+    c.advance(30);
+    c.api.ending_pods.clear();
+    c.advance(120);
+    assert_eq!(reported(&c.workload("old"), "Evicted"), "");
+    assert!(runs(&c, "old") && !c.api.job("old-main-0").view.suspended);
+}
+
+#[test]
+fn what_was_asked_before_the_job_went_says_nothing_of_its_own_pods() {
+    let mut c = set_of(1);
+    c.late = Some(Purpose::EndPods);
+    c.api.delete_job("old-main-0");
+    c.settle();
+    assert_eq!(c.written(Purpose::EndPods), 1);
+    let old = uid(&c, "old");
+    c.api.ending_pods.insert(old);
+    c.api.delete_job("old");
+    c.settle();
+    c.release();
+    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
+    c.advance(60);
+    assert!(!runs(&c, "new"));
+    c.api.ending_pods.clear();
+    c.advance(31);
+    assert!(runs(&c, "new"));
+}
+
+const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+
+fn limited() -> EngineConfig {
+    EngineConfig { longest_termination: Some(LONGEST), ..EngineConfig::default() }
+}
+
+#[test]
+fn those_of_a_job_that_went_before_the_manager_began_have_their_time_from_then_on() {
+    for how in [How::Background, How::Orphans] {
+        let mut c = running_with(limited());
+        let old = uid(&c, "old");
+        c.api.ending_pods.insert(Arc::clone(&old));
+        delete(&mut c, how);
+        c.restart();
+        c.advance(599);
+        assert!(c.api.hurried.is_empty(), "{how:?}");
+        c.advance(60);
+        assert!(c.api.hurried.contains(&old), "{how:?}");
+        c.api.ending_pods.clear();
+        c.advance(31);
+        assert!(runs(&c, "new"), "{how:?}");
+    }
+}
+
+#[test]
+fn pods_of_a_job_that_its_users_finalizer_holds_have_all_the_time() {
+    let mut c = running_with(limited());
+    let old = uid(&c, "old");
+    c.api.ending_pods.insert(Arc::clone(&old));
+    c.api.edit_job("old", |job| job.view.deleting = true);
+    c.advance(7_200);
+    assert!(c.api.hurried.is_empty() && !runs(&c, "new"));
+    // Once it is gone they are to end.
+    c.api.delete_job("old");
+    c.advance(599);
+    assert!(c.api.hurried.is_empty() && !runs(&c, "new"));
+    c.advance(60);
+    assert!(c.api.hurried.contains(&old));
+}
+
+#[test]
+fn nothing_is_looked_for_of_a_kind_that_is_not_managed_any_more() {
+    let mut c = running_with(limited());
+    let (old, of) = (uid(&c, "old"), workload(&c, "old"));
+    c.api.ending_pods.insert(old);
+    c.config.frameworks.remove(&JobKind::JOB);
+    c.checked = false;
+    c.restart();
+    c.api.delete(&of);
+    c.settle();
+    assert!(c.api.json(&of).is_none());
+    c.advance(7_200);
+    assert!(c.api.hurried.is_empty());
+    assert_eq!(c.written(Purpose::EndPods), 0);
+}
+
+/// Its controller is behind.
+#[test]
+fn a_job_that_is_made_below_a_set_which_is_gone_does_not_run() {
+    for pods_end in [false, true] {
+        let mut c = set_of(1);
+        c.advance(20);
+        let set = uid(&c, "old");
+        if !pods_end {
+            c.api.ending_pods.insert(Arc::clone(&set));
+        }
+        c.api.delete_job("old");
+        c.advance(20);
+        assert!(!c.api.job("old-main-0").view.suspended, "what was made before ends by itself");
+        c.api.delete_job("old-main-0");
+        c.advance(20);
+        assert_eq!(c.api.workloads().is_empty(), pods_end);
+        part_of(&mut c, "old-main-0", &set);
+        assert!(c.api.job("old-main-0").view.suspended, "{pods_end}");
+    }
 }

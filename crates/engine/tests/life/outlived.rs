@@ -5,11 +5,17 @@ use sluice_api::job::JobKind;
 use sluice_engine::{Purpose, WriteError};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition};
+use crate::model::played::Disobeys;
+use crate::model::{Api, Cluster, condition};
 
 /// An MPIJob that ended, in a queue with room for it alone; its controller removes no pods, and some may run.
 fn ended(leaves_pods: bool, run: bool) -> Cluster {
     let mut c = Cluster::plain();
+    ends(&mut c, leaves_pods, run);
+    c
+}
+
+fn ends(c: &mut Cluster, leaves_pods: bool, run: bool) {
     c.api.simple("2", &json!({}));
     let mut mpi = job("team-a", "mpi", "lq", 2, "1");
     (mpi.job.kind, mpi.leaves_pods) = (JobKind::MPI_JOB, leaves_pods);
@@ -20,7 +26,6 @@ fn ended(leaves_pods: bool, run: bool) -> Cluster {
     c.api.edit_job("mpi", |job| job.pods = run);
     c.api.finish_job("mpi", true);
     c.settle();
-    c
 }
 
 fn finished(c: &Cluster) -> bool {
@@ -101,4 +106,53 @@ fn pods_that_are_leaving_are_waited_for() {
     c.advance(300);
     assert!(finished(&c));
     assert!(c.notes("StopEnforced").is_empty(), "none of them was deleted here");
+}
+
+#[test]
+fn a_job_that_is_deleted_meanwhile_keeps_the_quota_of_pods_that_still_run() {
+    for foreground in [false, true] {
+        let mut c = ended(true, true);
+        let (uid, of) = (c.api.job("mpi").view.job.uid.clone(), Api::workload_ref(&c.workload("mpi")));
+        c.api.ending_pods.insert(uid);
+        if foreground {
+            c.api.edit_job("mpi", |job| job.view.deleting = true);
+            c.settle();
+            c.api.delete(&of);
+        } else {
+            c.api.delete_job("mpi");
+        }
+        c.advance(60);
+        assert!(c.api.job("next").view.suspended && c.api.json(&of).is_some(), "{foreground}");
+        c.api.ending_pods.clear();
+        c.advance(31);
+        assert!(!c.api.job("next").view.suspended, "{foreground}");
+    }
+}
+
+#[test]
+fn a_workload_that_is_deleted_meanwhile_stays_until_none_of_them_runs() {
+    let mut c = ended(true, true);
+    let of = Api::workload_ref(&c.workload("mpi"));
+    c.api.delete(&of);
+    c.advance(29);
+    assert!(c.api.json(&of).is_some() && c.api.job("mpi").pods);
+    c.advance(60);
+    assert!(c.api.json(&of).is_none() && !c.api.job("mpi").pods);
+    assert!(!c.api.job("next").view.suspended);
+}
+
+#[test]
+fn those_that_take_longer_than_they_may_are_given_less_time() {
+    let mut c = Cluster::plain();
+    c.config.longest_termination = Some(jiff::SignedDuration::from_mins(10));
+    c.restart();
+    ends(&mut c, true, true);
+    c.api.edit_job("mpi", |job| job.disobeys = Disobeys::MakesOthers);
+    let (uid, of) = (c.api.job("mpi").view.job.uid.clone(), Api::workload_ref(&c.workload("mpi")));
+    c.api.delete(&of);
+    c.advance(599);
+    assert!(c.api.hurried.is_empty() && c.api.json(&of).is_some());
+    c.advance(310);
+    assert!(c.api.hurried.contains(&uid));
+    assert!(c.api.json(&of).is_none(), "none of them uses anything");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, PodSetInfo};
 use sluice_api::v1beta2;
-use sluice_engine::{EndPods, Kind, LeftPods, Object, ObjectRef, WriteError};
+use sluice_engine::{EndPods, Kind, Object, ObjectRef, WriteError};
 
 use super::api::{Api, JobState};
 
@@ -116,6 +116,23 @@ impl Api {
         }
     }
 
+    /// The UIDs of jobs that go on with pods which carry the name of a Workload: its own, and the parts of that.
+    fn carriers(&self, workload: &str) -> Vec<Arc<str>> {
+        let named = self.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(workload));
+        let owners = named.and_then(|w| w.metadata.owner_references).unwrap_or_default();
+        let owned = |uid: &str| owners.iter().any(|owner| owner.uid == uid);
+        let above = |job: &JobState| job.view.controller.as_ref().map(|owner| owner.uid.clone());
+        let goes_on =
+            self.jobs().filter(|(_, job)| job.view.active && !job.view.suspended && !job.view.deleting);
+        let carries = |job: &JobState| {
+            let parent = above(job);
+            let next = self.jobs().find(|(_, other)| parent.as_deref() == Some(&*other.view.job.uid));
+            let next = next.and_then(|(_, parent)| above(parent));
+            owned(&job.view.job.uid) || parent.into_iter().chain(next).any(|uid| owned(&uid))
+        };
+        goes_on.filter(|(_, job)| carries(job)).map(|(_, job)| Arc::clone(&job.view.job.uid)).collect()
+    }
+
     /// Looks for pods of these jobs, and has them go.
     pub(super) fn look_for_pods(
         &mut self,
@@ -123,12 +140,16 @@ impl Api {
         then: &EndPods,
     ) -> Result<Option<Object>, WriteError> {
         if let EndPods::LookForLeft { left, .. } = then {
-            for uid in left.iter().filter(|left| left.ends_within.is_some()).flat_map(|left| &left.of) {
-                self.hurried.insert(Arc::clone(uid));
+            let mut remain = Vec::new();
+            for left in left {
+                let carriers = if left.by_name { self.carriers(&left.workload) } else { Vec::new() };
+                if left.ends_within.is_some() {
+                    self.hurried.extend(left.of.iter().chain(&carriers).cloned());
+                }
+                if !carriers.is_empty() || left.of.iter().any(|uid| self.ending_pods.contains(uid)) {
+                    remain.push(Arc::clone(&left.workload));
+                }
             }
-            let has_pods = |left: &&LeftPods| left.of.iter().any(|uid| self.ending_pods.contains(uid));
-            let remain: Vec<_> =
-                left.iter().filter(has_pods).map(|left| Arc::clone(&left.workload)).collect();
             return if remain.is_empty() { Ok(None) } else { Err(WriteError::PodsRemain(remain)) };
         }
         let own: Vec<_> = self.jobs().filter(|(_, job)| of.contains(&job.view.job.uid)).collect();

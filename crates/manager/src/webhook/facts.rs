@@ -51,6 +51,8 @@ pub struct Owner {
     pub pods: PodMarks,
     /// Whether it is being deleted, and what its controller makes until then cleans up after it.
     pub cleans_up: bool,
+    /// Whether it is being deleted, and its controller, which may be behind, makes jobs: these have no quota any more.
+    pub leaves: bool,
     /// Kind, name and UID of the job that controls it.
     pub above: Option<(JobKind, String, String)>,
 }
@@ -180,6 +182,7 @@ impl Facts {
                     wraps: view.pod_sets.iter().filter_map(|set| set.wrapped.clone()).collect(),
                     pods: PodMarks::of(view),
                     cleans_up: view.deleting && !view.job.kind.makes_jobs(),
+                    leaves: view.deleting && view.job.kind.makes_jobs(),
                     above,
                 };
                 self.owners.get(&key) != Some(&owner) && {

@@ -14,7 +14,7 @@ use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
     Context, Denied, Gatherer, Operation, PodSelectors, is_marked, mutate, mutate_plain_pod, mutate_pod,
-    owner_kind, suspending_parent, validate, validate_plain_pod,
+    owner_kind, suspend, suspending_parent, validate, validate_plain_pod,
 };
 use sluice_jobs::{MadePod, Patch};
 use tracing::info;
@@ -111,7 +111,12 @@ impl Reviewers {
             JobHook::Mutate(_) => {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
-                patched(mutate(kind, operation, &request.object, &context))
+                let leaves = operation == Operation::Create && context.managed_owner;
+                if leaves && self.controller_leaves(&request, &facts) {
+                    patched(suspend(kind, &request.object))
+                } else {
+                    patched(mutate(kind, operation, &request.object, &context))
+                }
             }
             JobHook::Validate(kind) => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
@@ -184,6 +189,16 @@ impl Reviewers {
             return facts.vouches_for(rules, &request.namespace, (kind, pod), controller);
         }
         !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
+    }
+
+    /// Whether the job that controls a new one is being deleted, and its controller does not know it yet. The new job is not refused: it goes with the
+    /// other, and a controller that is refused would only try again.
+    fn controller_leaves(&self, request: &Request, facts: &Facts) -> bool {
+        let controller = ControllerName::of(&request.object).zip(owner_kind(&request.object, &self.external));
+        controller.is_some_and(|(owner, kind)| {
+            let known = facts.owners.get(&(kind, request.namespace.clone(), owner.name.to_owned()));
+            known.is_some_and(|known| *known.uid == *owner.uid && known.leaves)
+        })
     }
 }
 

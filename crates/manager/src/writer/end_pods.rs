@@ -10,10 +10,12 @@ use serde_json::json;
 use sluice_api::labels;
 use sluice_engine::input::{Kind, ObjectRef, WriteError};
 use sluice_engine::{EndPods, LeftPods};
+use tracing::warn;
 
 use super::request::{collection, decode, uri};
 use super::{Sending, persist};
 use crate::api_call::{Call, Content};
+use crate::random;
 
 /// Pods that have not ended, in pages of so many.
 const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=500";
@@ -21,6 +23,8 @@ const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%
 const PAGES: usize = 200;
 /// So many pods are deleted at most, before it is looked again: other writes wait for a place meanwhile.
 const MOST: usize = 200;
+/// So many that fail otherwise than by a refusal are the API server's trouble: it is left alone until the next look.
+const UNANSWERED: usize = 3;
 
 #[derive(Deserialize)]
 struct List {
@@ -49,6 +53,13 @@ struct Item {
 struct Spec {
     #[serde(default)]
     node_name: String,
+    #[serde(default)]
+    scheduling_gates: Vec<Gate>,
+}
+
+#[derive(Deserialize)]
+struct Gate {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +95,23 @@ struct Pod {
 /// The labels by which Kubernetes' own controller of Jobs knows their pods.
 const OF_JOB: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
+/// The gates that only the manager takes off.
+const GATES: [&str; 3] = [
+    labels::ADMISSION_SCHEDULING_GATE,
+    labels::TOPOLOGY_SCHEDULING_GATE,
+    labels::ELASTIC_JOB_SCHEDULING_GATE,
+];
+
+impl Item {
+    /// Whether it uses no quota, nor will: it waits behind a gate of ours, or was deleted before it got a node or on one that is lost.
+    fn uses_nothing(&self, lost: &[Arc<str>]) -> bool {
+        let node = &*self.spec.node_name;
+        let never_ends = node.is_empty() || lost.iter().any(|lost| **lost == *node);
+        let leaves = self.metadata.deletion_timestamp.is_some();
+        leaves && never_ends || self.spec.scheduling_gates.iter().any(|gate| GATES.contains(&&*gate.name))
+    }
+}
+
 impl Pod {
     fn of(item: Item) -> Option<Self> {
         let Metadata { name, uid, owner_references, deletion_timestamp, .. } = item.metadata;
@@ -113,8 +141,9 @@ pub async fn end(
             persist(sending, &call).await?;
         }
         EndPods::Delete => {
-            for pod in going_on.iter().take(MOST) {
-                delete(sending, &job.namespace, (&pod.name, &pod.uid), None).await?;
+            let all: Vec<_> = going_on.iter().map(|pod| (&*pod.name, &*pod.uid, None)).collect();
+            if let Some((_, error)) = delete_each(sending, &job.namespace, &all).await {
+                return Err(error);
             }
         }
         EndPods::Look | EndPods::Touch(_) | EndPods::LookForLeft { .. } => {}
@@ -135,24 +164,20 @@ async fn look(
 ) -> Result<(), WriteError> {
     let whole = !lost.is_empty() || left.iter().any(|left| left.ends_within.is_some());
     let mut items = list(sending, namespace, whole).await?;
-    // One that is deleted before it got a node never runs, whatever holds it.
-    let never_ends = |node: &str| node.is_empty() || lost.iter().any(|lost| **lost == *node);
-    items.retain(|item| {
-        !whole || item.metadata.deletion_timestamp.is_none() || !never_ends(&item.spec.node_name)
-    });
+    items.retain(|item| !whole || !item.uses_nothing(lost));
     let owners = whose(&items, left);
-    let mut deleted = 0;
-    for (item, of) in items.iter().zip(&owners) {
-        let within = of.iter().filter_map(|at| left.get(*at)?.ends_within).max().filter(|_| deleted < MOST);
-        let Metadata { name, uid, deletion_timestamp, deletion_grace_period_seconds, .. } = &item.metadata;
-        let in_time = |within: &u32| {
-            deletion_timestamp.is_some()
-                && deletion_grace_period_seconds.is_none_or(|seconds| seconds <= i64::from(*within))
-        };
-        if let Some(within) = within.filter(|within| !in_time(within)) {
-            deleted += 1;
-            delete(sending, namespace, (name, uid), Some(within)).await?;
-        }
+    let overdue = items.iter().zip(&owners).filter_map(|(item, of)| {
+        let within = of.iter().filter_map(|at| left.get(*at)?.ends_within).max()?;
+        let Metadata { name, uid, deletion_timestamp, deletion_grace_period_seconds: grace, .. } =
+            &item.metadata;
+        let in_time =
+            deletion_timestamp.is_some() && grace.is_none_or(|seconds| seconds <= i64::from(within));
+        (!in_time).then_some((&**name, &**uid, Some(within)))
+    });
+    let overdue: Vec<_> = overdue.collect();
+    // What remains is known whatever comes of that.
+    if let Some((pod, error)) = delete_each(sending, namespace, &overdue).await {
+        warn!(%namespace, pod, %error, "a pod that has had long enough cannot be deleted");
     }
     let all: BTreeSet<_> = owners.into_iter().flatten().collect();
     let remain = all.into_iter().filter_map(|at| left.get(at));
@@ -162,8 +187,12 @@ async fn look(
 
 /// The positions of those to which each of these pods belongs.
 fn whose(items: &[Item], left: &[LeftPods]) -> Vec<BTreeSet<usize>> {
-    let by_workload: BTreeMap<&str, usize> =
-        left.iter().enumerate().map(|(at, left)| (&*left.workload, at)).collect();
+    let by_workload: BTreeMap<&str, usize> = left
+        .iter()
+        .enumerate()
+        .filter(|(_, left)| left.by_name)
+        .map(|(at, left)| (&*left.workload, at))
+        .collect();
     let mut by_uid = BTreeMap::<&str, BTreeSet<usize>>::new();
     for (at, left) in left.iter().enumerate() {
         for uid in &left.of {
@@ -230,6 +259,26 @@ fn below(pods: Vec<Pod>, of: &[Arc<str>]) -> Vec<Pod> {
     }
 }
 
+/// Deletes pods: name, UID, and how many seconds they have. Gives one that could not be deleted, and why: that keeps none of the others. Each time
+/// it begins with another one, so that those are not in the way of the same ones for good.
+async fn delete_each<'a>(
+    sending: &Sending,
+    namespace: &Arc<str>,
+    pods: &[(&'a str, &'a str, Option<u32>)],
+) -> Option<(&'a str, WriteError)> {
+    let first = usize::try_from(random::bits()).unwrap_or(0).checked_rem(pods.len())?;
+    let (mut unanswered, mut failed) = (0, None);
+    for (name, uid, within) in pods.iter().cycle().skip(first).take(pods.len().min(MOST)) {
+        let Err(error) = delete(sending, namespace, (name, uid), *within).await else { continue };
+        unanswered += usize::from(!matches!(error, WriteError::Refused(_)));
+        failed.get_or_insert((*name, error));
+        if unanswered == UNANSWERED {
+            break;
+        }
+    }
+    failed
+}
+
 /// Deletes a pod, and no namesake of it; in the background, with the grace that it asks for, or so many seconds.
 async fn delete(
     sending: &Sending,
@@ -251,207 +300,4 @@ async fn delete(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use axum::body::Bytes;
-    use axum::http::Uri;
-    use serde_json::Value;
-    use sluice_api::job::JobKind;
-
-    use super::*;
-    use crate::fake_api::{self, failed, found};
-    use crate::lease::deadline::Deadline;
-    use crate::writer::Server;
-    use crate::writer::traffic::Traffic;
-
-    fn pod(name: &str, controller: &str, leaves: bool) -> Value {
-        let owners = json!([{"uid": "other"}, {"uid": controller, "controller": true}]);
-        let mut metadata = json!({"name": name, "uid": format!("u-{name}"), "ownerReferences": owners});
-        if leaves {
-            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        }
-        json!({ "metadata": metadata })
-    }
-
-    /// What comes of a look at these pages, and what was sent.
-    async fn looked(
-        pages: Vec<Vec<Value>>,
-        then: EndPods,
-    ) -> (Result<(), WriteError>, Vec<(Method, String, String)>) {
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let (noted, pages) = (Arc::clone(&sent), Arc::new(pages));
-        let client = fake_api::client(move |method: Method, uri: Uri, body: Bytes| {
-            let (text, body) = (uri.to_string(), String::from_utf8_lossy(&body).into_owned());
-            let answer = match &method {
-                &Method::GET => {
-                    let at = text.split("continue=p").nth(1).map_or(0, |page| page.parse().unwrap());
-                    let next = if at + 1 < pages.len() { format!("p{}", at + 1) } else { String::new() };
-                    // As the API server says it of nothing.
-                    let items = pages.get(at).filter(|page| !page.is_empty());
-                    found(&json!({"metadata": {"continue": next}, "items": items}))
-                }
-                _ if text.ends_with("gone") => failed(404, "NotFound"),
-                _ if text.ends_with("namesake") => failed(409, "Conflict"),
-                _ => found(&json!({})),
-            };
-            noted.lock().unwrap().push((method, text, body));
-            async move { answer }
-        });
-        let server = Server::new(client, Deadline::never(), Traffic::default());
-        let sending = Sending::alone(server);
-        let job = if matches!(then, EndPods::LookForLeft { .. }) {
-            ObjectRef::cluster(Kind::Namespace, "ns")
-        } else {
-            ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", "job")
-        };
-        let result = end(&sending, &job, "v2beta1", &["a".into(), "b".into()], &then).await;
-        let sent = sent.lock().unwrap().clone();
-        (result, sent)
-    }
-
-    const PODS: &str = "/api/v1/namespaces/ns/pods";
-
-    fn touch() -> EndPods {
-        EndPods::Touch(json!({"metadata": {"uid": "a"}}))
-    }
-
-    #[tokio::test]
-    async fn a_job_without_pods_is_left_alone() {
-        for then in [touch(), EndPods::Delete] {
-            let others =
-                vec![vec![pod("theirs", "c", false), json!({"metadata": {"name": "x", "uid": "a"}})]];
-            let (result, sent) = looked(others, then).await;
-            assert_eq!((result, sent.len()), (Ok(()), 1));
-            assert_eq!(sent[0].1, format!("{PODS}?{LIVE}"));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_job_with_pods_is_touched_and_one_whose_pods_leave_is_not() {
-        let (result, sent) = looked(vec![vec![pod("p", "a", false), pod("q", "b", true)]], touch()).await;
-        assert_eq!(result, Err(WriteError::PodsLeft { going_on: 1, leaving: 1 }));
-        let uri = "/apis/kubeflow.org/v2beta1/namespaces/ns/mpijobs/job";
-        assert_eq!(
-            sent[1..],
-            [(Method::PATCH, uri.to_owned(), json!({"metadata": {"uid": "a"}}).to_string())]
-        );
-        let (result, sent) = looked(vec![vec![pod("q", "b", true)]], touch()).await;
-        assert_eq!(result, Err(WriteError::PodsLeft { going_on: 0, leaving: 1 }));
-        assert_eq!(sent.len(), 1);
-    }
-
-    #[tokio::test]
-    async fn all_pods_are_deleted_and_those_that_they_made_on_whatever_page() {
-        let pages = vec![
-            vec![pod("executor", "u-driver", false), pod("theirs", "c", false), pod("gone", "a", false)],
-            vec![pod("driver", "b", false), pod("leaving", "a", true), pod("namesake", "a", false)],
-        ];
-        let (result, sent) = looked(pages, EndPods::Delete).await;
-        assert_eq!(result, Err(WriteError::PodsLeft { going_on: 4, leaving: 1 }));
-        let mut deleted: Vec<_> =
-            sent[2..].iter().map(|(method, uri, _)| (method.as_str(), &**uri)).collect();
-        deleted.sort_unstable();
-        let names = ["driver", "executor", "gone", "namesake"].map(|name| format!("{PODS}/{name}"));
-        assert_eq!(deleted, names.each_ref().map(|uri| ("DELETE", &**uri)));
-        let options =
-            sent.iter().find(|(_, uri, _)| uri.ends_with("driver")).map(|(_, _, body)| body.clone());
-        assert!(options.unwrap().contains("u-driver"), "no namesake");
-    }
-
-    #[tokio::test]
-    async fn what_is_left_of_jobs_that_are_gone_is_found_by_uid_workload_and_label() {
-        let left = |workload: &str, of: &[&str]| LeftPods {
-            workload: workload.into(),
-            of: of.iter().map(|uid| Arc::from(*uid)).collect(),
-            ends_within: None,
-        };
-        let look = |lost: &[&str]| EndPods::LookForLeft {
-            left: vec![
-                left("w1", &["a", "child"]),
-                left("w2", &["b"]),
-                left("w3", &["x"]),
-                left("w4", &["y"]),
-            ],
-            lost: lost.iter().map(|node| Arc::from(*node)).collect(),
-        };
-        let with = |mut pod: Value, key: &str, name: &str, value: &str| {
-            pod["metadata"][key] = json!({ name: value });
-            pod
-        };
-        let orphan = |mut pod: Value| {
-            pod["metadata"]["ownerReferences"] = json!([]);
-            pod
-        };
-        let on = |mut pod: Value, node: &str| {
-            pod["spec"] = json!({"nodeName": node});
-            pod
-        };
-        let remain = |pods: Vec<Value>, lost: &'static [&'static str]| async move {
-            let (result, sent) = looked(vec![Vec::new(), pods], look(lost)).await;
-            assert_eq!(sent.len(), 2, "it only looks");
-            match result {
-                Ok(()) => Vec::new(),
-                Err(WriteError::PodsRemain(workloads)) => workloads.iter().map(ToString::to_string).collect(),
-                Err(other) => unreachable!("{other}"),
-            }
-        };
-        assert_eq!(remain(vec![pod("theirs", "c", false)], &[]).await, [""; 0]);
-        let executor = pod("executor", "u-driver", false);
-        assert_eq!(remain(vec![executor, pod("driver", "child", true)], &[]).await, ["w1"]);
-        let carries = with(pod("p", "gone", false), "annotations", "kueue.x-k8s.io/workload", "w2");
-        assert_eq!(remain(vec![carries, pod("q", "x", true)], &[]).await, ["w2", "w3"]);
-        let labelled = with(pod("p", "other", false), "labels", "batch.kubernetes.io/controller-uid", "y");
-        assert_eq!(remain(vec![labelled.clone()], &[]).await, [""; 0], "it is another's");
-        assert_eq!(remain(vec![orphan(labelled)], &[]).await, ["w4"], "nothing owns it any more");
-        let on_lost = || {
-            vec![on(pod("p", "a", true), "n1"), on(pod("q", "b", true), "n2"), on(pod("r", "x", false), "n1")]
-        };
-        assert_eq!(remain(on_lost(), &["n1"]).await, ["w2", "w3"], "no pod ends on a lost node");
-        assert_eq!(remain(on_lost(), &[]).await, ["w1", "w2", "w3"]);
-    }
-
-    #[tokio::test]
-    async fn pods_that_have_had_long_enough_are_given_less_time() {
-        let left = |workload: &str, uid: &str, ends_within| LeftPods {
-            workload: workload.into(),
-            of: vec![uid.into()],
-            ends_within,
-        };
-        let look = EndPods::LookForLeft {
-            left: vec![left("w1", "a", Some(30)), left("w2", "b", None)],
-            lost: Vec::new(),
-        };
-        let leaves = |name: &str, controller: &str, seconds: i64| {
-            let mut pod = pod(name, controller, true);
-            pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
-            pod["spec"] = json!({"nodeName": "n1"});
-            pod
-        };
-        let mut no_node = leaves("no-node", "b", 1);
-        no_node["spec"] = json!({});
-        let pods = vec![
-            leaves("long", "a", 31_536_000),
-            leaves("short", "a", 30),
-            pod("runs", "a", false),
-            leaves("of-another", "b", 31_536_000),
-        ];
-        let (result, _) = looked(vec![vec![no_node]], look.clone()).await;
-        assert_eq!(result, Ok(()), "it will not run");
-        let (result, sent) = looked(vec![pods], look).await;
-        assert_eq!(result, Err(WriteError::PodsRemain(vec!["w1".into(), "w2".into()])));
-        let deleted: Vec<_> = sent[1..]
-            .iter()
-            .map(|(_, uri, body)| (&**uri, body.contains("\"gracePeriodSeconds\":30")))
-            .collect();
-        assert_eq!(deleted, [(&*format!("{PODS}/long"), true), (&*format!("{PODS}/runs"), true)]);
-    }
-
-    #[tokio::test]
-    async fn so_many_are_deleted_at_a_time() {
-        let many = (0..MOST + 50).map(|n| pod(&format!("p{n}"), "a", false)).collect();
-        let (result, sent) = looked(vec![many], EndPods::Delete).await;
-        assert_eq!(result, Err(WriteError::PodsLeft { going_on: 250, leaving: 0 }));
-        assert_eq!(sent.len(), 1 + MOST);
-    }
-}
+mod tests;

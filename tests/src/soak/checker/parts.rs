@@ -22,6 +22,15 @@ impl Checker {
         }
     }
 
+    /// Why a Job should not run: its JobSet is gone, or is being deleted, and so is what it was admitted by. Its controller may be behind, and make more.
+    pub(super) fn part_of_nothing(&self, job: &Job) -> Option<String> {
+        let owner = job.owner.as_ref().filter(|_| job.runs() && !job.queued)?;
+        let whole = self.keys.get(owner).and_then(|key| self.jobs.get(key));
+        let goes = whole.is_none_or(|whole| whole.queued && whole.deleting);
+        let covered = self.workloads_of(owner).any(|(_, workload)| workload.covers());
+        (goes && !covered).then(|| "its JobSet is gone, or is being deleted".to_owned())
+    }
+
     /// Whether a job runs that has not ended: what others wait for.
     pub fn something_runs(&self) -> bool {
         self.open.iter().filter_map(|key| self.jobs.get(key)).any(Job::runs)

@@ -40,7 +40,8 @@ impl Checker {
         let pods = self.pods.keys().filter_map(|key| Some((key.clone(), self.stray(key)?)));
         let workloads =
             self.workloads.keys().filter_map(|key| Some((key.clone(), self.not_carried_out(key)?)));
-        let strays: BTreeMap<_, _> = pods.chain(workloads).collect();
+        let parts = self.jobs.iter().filter_map(|(key, job)| Some((key.clone(), self.part_of_nothing(job)?)));
+        let strays: BTreeMap<_, _> = pods.chain(workloads).chain(parts).collect();
         self.strays.since.retain(|key, _| strays.contains_key(key));
         for (key, why) in strays {
             let since = *self.strays.since.entry(key.clone()).or_insert(now);

@@ -87,6 +87,27 @@ fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
     }
 }
 
+/// Its controller is behind.
+#[test]
+fn a_job_of_a_set_that_is_being_deleted_is_suspended() {
+    let (reviewers, facts) = reviewers();
+    let template = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let spec = json!({"replicatedJobs": [{"name": "main", "replicas": 2, "template": template}]});
+    for (deleted, suspended) in [(None, false), (Some("2026-01-01T00:00:00Z"), true)] {
+        let metadata = json!({"name": "set", "namespace": "ns", "uid": "u", "deletionTimestamp": deleted,
+            "labels": {"kueue.x-k8s.io/queue-name": "q"}});
+        let set = sluice_jobs::observe(JobKind::JOB_SET, &json!({"metadata": metadata, "spec": spec}));
+        facts.note(&Input::Applied(Object::Job(Box::new(set))));
+        let mut job = job(&json!({}), Some("set"));
+        job["metadata"]["name"] = json!("set-main-1");
+        let answer = post(&reviewers, "/mutate-batch-v1-job", &job);
+        assert_eq!(answer["response"]["patch"].is_string(), suspended, "{answer}");
+        job["spec"]["suspend"] = json!(true);
+        let answer = post(&reviewers, "/mutate-batch-v1-job", &job);
+        assert!(answer["response"].get("patch").is_none(), "{answer}");
+    }
+}
+
 #[test]
 fn a_cluster_that_the_status_of_its_job_does_not_name_is_suspended() {
     let facts = Arc::new(FactStore::default());

@@ -55,6 +55,31 @@ fn pods_of_a_former_run_beside_the_next_one_are_noticed() {
 }
 
 #[test]
+fn a_job_whose_jobset_is_gone_and_holds_nothing_any_more_does_not_run_for_long() {
+    const SET: &str = "/registry/jobset.x-k8s.io/jobsets/ns/j";
+    let noticed = |history: History| {
+        let mut checker = history.checked();
+        let before = checker.violations().len();
+        let long = PROMPT + Duration::from_secs(1);
+        checker.clock(Duration::from_secs(1));
+        checker.clock(long + Duration::from_secs(1));
+        checker.violations()[before..].iter().filter(|one| one.key == "/registry/jobs/ns/j-part").count()
+    };
+    let admitted = || set_and_part(false, false, true).workload(WORKLOAD, ADMITTED, 2);
+    assert_eq!(noticed(admitted()), 0);
+    assert_eq!(noticed(admitted().delete(SET)), 0, "its pods keep the quota");
+    assert_eq!(noticed(admitted().delete(SET).delete(WORKLOAD)), 1);
+    assert_eq!(noticed(set_and_part(false, false, false).delete(SET)), 0, "it is suspended");
+    let leaves = |history: History| {
+        let mut set = history.0[2].object.clone().unwrap();
+        set["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        history.put(SET, set)
+    };
+    assert_eq!(noticed(leaves(admitted())), 0);
+    assert_eq!(noticed(leaves(admitted()).delete(WORKLOAD)), 1);
+}
+
+#[test]
 fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     let seconds = Duration::from_secs;
     let reported = |history: History, times: &[Duration]| {
