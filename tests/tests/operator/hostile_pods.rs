@@ -97,7 +97,7 @@ async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
         let gates = made.spec.unwrap().scheduling_gates.unwrap_or_default();
         assert!(gates.iter().any(|gate| gate.name == "kueue.x-k8s.io/admission"), "{:?}", made.metadata.name);
     }
-    // One that has all that its job's pods have would take their place: nobody but the Job controller makes it, nor makes one of another pod.
+    // One that has all that its job's pods have would take their place: only the Job controller makes it, or makes another pod one.
     let tenant = tenant(&place).await;
     let only = "only the Job controller makes pods of the Job";
     for (name, label) in [("runs", &runs), ("waits", &waits)] {

@@ -13,7 +13,7 @@ const SYSTEM: &str = "system:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccount:";
 /// Controllers that Kubernetes brings along: that of Jobs makes pods, adopts them, and lets them go.
 const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
-/// Those whom nobody named.
+/// The name of requests without a user.
 const ANONYMOUS: &str = "system:anonymous";
 /// May do everything: an administrator, and on small clusters the controllers, too.
 const MASTERS: &str = "system:masters";
