@@ -75,6 +75,12 @@ pub(crate) struct Pods {
     attempts: u64,
 }
 
+/// How long a job may run, as it says itself.
+pub(crate) fn deadline(job: &ObjectRef, value: &Value) -> Option<SignedDuration> {
+    let Kind::Job(kind) = job.kind else { return None };
+    sluice_jobs::deadline_seconds(kind, value).map(SignedDuration::from_secs)
+}
+
 impl Pods {
     /// Nothing runs.
     pub fn new(seed: u64) -> Self {
@@ -146,11 +152,7 @@ impl Pods {
     /// The same by the draw of a seed.
     pub fn run_time_by(&self, seed: u64, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
         let wanted = self.wanted_run_time(seed, job, value);
-        let deadline = match job.kind {
-            Kind::Job(kind) => sluice_jobs::deadline_seconds(kind, value),
-            _ => None,
-        };
-        match deadline.map(SignedDuration::from_secs) {
+        match deadline(job, value) {
             Some(deadline) if deadline < wanted => (deadline, false),
             _ => (wanted, true),
         }

@@ -67,8 +67,8 @@ pub struct Simulation {
     writes: u64,
     /// How long an admission check takes.
     pub(crate) check_delay: SignedDuration,
-    /// Whether any of it was read from a cluster.
-    from_cluster: bool,
+    /// Whether nodes were read from a cluster.
+    read_nodes: bool,
     /// What was read from a cluster and cannot be played.
     pub(crate) left_out: LeftOut,
     /// What goes wrong, if anything does.
@@ -120,7 +120,7 @@ impl Simulation {
             log,
             writes: 0,
             check_delay: SignedDuration::ZERO,
-            from_cluster: false,
+            read_nodes: false,
             left_out: LeftOut::default(),
             #[cfg(feature = "faults")]
             bad_day: None,
@@ -153,7 +153,7 @@ impl Simulation {
             log: None,
             writes: self.writes,
             check_delay: self.check_delay,
-            from_cluster: self.from_cluster,
+            read_nodes: self.read_nodes,
             left_out: self.left_out.clone(),
             #[cfg(feature = "faults")]
             bad_day: None,

@@ -118,14 +118,15 @@ fn a_job_that_has_outlived_what_was_thought_runs_as_long_again() {
     // It does not go beyond its own deadline.
     before.patch("Job", Some("a"), "first", &json!({"spec": {"activeDeadlineSeconds": 4 * 3600}})).unwrap();
     let later = gone_on(&before, "");
-    assert_eq!(record(&later, "first").finished, Some(3_600_000));
+    let first = record(&later, "first");
+    assert_eq!((first.finished, first.success), (Some(3_600_000), false));
 }
 
 /// A node that is smaller than each pod.
 const TINY: &str = "---
 apiVersion: v1
 kind: Node
-metadata: {name: tiny}
+metadata: {name: tiny UID}
 status: {allocatable: {cpu: 100m, pods: 1}, conditions: [{type: Ready, status: \"True\"}]}
 ";
 
@@ -133,13 +134,18 @@ status: {allocatable: {cpu: 100m, pods: 1}, conditions: [{type: Ready, status: \
 fn what_runs_in_a_cluster_ends_and_what_waits_starts_though_the_nodes_that_were_read_are_too_small() {
     let jobs = ["first", "second"].map(|name| job(name, 10, "sluice.dev/run-seconds: \"3600\""));
     let before = after(&[WORLD, &jobs.concat()].concat(), 10);
-    let later = gone_on(&before, TINY);
+    let later = gone_on(&before, &TINY.replace(" UID", ", uid: tiny"));
     let (first, second) = (record(&later, "first"), record(&later, "second"));
     assert_eq!(first.finished, Some(50 * 60_000), "{:#?}", later.record().entries);
     assert_eq!((second.admitted, second.finished), (first.finished, Some(110 * 60_000)));
-    // In a world that is only files, these nodes are all there are.
-    let files = played(&[WORLD, TINY, &jobs[0]].concat());
-    assert_eq!(record(&files, "first").finished, None);
+    // Where the nodes come from files, they are all there are, wherever the queues were read.
+    let tiny = TINY.replace(" UID", "");
+    let stored = WORLD.replace("{name: cq}", "{name: cq, uid: stored}");
+    assert_ne!(stored, WORLD);
+    for queues in [WORLD, &stored] {
+        let files = played(&[queues, &tiny, &jobs[0]].concat());
+        assert_eq!(record(&files, "first").finished, None);
+    }
 }
 
 fn elastic(pods: u32, to: u32) -> Simulation {

@@ -25,6 +25,7 @@ async fn a_hostile_tenant_gains_nothing() {
         annotations::marks_of_the_manager_gain_a_user_nothing().boxed_local(),
         annotations::marks_in_templates_gain_a_user_nothing().boxed_local(),
         huge::huge_objects_wait_like_others_or_are_refused().boxed_local(),
+        huge::what_the_default_queue_takes_is_taken_however_large_and_under_any_load().boxed_local(),
         orphans::a_job_that_is_deleted_without_its_pods_stays().boxed_local(),
         owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),
         owners::a_real_owner_admits_only_what_it_made().boxed_local(),

@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, Request};
 use hyper_util::client::legacy::{self, connect::Connect};
 use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use sluice_testkit::free_ports;
-use sluice_testkit::wait::{Progress, eventually};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, crds};
-use sluice_tests::place::{DEADLINE, Place, job};
+use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, job};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -33,8 +34,10 @@ use crate::reviews::{Hook, flood_of_reviews, hooks};
 const MEMORY: u64 = 128 << 20;
 /// How long a look at its health may take: the kubelet's own patience is a second.
 const HEALTH: Duration = Duration::from_secs(1);
-/// How long an honest request may take under the flood: the API server's patience with a webhook.
-const HONEST: Duration = Duration::from_secs(10);
+/// How long an honest request may take under the flood: the API server's patience with a webhook that must answer.
+const HONEST: Duration = Duration::from_secs(5);
+/// The namespace with a LocalQueue `default`.
+const DEFAULTED: &str = "defaulted";
 /// How long each kind of flood lasts.
 pub const PERIOD: Duration = Duration::from_secs(3);
 
@@ -157,11 +160,24 @@ async fn lease(client: &Client) -> (String, String) {
     (spec.holder_identity.unwrap_or_default(), format!("{:?}", spec.renew_time))
 }
 
-/// A user whose requests go through the webhooks: a Job is defaulted, and a Workload list is converted. How long the slowest took.
+/// The queue that the webhook gives a Job without one, where a LocalQueue `default` is. The API server waits for this webhook for two seconds, and
+/// lets the Job pass if there is no answer.
+async fn given_queue(place: &Place<'_>) -> Option<String> {
+    let mut unqueued = job("unqueued", "", 1, 1, 3_600);
+    unqueued["metadata"]["labels"] = json!({});
+    let jobs: Api<Job> = Api::namespaced(place.client.clone(), DEFAULTED);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let made = jobs.create(&params, &serde_json::from_value(unqueued).unwrap()).await.unwrap();
+    made.metadata.labels.unwrap_or_default().remove(QUEUE_NAME)
+}
+
+/// A user whose requests go through the webhooks: Jobs are defaulted, one with a queue and one without, and a Workload list is converted. How long
+/// the slowest took.
 async fn honest(place: &Place<'_>, name: &str) -> Duration {
     let began = Instant::now();
     place.make_job(&job(name, "lq", 1, 1, 3_600)).await.unwrap();
     let made = began.elapsed();
+    assert_eq!(given_queue(place).await.as_deref(), Some("default"), "{name}: it passed without an answer");
     let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", "LocalQueue");
     let older: Api<DynamicObject> = Api::namespaced_with(
         place.client.clone(),
@@ -296,6 +312,14 @@ async fn a_flooded_webhook_port_costs_neither_memory_nor_health_nor_leadership()
     manager.must_be_limited();
     crds::wait_until_converting(&client).await.unwrap();
     let here = Place::new(&plane, "honest", 100_000).await.unwrap();
+    let defaulted = Place::bare(&plane, DEFAULTED).await.unwrap();
+    defaulted.local_queue("default", "honest").await.unwrap();
+    eventually("the webhook to know the default queue", DEADLINE, || async {
+        let queue = given_queue(&here).await;
+        Ok(progress(queue.is_some(), "none"))
+    })
+    .await
+    .unwrap();
     honest(&here, "before").await;
     here.wait_until("before", true).await.unwrap();
     let idle = manager.anonymous_memory().unwrap();

@@ -3,9 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
 use serde_json::{Value, json};
+use sluice_testkit::{chart, client_of};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, job};
 
@@ -92,22 +97,50 @@ async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
         let gates = made.spec.unwrap().scheduling_gates.unwrap_or_default();
         assert!(gates.iter().any(|gate| gate.name == "kueue.x-k8s.io/admission"), "{:?}", made.metadata.name);
     }
-    // One that has all that its job's pods have is one too many for the Job controller.
-    let mut counted = forged("f-counted", "runs", &runs, Some(&runs));
-    counted["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
-    make(&place, counted).await.unwrap();
-    eventually("the Job controller to end the pods that are too many", DEADLINE, || async {
+    // One that has all that its job's pods have would take their place: only the Job controller makes it, or makes another pod one.
+    let tenant = tenant(&place).await;
+    let only = "only the Job controller makes pods of the Job";
+    for (name, label) in [("runs", &runs), ("waits", &waits)] {
+        let counted = forged("f-counted", name, label, Some(label));
+        is_refused(tenant.create(&PostParams::default(), &read(counted)).await, only);
+        let mut adopted = forged("f-adopted", name, label, Some(label));
+        adopted["metadata"]["ownerReferences"] = Value::Null;
+        is_refused(tenant.create(&PostParams::default(), &read(adopted)).await, only);
+    }
+    let mut relabelled = forged("f-relabelled", "runs", &runs, None);
+    relabelled["metadata"]["ownerReferences"] = Value::Null;
+    tenant.create(&PostParams::default(), &read(relabelled)).await.unwrap();
+    let label = Patch::Merge(json!({"metadata": {"labels": {UID: runs}}}));
+    is_refused(tenant.patch("f-relabelled", &PatchParams::default(), &label).await, only);
+    // The controller makes a new one for one that is gone.
+    tenant.delete(real["metadata"]["name"].as_str().unwrap(), &DeleteParams::default().grace_period(0)).await.unwrap();
+    eventually("the Job controller to make another pod", DEADLINE, || async {
         let (milli, names) = place.live_cpu().await?;
         Ok(progress(milli == 1_000, format!("{milli}m of {names:?}")))
     })
     .await
     .unwrap();
     let states = states(&place).await.unwrap();
-    let mut forged = states.iter().filter(|(name, _)| name.starts_with("f-") && name != "f-counted");
+    let mut forged = states.iter().filter(|(name, _)| name.starts_with("f-"));
     assert!(forged.all(|(_, state)| matches!(*state, "waits" | "leaves")), "{states:?}");
-    for begins in ["pod-runs-", "pod-f-counted-"] {
-        assert!(workload(&place, begins).await.unwrap().is_none(), "the quota of the job is enough");
-    }
+    assert!(workload(&place, "pod-runs-").await.unwrap().is_none(), "the quota of the job is enough");
+}
+
+fn read(pod: Value) -> Pod {
+    serde_json::from_value(pod).unwrap()
+}
+
+/// The pods of a place with the rights of a tenant.
+async fn tenant(place: &Place<'_>) -> Api<Pod> {
+    let bindings: Api<RoleBinding> = Api::namespaced(place.client.clone(), &place.name);
+    let binding = json!({
+        "metadata": {"name": "editor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": place.name, "name": "default"}],
+    });
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let kubeconfig = place.plane.kubeconfig_for_service_account(&place.name, "default").await.unwrap();
+    Api::namespaced(client_of(&kubeconfig).await.unwrap(), &place.name)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,6 +172,20 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     is_refused(resized("2").await, "does not get more than its Workload has quota for");
     is_refused(resized("1001m").await, "does not get more than its Workload has quota for");
     resized("500m").await.unwrap();
+    // So many that to compare them costs more than a policy may.
+    let many = (0..500).map(|n| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": "1m"}}}));
+    let mut crowd = job("crowd", QUEUE, 1, 1, HOUR);
+    crowd["spec"]["template"]["spec"]["containers"] = many.collect();
+    place.make_job(&crowd).await.unwrap();
+    let crowded = running_pod(&place, "crowd").await;
+    let crowded = crowded["metadata"]["name"].as_str().unwrap();
+    let first = |cpu: &str| json!({"name": "c0", "resources": {"requests": {"cpu": cpu}}});
+    let status = Patch::Strategic(json!({"status": {"containerStatuses": [first("1m")]}}));
+    pods(&place).patch_status(crowded, &PatchParams::default(), &status).await.unwrap();
+    let larger = Patch::Strategic(json!({"spec": {"containers": [first(LARGE)]}}));
+    let answer = pods(&place).patch_subresource("resize", crowded, &PatchParams::default(), &larger).await;
+    is_refused(answer, "does not get more than its Workload has quota for");
+    place.delete_job("crowd").await.unwrap();
 
     let template = job("t", QUEUE, 1, 1, HOUR)["spec"].clone();
     let set = json!({
@@ -152,6 +199,22 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
     place.wait_until("set-main-0", true).await.unwrap();
     let detached = json!({"metadata": {"ownerReferences": null}});
-    let answer = place.patch_job("set-main-0", detached).await;
-    is_refused(answer, "it runs on the quota of its controller, the JobSet \"set\"");
+    let answer = place.patch_job("set-main-0", detached.clone()).await;
+    is_refused(answer, "it runs on the quota of ");
+    // No webhook looks at what the manager itself writes: the API server alone refuses it, as it does while no manager runs.
+    let manager = place.plane.kubeconfig_for_service_account(chart::NAMESPACE, chart::SERVICE_ACCOUNT).await;
+    let jobs: Api<Job> = Api::namespaced(client_of(&manager.unwrap()).await.unwrap(), &place.name);
+    let refused = async |patch: Value, says: &str| {
+        is_refused(jobs.patch("set-main-0", &PatchParams::default(), &Patch::Merge(patch)).await, says);
+    };
+    let alone = "a job that another one made stays below it";
+    refused(detached, alone).await;
+    let mut others = serde_json::to_value(jobs.get("set-main-0").await.unwrap()).unwrap()["metadata"]["ownerReferences"].clone();
+    others[0]["uid"] = json!("another");
+    refused(json!({"metadata": {"ownerReferences": others}}), alone).await;
+    let mut no_controller = others;
+    no_controller[0]["controller"] = json!(false);
+    refused(json!({"metadata": {"ownerReferences": no_controller}}), alone).await;
+    let other = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
+    jobs.patch("set-main-0", &PatchParams::default(), &Patch::Merge(other)).await.unwrap();
 }

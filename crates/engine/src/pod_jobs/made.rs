@@ -143,7 +143,9 @@ fn may_have_made(view: &JobView, member: &Member) -> bool {
     // Of an object that another one wraps each pod is one of several.
     let wrapped = kind.integration().wraps_objects && !view.wraps_object(PODS, &member.name);
     let pod = MadePod { name: &member.name, labels: &pod_set.scheduling.labels };
-    !wrapped && may_be_pod_of(&Maker { kind, name: &view.job.name, uid: &view.job.uid, marks: &marks }, &pod)
+    // A pod that is older was adopted: that a Job of any size takes it for its own gives it no quota.
+    let adopted = member.created < view.created;
+    !wrapped && !adopted && may_be_pod_of(&Maker { kind, name: &view.job.name, uid: &view.job.uid, marks: &marks }, &pod)
 }
 
 /// When a pod that was made at that time is looked at next: ever later, and at the same time whatever it was looked at for before.

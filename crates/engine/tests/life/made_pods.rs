@@ -1,5 +1,6 @@
 //! Pods of jobs with quota that wait all the same, because the webhook did not know them.
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
@@ -105,6 +106,26 @@ fn what_only_names_an_admitted_job_is_queued_as_any_other_pod() {
     assert_eq!(of_pods(&c), 2);
     c.advance(3_600);
     assert!(c.api.is_gated("unmarked") && c.api.is_gated("other-kind"));
+}
+
+/// A pod waits with the labels that a Job will select, whatever it asks for: the Job takes it for its own.
+#[test]
+fn a_pod_that_is_older_than_its_job_was_adopted_and_stays_queued() {
+    let mut c = bed("1");
+    let mut older = made("older", "a", "");
+    let mut of_job = job("team-a", "a", "lq", 1, "1");
+    of_job.created = c.now;
+    c.api.add_job(of_job);
+    c.settle();
+    let uid = uid(&c, "a");
+    older["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+    older["metadata"]["labels"][UID] = json!(uid);
+    older["metadata"]["creationTimestamp"] = json!((c.now - SignedDuration::from_secs(1)).to_string());
+    c.api.add_pod(older);
+    c.settle();
+    c.advance(3_600);
+    assert!(c.api.is_gated("older"), "{:?}", c.api.pod("older"));
+    assert_eq!(of_pods(&c), 1);
 }
 
 #[test]

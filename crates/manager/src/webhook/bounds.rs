@@ -2,13 +2,16 @@
 //!
 //! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the
 //! object as it shall be and as it is, so 4.5 MiB and a few kB about the request, and some more where JSON writes a character in
-//! several. A conversion review has one object: the API server decodes and converts lists item by item. What is larger was not sent
-//! by an API server, or is answered with 413, which the API server reports as the failure of the webhook.
+//! several. A conversion review has one object: the API server decodes and converts lists item by item. What is larger is answered
+//! with 413, which the API server reports as the failure of the webhook. Where that would let a job in that is to be queued, it is
+//! answered by its head (see [`Reviewer::turned_away`](super::server::Reviewer::turned_away)).
+//!
+//! Large reviews never keep small ones waiting: these have memory of their own.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -25,6 +28,16 @@ const ALL_WORK: usize = 64 << 20;
 /// What the object of a review may take of it, if the write makes it larger: a later review has the object twice, as it shall be and as
 /// it is, and what is stored can be stopped, changed and deleted.
 const ONE_OBJECT: usize = ALL_WORK / 2 - (2 << 20);
+/// The bytes of small reviews, beyond [`ALL_BODIES`], while these are taken.
+const SMALL_BODIES: usize = 4 << 20;
+/// The bytes of a small review and its answer.
+const SMALL_BODY: usize = 256 << 10;
+/// The memory of small reviews that are being worked on.
+const SMALL_WORK: usize = 8 << 20;
+/// What a small review takes of it.
+const SMALL: usize = 1 << 20;
+/// How much of a body is let come in after it was refused.
+const MOST_DRAINED: usize = 64 << 20;
 /// How long a review waits for its turn. The API server waits 10 s for an answer by default.
 const TURN: Duration = Duration::from_secs(5);
 
@@ -51,16 +64,29 @@ pub enum Refusal {
     /// The body broke off.
     #[error("the review is incomplete")]
     Incomplete,
+    /// It is no review, or what it says of an object cannot be read.
+    #[error("the review cannot be read")]
+    Unreadable,
+    /// The reviewer panicked.
+    #[error("the review failed")]
+    Failed,
+}
+
+impl Refusal {
+    /// As a status of HTTP.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TooLong | Self::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Incomplete | Self::Unreadable => StatusCode::BAD_REQUEST,
+            Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = match self {
-            Self::TooLong | Self::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Incomplete => StatusCode::BAD_REQUEST,
-        };
-        (status, format!("{self}\n")).into_response()
+        (self.status(), format!("{self}\n")).into_response()
     }
 }
 
@@ -68,38 +94,84 @@ impl IntoResponse for Refusal {
 #[derive(Debug)]
 pub struct Bounds {
     bodies: Arc<Semaphore>,
+    small_bodies: Arc<Semaphore>,
     work: Arc<Semaphore>,
-    patience: Duration,
+    small_work: Arc<Semaphore>,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
+        let bytes = |bytes| Arc::new(Semaphore::new(bytes));
         Self {
-            bodies: Arc::new(Semaphore::new(ALL_BODIES)),
-            work: Arc::new(Semaphore::new(ALL_WORK)),
-            patience: TURN,
+            bodies: bytes(ALL_BODIES),
+            small_bodies: bytes(SMALL_BODIES),
+            work: bytes(ALL_WORK),
+            small_work: bytes(SMALL_WORK),
         }
     }
+}
+
+/// Until when a review that was posted just now must be answered. The API server says in the query how long it waits (`timeout=2s`): what is
+/// late is the failure of the webhook, which may let everything pass, so that the answer must have time to arrive.
+pub fn deadline(query: Option<&str>) -> Instant {
+    let mut fields = query.unwrap_or_default().split('&');
+    let seconds = fields.find_map(|field| field.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok());
+    let patience = seconds.map_or(TURN, |seconds| TURN.min(Duration::from_secs(seconds) * 3 / 4));
+    Instant::now() + patience
 }
 
 /// Memory that was granted to the request of a connection; given back when dropped.
 #[derive(Debug)]
 pub struct Granted {
-    permit: Option<OwnedSemaphorePermit>,
+    permits: Vec<OwnedSemaphorePermit>,
     entry: Arc<ConnectionHandle>,
 }
 
 impl Granted {
     fn add(&mut self, more: OwnedSemaphorePermit) {
-        match &mut self.permit {
+        let of_same = |permit: &&mut OwnedSemaphorePermit| Arc::ptr_eq(permit.semaphore(), more.semaphore());
+        match self.permits.iter_mut().find(of_same) {
             Some(permit) => permit.merge(more),
-            none => *none = Some(more),
+            None => self.permits.push(more),
         }
         self.entry.hold(self.bytes());
     }
 
     fn bytes(&self) -> usize {
-        self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+        self.permits.iter().map(OwnedSemaphorePermit::num_permits).sum()
+    }
+}
+
+/// A review that is not worked on.
+#[derive(Debug)]
+pub struct Unread {
+    /// Why.
+    pub why: Refusal,
+    /// What was read of its body.
+    pub head: Arc<Vec<u8>>,
+    rest: Option<BodyDataStream>,
+    _granted: Option<Granted>,
+}
+
+impl Unread {
+    /// One whose body was read.
+    pub fn whole(why: Refusal, head: Arc<Vec<u8>>, granted: Granted) -> Self {
+        Self { why, head, rest: None, _granted: Some(granted) }
+    }
+
+    /// Lets the rest of the body come in, and keeps none of it: a client that is still sending might miss an answer.
+    pub async fn drain(self, until: Instant) {
+        let Some(mut rest) = self.rest else { return };
+        let drained = async {
+            let mut bytes = 0;
+            while bytes < MOST_DRAINED
+                && let Some(Ok(piece)) = rest.next().await
+            {
+                bytes += piece.len();
+            }
+        };
+        // What is later is not waited for by the API server, either.
+        let _ = tokio::time::timeout_at(until.into(), drained).await;
     }
 }
 
@@ -111,55 +183,72 @@ impl Drop for Granted {
 
 impl Bounds {
     /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
-    /// left, those that hold much of it, and for long, give way.
+    /// left, those that hold much of it, and for long, give way. Of one that is too long the head is read where that `matters`.
     ///
     /// # Errors
     ///
-    /// If the body is larger than 8 MiB or breaks off, or there is no room for it within 5 s.
+    /// If the body is larger than 8 MiB or breaks off, or there is no room for it in time.
     pub async fn read(
         &self,
         body: Body,
         entry: Arc<ConnectionHandle>,
-    ) -> Result<(Vec<u8>, Granted), Refusal> {
-        let announced = hyper::body::Body::size_hint(&body);
-        if announced.lower() > BODY_BYTES as u64 {
-            return Err(Refusal::TooLong);
-        }
-        let (mut read, mut granted) = (Vec::new(), Granted { permit: None, entry });
+        head_matters: bool,
+        until: Instant,
+    ) -> Result<(Vec<u8>, Granted), Unread> {
+        let announced = usize::try_from(hyper::body::Body::size_hint(&body).lower()).unwrap_or(usize::MAX);
+        let (mut read, mut granted) = (Vec::new(), Granted { permits: Vec::new(), entry });
+        let most = match announced {
+            0..=BODY_BYTES => BODY_BYTES,
+            _ if head_matters => SMALL_BODY,
+            _ => 0,
+        };
         let mut pieces = body.into_data_stream();
-        while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|_| Refusal::Incomplete)?;
-            if read.len() + piece.len() > BODY_BYTES {
-                return Err(Refusal::TooLong);
+        let why = loop {
+            if most == 0 {
+                break Refusal::TooLong;
             }
-            self.grant(&mut granted, read.len() + piece.len()).await?;
+            let piece = match pieces.next().await {
+                None => return Ok((read, granted)),
+                Some(Ok(piece)) => piece,
+                Some(Err(_)) => break Refusal::Incomplete,
+            };
+            let bytes = read.len() + piece.len();
+            if bytes > most {
+                break Refusal::TooLong;
+            }
+            let got = self.grant(&mut granted, bytes, until).await;
             if read.is_empty() {
                 // Announced, and at most BODY_BYTES: memory that is not written to is not taken.
-                read.reserve_exact(usize::try_from(announced.lower()).unwrap_or(0));
+                read.reserve_exact(announced.min(most));
             }
             read.extend_from_slice(&piece);
-        }
-        Ok((read, granted))
+            if let Err(why) = got {
+                break why;
+            }
+        };
+        Err(Unread { why, head: Arc::new(read), rest: Some(pieces), _granted: Some(granted) })
     }
 
     /// Grants what is missing up to so many bytes.
     ///
     /// # Errors
     ///
-    /// If so many bytes are not free within 5 s.
-    pub async fn grant(&self, granted: &mut Granted, bytes: usize) -> Result<(), Refusal> {
+    /// If so many bytes are not free in time.
+    pub async fn grant(&self, granted: &mut Granted, bytes: usize, until: Instant) -> Result<(), Refusal> {
         let missing = bytes.saturating_sub(granted.bytes());
         if missing == 0 {
             return Ok(());
         }
         let permits = u32::try_from(missing).map_err(|_| Refusal::TooLong)?;
-        if let Ok(more) = Arc::clone(&self.bodies).try_acquire_many_owned(permits) {
-            granted.add(more);
-            return Ok(());
+        let small = Some(&self.small_bodies).filter(|_| bytes <= SMALL_BODY);
+        for pool in std::iter::once(&self.bodies).chain(small) {
+            if let Ok(more) = Arc::clone(pool).try_acquire_many_owned(permits) {
+                granted.add(more);
+                return Ok(());
+            }
         }
         granted.entry.make_room(missing);
-        let more =
-            tokio::time::timeout(self.patience, Arc::clone(&self.bodies).acquire_many_owned(permits)).await;
+        let more = tokio::time::timeout_at(until.into(), Arc::clone(&self.bodies).acquire_many_owned(permits)).await;
         granted.add(more.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?);
         Ok(())
     }
@@ -169,16 +258,21 @@ impl Bounds {
     /// # Errors
     ///
     /// If the review would take more memory than all reviews together may, or its object grows and would take more than nearly half of that; or if
-    /// there is no room for it within 5 s.
-    pub async fn turn(&self, body: &[u8], most: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// there is no room for it in time.
+    pub async fn turn(
+        &self,
+        body: &[u8],
+        most: usize,
+        until: Instant,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
         let Weights { all, object, old } = weights(body);
         let weight = all.saturating_add(most);
         if weight > ALL_WORK || object > ONE_OBJECT.max(old) {
             return Err(Refusal::TooMany);
         }
+        let pool = if weight <= SMALL { &self.small_work } else { &self.work };
         let weight = u32::try_from(weight).map_err(|_| Refusal::TooMany)?;
-        let turn =
-            tokio::time::timeout(self.patience, Arc::clone(&self.work).acquire_many_owned(weight)).await;
+        let turn = tokio::time::timeout_at(until.into(), Arc::clone(pool).acquire_many_owned(weight)).await;
         turn.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)
     }
 }
@@ -290,7 +384,7 @@ mod tests {
     #[tokio::test]
     async fn what_can_be_stored_can_be_changed_and_deleted() {
         let bounds = Bounds::default();
-        let judge = async |old, new, more| bounds.turn(&review(old, new, more), 0).await.map(drop);
+        let judge = async |old, new, more| bounds.turn(&review(old, new, more), 0, deadline(None)).await.map(drop);
         // As many as can be created.
         let (mut most, mut step) = (0, 1 << 16);
         while step > 0 {
@@ -319,32 +413,64 @@ mod tests {
         let object = json!({"kind": "Workload", "spec": {"podSets": pods}});
         let review = json!({"request": {"uid": "u", "object": object, "oldObject": object}}).to_string();
         assert!(review.len() > 1 << 20);
-        let turn = bounds.turn(review.as_bytes(), 0).await.unwrap();
+        let turn = bounds.turn(review.as_bytes(), 0, deadline(None)).await.unwrap();
         assert!(turn.num_permits() > review.len());
         let bomb = format!("[{}]", vec![r#"{"":0}"#; 200_000].join(","));
         assert!(bomb.len() < BODY_BYTES);
-        assert_eq!(bounds.turn(bomb.as_bytes(), 0).await.unwrap_err(), Refusal::TooMany);
+        assert_eq!(bounds.turn(bomb.as_bytes(), 0, deadline(None)).await.unwrap_err(), Refusal::TooMany);
+    }
+
+    /// A list of so many objects.
+    fn objects(count: usize) -> Vec<u8> {
+        format!("[{}]", vec!["{}"; count].join(",")).into_bytes()
     }
 
     #[tokio::test]
     async fn a_review_that_has_no_turn_in_time_is_told_so() {
-        let bounds = Bounds { patience: Duration::from_millis(1), ..Bounds::default() };
-        let most = format!("[{}]", vec!["{}"; ALL_WORK / (OBJECT + VALUE + 3 * COPIES) - 1].join(","));
-        let turn = bounds.turn(most.as_bytes(), 0).await.unwrap();
-        let second = br"[{},{},{},{},{},{},{},{}]";
-        assert_eq!(bounds.turn(second, 0).await.unwrap_err(), Refusal::Busy);
+        let bounds = Bounds::default();
+        let (now, later) = (Instant::now(), deadline(None));
+        let turn =
+            bounds.turn(&objects(ALL_WORK / (OBJECT + VALUE + 3 * COPIES) - 1), 0, later).await.unwrap();
+        let second = objects(SMALL / OBJECT);
+        assert_eq!(bounds.turn(&second, 0, now).await.unwrap_err(), Refusal::Busy);
         drop(turn);
-        assert!(bounds.turn(second, 0).await.is_ok());
+        assert!(bounds.turn(&second, 0, later).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn large_reviews_keep_small_ones_not_from_their_turn() {
+        let bounds = Bounds::default();
+        let (now, later) = (Instant::now(), deadline(None));
+        let half = objects(ALL_WORK / 2 / (OBJECT + VALUE + 3 * COPIES) - 1);
+        let large = [bounds.turn(&half, 0, later).await.unwrap(), bounds.turn(&half, 0, later).await.unwrap()];
+        assert_eq!(bounds.turn(&half, 0, now).await.unwrap_err(), Refusal::Busy);
+        let small = objects(SMALL / (OBJECT + VALUE + 3 * COPIES) - 1);
+        let mut turns = Vec::new();
+        for _ in 0..SMALL_WORK / SMALL {
+            turns.push(bounds.turn(&small, 0, now).await.unwrap());
+        }
+        assert_eq!(bounds.turn(&small, 0, now).await.unwrap_err(), Refusal::Busy, "they are bounded, too");
+        drop((large, turns));
     }
 
     #[tokio::test]
     async fn answers_that_may_be_large_are_not_made_all_at_once() {
-        let bounds = Bounds { patience: Duration::from_millis(1), ..Bounds::default() };
-        let turns =
-            [bounds.turn(b"{}", MAX_ANSWER).await.unwrap(), bounds.turn(b"{}", MAX_ANSWER).await.unwrap()];
-        assert_eq!(bounds.turn(b"{}", MAX_ANSWER).await.unwrap_err(), Refusal::Busy);
-        assert!(bounds.turn(b"{}", 0).await.is_ok(), "what has a short answer goes on");
+        let bounds = Bounds::default();
+        let (now, later) = (Instant::now(), deadline(None));
+        let large = async |until| bounds.turn(b"{}", MAX_ANSWER, until).await;
+        let turns = [large(later).await.unwrap(), large(later).await.unwrap()];
+        assert_eq!(large(now).await.unwrap_err(), Refusal::Busy);
+        assert!(bounds.turn(b"{}", 0, now).await.is_ok(), "what has a short answer goes on");
         drop(turns);
-        assert!(bounds.turn(b"{}", MAX_ANSWER).await.is_ok());
+        assert!(large(later).await.is_ok());
+    }
+
+    #[test]
+    fn an_answer_comes_before_the_api_server_gives_up() {
+        let patience = |query| deadline(query).saturating_duration_since(Instant::now()).as_secs_f64();
+        let cases = [(Some("timeout=2s"), 1.5), (Some("a=b&timeout=4s"), 3.0), (Some("timeout=30s"), 5.0)];
+        for (query, seconds) in cases.into_iter().chain([(None, 5.0), (Some("timeout=1m"), 5.0)]) {
+            assert!((patience(query) - seconds).abs() < 0.2, "{query:?}");
+        }
     }
 }

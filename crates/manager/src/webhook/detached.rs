@@ -16,23 +16,13 @@ use super::facts::Facts;
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::Request;
 
-/// What takes references to objects that are gone out of others, or works on a namespace that goes.
-const COLLECTORS: [&str; 3] = [
-    "system:serviceaccount:kube-system:generic-garbage-collector",
-    "system:serviceaccount:kube-system:namespace-controller",
-    "system:kube-controller-manager",
-];
-/// Controllers that Kubernetes brings along: that of Jobs adopts pods, and lets them go.
-const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
-
 /// Why a change of a job or a pod is refused, if it takes that from below the job on whose quota it runs.
 pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
     let (old, new) = (&request.old_object, &request.object);
     let above = owner_kind(old, rules.external)?;
     let before = ControllerName::of(old)?;
-    let user = request.user_info.username.as_str();
     let of_pods = kind.integration().of_pods;
-    if COLLECTORS.contains(&user) || of_pods && user.starts_with(CONTROLLERS) {
+    if request.user_info.collects() || of_pods && request.user_info.is_of_kubernetes() {
         return None;
     }
     let controller = (above, before.name, before.uid);

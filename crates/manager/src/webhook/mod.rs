@@ -3,7 +3,9 @@
 pub mod bounds;
 mod detached;
 pub mod facts;
+mod forged;
 pub mod owners;
 pub mod review;
 pub mod reviewer;
 pub mod server;
+pub mod users;

@@ -280,11 +280,28 @@ impl Facts {
 
     /// Whether a job is managed, by itself or by what stands above it, and that is admitted.
     fn is_admitted(&self, rules: Rules<'_>, namespace: &str, job: (JobKind, &str), owner: &Owner) -> bool {
+        let mut managers = self.managers(rules, namespace, job, owner);
+        managers.any(|owner| self.admitted.has(namespace, &owner.uid))
+    }
+
+    /// Whether a job is managed, by itself or by what stands above it.
+    pub fn is_managed(&self, rules: Rules<'_>, namespace: &str, job: (JobKind, &str), owner: &Owner) -> bool {
+        self.managers(rules, namespace, job, owner).next().is_some()
+    }
+
+    /// A job, if it is managed by itself, and what stands above it and is managed.
+    fn managers<'a>(
+        &'a self,
+        rules: Rules<'_>,
+        namespace: &str,
+        job: (JobKind, &str),
+        owner: &'a Owner,
+    ) -> impl Iterator<Item = &'a Owner> + use<'a> {
         let itself = (owner.queued || rules.all).then_some(owner);
         let above = owner.above.as_ref();
         let above = above.map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
         let above = above.map(|above| self.managed_above(rules, namespace, job, above)).unwrap_or_default();
-        itself.into_iter().chain(above).any(|owner| self.admitted.has(namespace, &owner.uid))
+        itself.into_iter().chain(above)
     }
 }
 

@@ -5,6 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::bounds::Refusal;
+use super::users::UserInfo;
+
 /// What the API server posts.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Review {
@@ -30,14 +33,6 @@ pub struct Request {
     pub object: Value,
     /// The object as it is, for updates.
     pub old_object: Value,
-}
-
-/// Who writes.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct UserInfo {
-    /// The user's name: `system:serviceaccount:<namespace>:<name>` for a service account.
-    pub username: String,
 }
 
 /// What the API server gets back.
@@ -78,6 +73,8 @@ pub enum Verdict {
     Patched(Vec<Value>),
     /// Refuse it (403, as upstream's webhooks answer).
     Denied(String),
+    /// Refuse it, as it cannot be judged.
+    TurnedAway(Refusal),
 }
 
 /// The body that goes back.
@@ -97,6 +94,17 @@ pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error>
         Verdict::Denied(message) => {
             response.allowed = false;
             response.status = Some(Status { code: 403, reason: "Forbidden", message });
+        }
+        Verdict::TurnedAway(why) => {
+            response.allowed = false;
+            let (code, reason) = match why {
+                Refusal::TooLong | Refusal::TooMany => (413, "RequestEntityTooLarge"),
+                Refusal::Busy => (429, "TooManyRequests"),
+                Refusal::Incomplete | Refusal::Unreadable => (400, "BadRequest"),
+                Refusal::Failed => (500, "InternalError"),
+            };
+            let message = format!("{why}: it is to be queued, and cannot be let in without a review");
+            response.status = Some(Status { code, reason, message });
         }
     }
     serde_json::to_vec(&Answer { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", response })

@@ -19,11 +19,15 @@ use sluice_jobs::webhook::{
 use sluice_jobs::{MadePod, Patch};
 use tracing::info;
 
+use super::bounds::Refusal;
 use super::detached;
 use super::facts::{FactStore, Facts, Owner};
+use super::forged;
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
+
+mod unread;
 
 /// Where objects are posted to be converted.
 const CONVERT: &str = "/convert";
@@ -81,7 +85,17 @@ impl Reviewers {
             }
             return answer(&request.uid, Verdict::Allowed);
         }
-        let facts = self.facts.now();
+        let verdict = self.verdict(hook, &request, &self.facts.now());
+        if let Verdict::Denied(why) = &verdict {
+            let name = request.object["metadata"]["name"].as_str().unwrap_or_default();
+            info!(kind = kind.kind(), namespace = %request.namespace, name, %why, "refused");
+        }
+        answer(&request.uid, verdict)
+    }
+
+    /// The judgement of a write of a job of a kind that is queued.
+    fn verdict(&self, hook: JobHook, request: &Request, facts: &Facts) -> Verdict {
+        let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
         let none = BTreeMap::new();
         let context = Context {
             manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
@@ -89,21 +103,27 @@ impl Reviewers {
             namespace_labels: facts.namespaces.get(&request.namespace).unwrap_or(&none),
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
-            managed_owner: self.has_managed_owner(kind, &request, &facts),
-            gatherer: gatherer(kind, &request, &facts),
+            managed_owner: self.has_managed_owner(kind, request, facts),
+            gatherer: gatherer(kind, request, facts),
             gates: self.gates,
         };
         let of_pods = kind.integration().of_pods;
-        let detached = match hook {
-            JobHook::Validate(_) => {
-                detached::refusal(kind, &request, &facts, self.rules(&request.namespace, &facts))
-            }
+        let rules = self.rules(&request.namespace, facts);
+        let refusal = match hook {
+            JobHook::Validate(_) => detached::refusal(kind, request, facts, rules),
             JobHook::Mutate(_) => None,
         };
-        let verdict = match hook {
-            JobHook::Validate(_) if detached.is_some() => Verdict::Denied(detached.unwrap_or_default()),
-            JobHook::Mutate(_) if of_pods => self.mutated_pod(&request, &context),
-            JobHook::Validate(_) if of_pods && !self.looks_after(&request) => Verdict::Allowed,
+        let forged = || {
+            let why = if of_pods { forged::refusal(request, facts, rules) } else { None };
+            // Where pods are not queued, it gains nothing by that.
+            why.filter(|_| self.queues_pods(request, &context))
+        };
+        if let Some(why) = refusal.or_else(forged) {
+            return Verdict::Denied(why);
+        }
+        match hook {
+            JobHook::Mutate(_) if of_pods => self.mutated_pod(request, &context),
+            JobHook::Validate(_) if of_pods && !self.looks_after(request) => Verdict::Allowed,
             JobHook::Validate(_) if of_pods => {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
                 judged(validate_plain_pod(&request.object, old, &context))
@@ -122,24 +142,29 @@ impl Reviewers {
                 let old = (!request.old_object.is_null()).then_some(&request.old_object);
                 judged(validate(kind, &request.object, old, &context))
             }
-        };
-        if let Verdict::Denied(why) = &verdict {
-            let name = request.object["metadata"]["name"].as_str().unwrap_or_default();
-            info!(kind = kind.kind(), namespace = %request.namespace, name, %why, "refused");
         }
-        answer(&request.uid, verdict)
+    }
+
+    /// Whether a pod is queued, if it is no other job's.
+    fn queues_pods(&self, request: &Request, context: &Context<'_>) -> bool {
+        let context = Context { managed_owner: false, ..*context };
+        matches!(mutate_plain_pod(&request.object, &context, &self.pod_selectors()), Patch::Json(all) if !all.is_empty())
+    }
+
+    /// Which pods are managed.
+    fn pod_selectors(&self) -> PodSelectors<'_> {
+        let PodOptions { namespace_selector, pod_selector } = &self.pod_options;
+        PodSelectors {
+            namespaces: namespace_selector.as_ref(),
+            pods: pod_selector.as_ref(),
+            implied: self.implied_pods,
+        }
     }
 
     /// A new pod: gated if it is to be queued, and kept off the nodes that its JobSet is to avoid.
     fn mutated_pod(&self, request: &Request, context: &Context<'_>) -> Verdict {
-        let PodOptions { namespace_selector, pod_selector } = &self.pod_options;
-        let selectors = PodSelectors {
-            namespaces: namespace_selector.as_ref(),
-            pods: pod_selector.as_ref(),
-            implied: self.implied_pods,
-        };
         let queued = if request.operation == "CREATE" {
-            mutate_plain_pod(&request.object, context, &selectors)
+            mutate_plain_pod(&request.object, context, &self.pod_selectors())
         } else {
             Patch::Json(Vec::new())
         };
@@ -239,6 +264,14 @@ impl Reviewer for Reviewers {
 
     fn most(&self, path: &str) -> usize {
         if path == CONVERT { MAX_ANSWER } else { 0 }
+    }
+
+    fn reads_heads(&self, path: &str) -> bool {
+        self.job_hooks.contains_key(path)
+    }
+
+    fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>> {
+        unread::turned_away(self, *self.job_hooks.get(path)?, head, why)
     }
 
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {

@@ -12,7 +12,7 @@ use axum::{Router, body};
 use tokio::net::TcpListener;
 use tracing::{debug, error, warn};
 
-use super::bounds::{Bounds, Refusal};
+use super::bounds::{Bounds, Refusal, Unread, deadline};
 use crate::serve::body::Keep;
 use crate::serve::{self, ConnectionHandle, Tls};
 use crate::shutdown::Stop;
@@ -23,6 +23,11 @@ pub trait Reviewer: Send + Sync + 'static {
     fn has(&self, path: &str) -> bool;
     /// The bytes that an answer on this path may have beyond those of the review.
     fn most(&self, path: &str) -> usize;
+    /// Whether [`Reviewer::turned_away`] may answer on this path.
+    fn reads_heads(&self, path: &str) -> bool;
+    /// The answer to a review that is not worked on, from its `head`: as much as was read of it. None where the failure of the webhook is answer
+    /// enough; where the API server ignores that, something would be let in that a review would have changed or refused.
+    fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>>;
     /// The answer to a review posted to `path`; nothing for an unknown path, an error for a body that is no review.
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>>;
 }
@@ -58,14 +63,23 @@ async fn answer(
     if !shared.reviewer.has(path) {
         return unknown();
     }
-    match reviewed(&shared, entry, path, body).await {
-        Ok(response) => response,
-        Err(refusal) => {
-            warn!(%path, %refusal, "a review was not answered");
-            // What is left of the body is not read.
-            ([(header::CONNECTION, "close")], refusal).into_response()
-        }
-    }
+    let until = deadline(uri.query());
+    let unread = match reviewed(&shared, entry, path, body, until).await {
+        Ok(response) => return response,
+        Err(unread) => unread,
+    };
+    let refusal = unread.why;
+    warn!(%path, %refusal, "a review was not answered");
+    let answer = shared.reviewer.turned_away(path, &unread.head, refusal);
+    // Otherwise, what is left of the body is not read.
+    let close = [(header::CONNECTION, "close")];
+    let Some(answer) = answer else { return (close, refusal).into_response() };
+    unread.drain(until).await;
+    (close, json(answer)).into_response()
+}
+
+fn json(answer: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body::Bytes::from(answer)).into_response()
 }
 
 async fn reviewed(
@@ -73,36 +87,47 @@ async fn reviewed(
     entry: Arc<ConnectionHandle>,
     path: &str,
     body: Body,
-) -> Result<Response, Refusal> {
-    let (body, mut granted) = shared.bounds.read(body, entry).await?;
-    let turn = shared.bounds.turn(&body, shared.reviewer.most(path)).await?;
+    until: Instant,
+) -> Result<Response, Unread> {
+    let heads = shared.reviewer.reads_heads(path);
+    let (body, mut granted) = shared.bounds.read(body, entry, heads, until).await?;
+    let turn = match shared.bounds.turn(&body, shared.reviewer.most(path), until).await {
+        Ok(turn) => turn,
+        Err(why) => return Err(Unread::whole(why, Arc::new(body), granted)),
+    };
     let began = Instant::now();
-    let (reviewer, asked) = (Arc::clone(&shared.reviewer), path.to_owned());
+    let body = Arc::new(body);
+    let (reviewer, asked, read) = (Arc::clone(&shared.reviewer), path.to_owned(), Arc::clone(&body));
     // A large review takes a while: not on the threads that serve the others.
     let review = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        reviewer.review(&asked, &body)
+        reviewer.review(&asked, &read)
     });
-    let outcome = match review.await {
-        Ok(outcome) => outcome,
-        Err(panic) => {
-            error!(%path, %panic, "a review failed");
-            return Ok((StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response());
-        }
-    };
-    Ok(match outcome {
-        Some(Ok(answer)) => {
+    let why = match tokio::time::timeout_at(until.into(), review).await {
+        Ok(Ok(Some(Ok(answer)))) => {
             let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             debug!(%path, us, "reviewed");
-            shared.bounds.grant(&mut granted, answer.len()).await?;
-            let mut response =
-                ([(header::CONTENT_TYPE, "application/json")], body::Bytes::from(answer)).into_response();
-            response.extensions_mut().insert(Keep(Arc::new(granted)));
-            response
+            match shared.bounds.grant(&mut granted, answer.len(), until).await {
+                Ok(()) => {
+                    let mut response = json(answer);
+                    response.extensions_mut().insert(Keep(Arc::new(granted)));
+                    return Ok(response);
+                }
+                Err(why) => why,
+            }
         }
-        Some(Err(error)) => (StatusCode::BAD_REQUEST, format!("not a review: {error}\n")).into_response(),
-        None => unknown(),
-    })
+        Ok(Ok(Some(Err(error)))) => {
+            debug!(%path, %error, "not a review");
+            Refusal::Unreadable
+        }
+        Ok(Ok(None)) => return Ok(unknown()),
+        Ok(Err(panic)) => {
+            error!(%path, %panic, "a review failed");
+            Refusal::Failed
+        }
+        Err(_) => Refusal::Busy,
+    };
+    Err(Unread::whole(why, body, granted))
 }
 
 fn unknown() -> Response {

@@ -60,7 +60,7 @@ impl Simulation {
     /// wrong with it: where it cannot be played it is left out, as the engine of a manager passes it over.
     pub(crate) fn take_first(&mut self, manifest: Manifest) -> Option<ManifestError> {
         let (source, stored) = (manifest.source.clone(), is_stored(&manifest.object));
-        self.from_cluster |= stored;
+        self.read_nodes |= stored && manifest.kind == Kind::Node;
         let wrong = manifest_error(&source, self.take(manifest).err()?);
         if !stored {
             return Some(wrong);

@@ -14,7 +14,7 @@ use crate::agenda::{Action, after};
 use crate::json::text;
 use crate::nodes::{Assigned, Domain, Share, assigned};
 use crate::object::looks_at_nodes;
-use crate::pods::Phase;
+use crate::pods::{Phase, deadline};
 
 /// What the condition PodsReady says (docs/reference/03-conditions-events.md).
 const READY: &str = "All pods reached readiness and the workload is running";
@@ -88,10 +88,10 @@ impl Simulation {
         self.admitted(job).map(assigned).unwrap_or_default()
     }
 
-    /// Whether a job runs only on nodes that are there. Of a cluster that was read it is not known which more nodes come as pods ask for them: only where
+    /// Whether a job runs only on nodes that are there. Of a cluster whose nodes were read it is not known which more nodes come as pods ask for them: only where
     /// the engine itself looks at nodes, for a topology or for Hotswap, are those that were read all there are.
     fn needs_room(&self, job: &ObjectRef, assigned: &Assigned) -> bool {
-        if !self.from_cluster || !assigned.is_empty() {
+        if !self.read_nodes || !assigned.is_empty() {
             return true;
         }
         let queue =
@@ -254,13 +254,13 @@ impl Simulation {
 
     pub(super) fn finish(&mut self, job: &ObjectRef, attempt: u64) {
         let Some(run) = self.pods.attempt(job, attempt) else { return };
-        if !matches!(run.phase, Phase::Running { .. }) {
-            return;
-        }
+        let Phase::Running { since } = run.phase else { return };
         self.end_pods(job);
         let now = self.now;
         let Some(value) = self.world.get(job) else { return };
-        let (_, success) = self.pods.run_time(job, value);
+        // One that has outlived what was thought may come to its deadline, too.
+        let success = self.pods.run_time(job, value).1
+            && deadline(job, value).is_none_or(|deadline| now < after(since, deadline));
         self.pods.drawn.remove(job);
         match job.kind {
             Kind::Job(kind) => {

@@ -9,7 +9,7 @@ use sluice_engine::{Kind, ObjectRef};
 use super::Simulation;
 use crate::agenda::after;
 use crate::json::text;
-use crate::pods::{Phase, Pods};
+use crate::pods::{Phase, Pods, deadline};
 use crate::world::World;
 
 /// Draws that are tried for what has run for longer than the first of them says.
@@ -52,11 +52,7 @@ impl Ends<'_> {
     /// What no draw says anything of runs as long again as it has run, if it may.
     fn as_long_again(&self, job: &ObjectRef, value: &Value, since: Timestamp) -> Timestamp {
         let again = after(self.now, self.now.duration_since(since));
-        let deadline = match job.kind {
-            Kind::Job(kind) => sluice_jobs::deadline_seconds(kind, value),
-            _ => None,
-        };
-        let deadline = deadline.map(|seconds| after(since, SignedDuration::from_secs(seconds)));
+        let deadline = deadline(job, value).map(|deadline| after(since, deadline));
         let bounds = deadline.into_iter().chain(self.last_moment(job, value));
         bounds.fold(again, Timestamp::min)
     }

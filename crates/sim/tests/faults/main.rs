@@ -7,6 +7,7 @@
 
 mod day;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use day::{Day, play};
@@ -28,6 +29,7 @@ fn quiet_days_keep_every_promise_to_the_second() {
 fn fixed_bad_days_stay_safe_and_alive() {
     let mut all = PerFault::default();
     let (mut admitted, mut preempted) = (0, 0);
+    let mut judged = [0; 3];
     // The last ones: a write failed that gave quota, and by the objects alone, what was decided with it in mind looked wrong; one pod set left
     // to the next what others had taken meanwhile.
     for seed in (0..18).chain([4_100_038_153, 7_700_007_457]) {
@@ -46,6 +48,8 @@ fn fixed_bad_days_stay_safe_and_alive() {
         let jobs = &day.simulation.record().jobs;
         admitted += jobs.iter().filter(|job| job.admitted.is_some()).count();
         preempted += jobs.iter().map(|job| job.preempted).sum::<u32>();
+        let of_day = [&day.judged.admissions, &day.judged.victims, &day.judged.waits];
+        judged = std::array::from_fn(|at| judged[at] + of_day[at].load(Ordering::Relaxed));
     }
     // Days on which nothing goes wrong would prove nothing.
     let each = [
@@ -62,6 +66,10 @@ fn fixed_bad_days_stay_safe_and_alive() {
     ];
     assert!(each.iter().all(|count| *count >= 10), "{all:?}");
     assert!(admitted > 100 && preempted > 5, "{admitted} admitted, {preempted} preempted");
+    // Nor would what is not looked at.
+    let [admissions, victims, waits] = judged;
+    println!("judged: {admissions} admissions, {victims} victims, {waits} in turn");
+    assert!(admissions > 100 && victims > 5 && waits > 5, "judged: {judged:?}");
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -1,13 +1,29 @@
 //! Objects as large as the API server takes.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, QUEUE_NAME};
 
 use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 
+/// How many heavy reviews there are at once: more than the manager works on.
+const HEAVY: usize = 30;
+
 fn container(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// So many variables.
+fn variables(count: usize) -> Value {
+    (0..count).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(40)})).collect()
+}
+
+/// A Job that names no queue.
+fn unqueued(name: &str) -> Value {
+    let mut job = attack(name, SHARED);
+    job["metadata"]["labels"] = json!({});
+    job
 }
 
 /// Makes the job `most` with nearly as many variables as a job may have. How many.
@@ -27,14 +43,12 @@ async fn most_variables(tenant: &Tenant) -> usize {
 
 pub async fn huge_objects_wait_like_others_or_are_refused() {
     let tenant = tenant("huge").await;
-    let mut variables = attack("variables", SHARED);
-    let many: Vec<_> =
-        (0..10_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(40)})).collect();
-    container(&mut variables)["env"] = json!(many);
+    let mut attacker = attack("variables", SHARED);
+    container(&mut attacker)["env"] = variables(10_000);
     // A review of its next change would not fit into the manager's memory.
-    let why = tenant.make(&variables).await.unwrap_err().to_string();
-    assert!(why.contains("status code 413"), "{why}");
-    container(&mut variables)["env"] = json!(many[..3_000]);
+    let why = tenant.make(&attacker).await.unwrap_err().to_string();
+    assert!(why.contains("the review has too many values"), "{why}");
+    container(&mut attacker)["env"] = variables(3_000);
     let mut wide = attack("wide", SHARED);
     container(&mut wide)["args"] = json!(["x".repeat(950_000)]);
     let mut labelled = attack("labelled", SHARED);
@@ -53,7 +67,7 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
         .collect();
     containers["spec"]["template"]["spec"]["containers"] = json!(many);
     let sets = [set("nineteen", SHARED, 19), set("thirty", SHARED, 30), set("eight", SHARED, 8)];
-    for object in [variables, wide, labelled, annotated, named, containers].iter().chain(&sets) {
+    for object in [attacker, wide, labelled, annotated, named, containers].iter().chain(&sets) {
         let name = object["metadata"]["name"].as_str().unwrap();
         if !refused(tenant.make(object).await) && object["kind"] == "Job" {
             drop(tenant.patch(name, json!({"spec": {"suspend": false}})).await);
@@ -109,4 +123,50 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
         .await
         .unwrap();
     }
+}
+
+/// The webhook for jobs without a queue lets everything pass that it does not answer in time, so that it must answer.
+pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_load() {
+    let tenant = tenant("huge-default").await;
+    tenant.place.local_queue("default", "victim").await.unwrap();
+    let labelled = async |name: &str| {
+        let made = tenant.make(&unqueued(name)).await.unwrap();
+        made["metadata"]["labels"][QUEUE_NAME] == "default"
+    };
+    // The queue is known to the webhook a moment later.
+    eventually("the default queue to take a job", DEADLINE, || async {
+        let made = tenant.dry_run(&unqueued("first")).await?;
+        let labels = &made["metadata"]["labels"];
+        Ok(progress(labels[QUEUE_NAME] == "default", labels.to_string()))
+    })
+    .await
+    .unwrap();
+    let mut many = unqueued("many");
+    container(&mut many)["env"] = variables(10_000);
+    let why = tenant.make(&many).await.unwrap_err().to_string();
+    assert!(why.contains("cannot be let in without a review"), "{why}");
+    // As JSON is written by the API server, each of these takes six bytes: more than the manager reads.
+    let mut long = unqueued("long");
+    container(&mut long)["args"] = json!(["<".repeat(1_400_000)]);
+    let why = tenant.make(&long).await.unwrap_err().to_string();
+    assert!(why.contains("the review is larger than 8 MiB"), "{why}");
+    // Many that are just small enough.
+    let mut heavy = unqueued("heavy");
+    container(&mut heavy)["env"] = variables(3_000);
+    let flood = async {
+        let made = join_all((0..HEAVY).map(|_| tenant.dry_run(&heavy))).await;
+        for object in made.into_iter().flatten() {
+            assert_eq!(object["metadata"]["labels"][QUEUE_NAME], "default", "it is let in without a queue");
+        }
+    };
+    let small = async {
+        let mut all = Vec::new();
+        for number in 0..10 {
+            all.push(labelled(&format!("small-{number}")).await);
+        }
+        all
+    };
+    let ((), small) = tokio::join!(flood, small);
+    assert_eq!(small, [true; 10]);
+    tenant.gained_nothing().await;
 }

@@ -25,10 +25,19 @@ impl Reviewer for Fake {
         0
     }
 
+    fn reads_heads(&self, path: &str) -> bool {
+        path.starts_with("/head")
+    }
+
+    fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>> {
+        let head = std::str::from_utf8(head.get(..4)?).ok()?;
+        self.reads_heads(path).then(|| format!("{head}: {why}").into_bytes())
+    }
+
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         match path {
-            "/panic" => panic!("a poisonous review"),
-            "/convert" => Some(serde_json::from_slice(body).and_then(answer_review)),
+            "/panic" | "/head-panic" => panic!("a poisonous review"),
+            "/convert" | "/head" => Some(serde_json::from_slice(body).and_then(answer_review)),
             _ => Some(Ok(body.to_vec())),
         }
     }
@@ -124,4 +133,19 @@ async fn bodies_that_never_end_take_no_memory_from_those_that_do() {
     }
     let whole = " ".repeat(announced);
     assert_eq!(post_to(address, "/echo", &whole).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_worked_on_is_answered_by_its_head_where_that_matters() {
+    let (address, _stopper) = start().await;
+    let values = format!("head[{}]", vec![r#"{"":0}"#; 200_000].join(","));
+    let many = (200, "head: the review has too many values".to_owned());
+    assert_eq!(post_to(address, "/head", &values).await, many);
+    // Its client sends all of it before it looks for an answer.
+    let long = "head".to_owned() + &"x".repeat(2 * BODY_BYTES);
+    let too_long = (200, "head: the review is larger than 8 MiB".to_owned());
+    assert_eq!(post_to(address, "/head", &long).await, too_long);
+    assert_eq!(post_to(address, "/head", "headless").await, (200, "head: the review cannot be read".to_owned()));
+    assert_eq!(post_to(address, "/head-panic", "head").await, (200, "head: the review failed".to_owned()));
+    assert_eq!(post_to(address, "/head", "x").await, (400, "the review cannot be read\n".to_owned()));
 }

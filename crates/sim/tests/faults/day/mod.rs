@@ -18,13 +18,14 @@ pub mod safety;
 mod oracle;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::SignedDuration;
 use sluice_sim::faults::PerFault;
 use sluice_sim::{Options, Simulation, prepare};
 
 use drawn::Drawn;
-use safety::Safety;
+use safety::{Judged, Safety};
 
 /// How long things go wrong, in simulated time.
 const BAD: SignedDuration = SignedDuration::from_mins(7);
@@ -39,19 +40,26 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(2);
 /// A day that ended well.
 pub struct Day {
     pub simulation: Simulation,
+    /// How much of it was judged.
+    pub judged: Arc<Judged>,
 }
 
 /// Plays the day of a seed; on failure, what is wrong, with seed and step.
 pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
-    let mut simulation = begin(seed, rates)?;
+    let judged = Arc::default();
+    let mut simulation = begin_judged(seed, rates, Arc::clone(&judged))?;
     match end(seed, &mut simulation) {
-        Ok(()) => Ok(Day { simulation }),
+        Ok(()) => Ok(Day { simulation, judged }),
         Err(why) => Err(format!("seed {seed}: {why}\n(cargo xtask sim --seed {seed} shows the day)")),
     }
 }
 
 /// The world of a seed, at the beginning of its day.
 pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
+    begin_judged(seed, rates, Arc::default())
+}
+
+fn begin_judged(seed: u64, rates: PerFault, judged: Arc<Judged>) -> Result<Simulation, String> {
     let drawn = Drawn::new(seed);
     let options = Options { audit: true, seed, ..Options::new(drawn.configuration()) };
     let all = |errors: Vec<sluice_sim::ManifestError>| {
@@ -60,7 +68,7 @@ pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
     };
     let manifests = drawn.manifests().map_err(all)?;
     let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
-    let mut safety = Safety::new(drawn.world.fair.clone(), rates);
+    let mut safety = Safety::new(drawn.world.fair.clone(), rates, judged);
     simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
     Ok(simulation)
 }

@@ -8,10 +8,12 @@
 //! * What the ClusterQueues' statuses say is used is what their Workloads hold; that waits until nothing is under way
 //!   ([`super::alive`]).
 //!
-//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, what would break the new
-//! ones is not held against it.
+//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, what the former ones allow is not held
+//! against it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -33,13 +35,31 @@ const STALE: SignedDuration = SignedDuration::from_secs(100);
 /// that jumps by up to two minutes, forth and back.
 const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
+/// How much was judged.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Workloads that got quota.
+    pub admissions: AtomicUsize,
+    /// Workloads that made way for others.
+    pub victims: AtomicUsize,
+    /// Admissions in StrictFIFO queues in which others waited that were known to be first.
+    pub waits: AtomicUsize,
+}
+
+/// What an administrator configured, and until when: a manager may not have seen what came after it.
+struct Configured {
+    world: World,
+    until: Timestamp,
+}
+
 /// What is remembered from step to step.
 pub struct Safety {
     fair: Option<Vec<FairStrategy>>,
     stale: SignedDuration,
     generations: Vec<i64>,
-    world: World,
-    configured_at: Timestamp,
+    /// The last one is in force.
+    worlds: Vec<Configured>,
+    judged: Arc<Judged>,
     seen: BTreeMap<Name, Seen>,
     /// Since when a Workload could be admitted as far as it goes.
     waits_since: BTreeMap<Name, Timestamp>,
@@ -48,13 +68,13 @@ pub struct Safety {
 }
 
 impl Safety {
-    pub fn new(fair: Option<Vec<FairStrategy>>, rates: PerFault) -> Self {
+    pub fn new(fair: Option<Vec<FairStrategy>>, rates: PerFault, judged: Arc<Judged>) -> Self {
         Self {
             fair,
             stale: if rates == PerFault::NONE { SignedDuration::ZERO } else { STALE },
             generations: Vec::new(),
-            world: World::default(),
-            configured_at: Timestamp::MIN,
+            worlds: Vec::new(),
+            judged,
             seen: BTreeMap::new(),
             waits_since: BTreeMap::new(),
             borrowed_at: BTreeMap::new(),
@@ -67,17 +87,18 @@ impl Safety {
         let generations = objects::generations(simulation);
         if generations != self.generations {
             self.generations = generations;
-            self.world = objects::world(simulation, self.fair.clone());
-            self.configured_at = now;
+            if let Some(last) = self.worlds.last_mut() {
+                last.until = now;
+            }
+            let world = objects::world(simulation, self.fair.clone());
+            self.worlds.push(Configured { world, until: Timestamp::MAX });
         }
+        self.worlds.retain(|one| one.until == Timestamp::MAX || now.duration_since(one.until) <= self.stale);
         let seen = objects::workloads(simulation);
         let mut wrong = Vec::new();
         self.note_borrowers(&seen, now);
-        // What was configured long enough ago is known to every replica.
-        if now.duration_since(self.configured_at) > self.stale {
-            self.admissions(&seen, now, &mut wrong);
-            self.victims(&seen, now, &mut wrong);
-        }
+        self.admissions(&seen, now, &mut wrong);
+        self.victims(&seen, now, &mut wrong);
         jobs(simulation, self.patience(), &mut wrong);
         self.waits_since.retain(|key, _| seen.get(key).is_some_and(waits));
         for (key, _) in seen.iter().filter(|(_, seen)| waits(seen)) {
@@ -91,11 +112,13 @@ impl Safety {
     /// (docs/reference/06-algorithm.md 6.5 "processEntry"), and
     /// so does a Workload to which the manager gave quota with a write that is under way, or that failed: it was used when the manager decided on others.
     fn note_borrowers(&mut self, seen: &BTreeMap<Name, Seen>, now: Timestamp) {
-        let tree = Tree::of(&self.world);
-        let snapshot = Snapshot::new(&self.world, &tree, holders(&self.world, seen));
-        for node in tree.nodes() {
-            if tree.subtree_frs(node).any(|fr| snapshot.borrowing_with(node, fr, Amount::ZERO)) {
-                self.borrowed_at.insert(node.clone(), now);
+        for Configured { world, .. } in &self.worlds {
+            let tree = Tree::of(world);
+            let snapshot = Snapshot::new(world, &tree, holders(world, seen));
+            for node in tree.nodes() {
+                if tree.subtree_frs(node).any(|fr| snapshot.borrowing_with(node, fr, Amount::ZERO)) {
+                    self.borrowed_at.insert(node.clone(), now);
+                }
             }
         }
         let preemptors: BTreeSet<&str> =
@@ -109,22 +132,34 @@ impl Safety {
         };
         for one in seen.values().filter(comes) {
             let own = queue(&one.plain.queue);
-            for node in std::iter::once(&own).chain(tree.ancestors(&own)) {
-                self.borrowed_at.insert(node.clone(), now);
+            for Configured { world, .. } in &self.worlds {
+                let tree = Tree::of(world);
+                for node in std::iter::once(&own).chain(tree.ancestors(&own)) {
+                    self.borrowed_at.insert(node.clone(), now);
+                }
             }
         }
     }
 
+    /// What is wrong by all that a manager may have seen of what was configured, as it is by the last of it. What knows nothing of a queue says
+    /// nothing of it.
+    fn wrong_by_all(&self, queue: &Name, judge: impl Fn(&World) -> Option<String>) -> Option<String> {
+        let all = self.worlds.iter().map(|one| &one.world).filter(|world| world.queues.contains_key(queue));
+        all.map(judge).reduce(|before, last| before.and(last)).flatten()
+    }
+
     /// Workloads that hold quota since the last step.
     fn admissions(&self, seen: &BTreeMap<Name, Seen>, now: Timestamp, wrong: &mut Vec<String>) {
-        let tree = Tree::of(&self.world);
         let counted = |seen: &Seen| seen.held.is_some() && !seen.late;
-        let all = holders(&self.world, seen);
-        let snapshot = Snapshot::new(&self.world, &tree, all.filter(|held| !seen[&held.workload.key].late));
         let new =
             seen.iter().filter(|(key, seen)| counted(seen) && !self.seen.get(*key).is_some_and(counted));
         for (key, held) in new.filter_map(|(key, seen)| Some((key, seen.held.as_ref()?))) {
-            let over = over_limit(&tree, &snapshot, &held.workload.queue, &held.usage);
+            self.judged.admissions.fetch_add(1, Ordering::Relaxed);
+            let over = self.wrong_by_all(&held.workload.queue, |world| {
+                let tree = Tree::of(world);
+                let in_time = holders(world, seen).filter(|held| !seen[&held.workload.key].late);
+                over_limit(&tree, &Snapshot::new(world, &tree, in_time), &held.workload.queue, &held.usage)
+            });
             wrong.extend(over.map(|what| format!("{key} was admitted {what}")));
             wrong.extend(self.overtaken(&held.workload, seen, now));
         }
@@ -137,18 +172,22 @@ impl Safety {
 
     /// What waited in a StrictFIFO queue and was overtaken.
     fn overtaken(&self, admitted: &Workload, seen: &BTreeMap<Name, Seen>, now: Timestamp) -> Option<String> {
-        let spec = self.world.queues.get(&admitted.queue)?;
-        if spec.strategy != Strategy::StrictFifo {
+        let is_strict = |world: &World| world.queues.get(&admitted.queue).is_some_and(|q| q.strategy == Strategy::StrictFifo);
+        if !self.worlds.iter().all(|one| is_strict(&one.world)) {
             return None;
         }
         let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
-        let patience = self.patience();
+        let mut known = 0;
         let before = self.waits_since.iter().find_map(|(key, since)| {
-            let other = seen.get(key).filter(|seen| waits(seen)).map(|seen| &seen.plain)?;
-            let known = now.duration_since(*since) > patience;
-            let first = other.queue == admitted.queue && rank(other) < rank(admitted);
-            (known && first && *key != admitted.key).then_some(key)
+            let other = seen.get(key).filter(|seen| waits(seen))?;
+            // It was its turn, and the write failed: it is tried again after a while.
+            let tried = other.decided.is_some_and(|at| now.duration_since(at) <= self.patience());
+            let first = other.plain.queue == admitted.queue && rank(&other.plain) < rank(admitted);
+            let is_known = now.duration_since(*since) > self.stale && !tried && *key != admitted.key;
+            known += usize::from(is_known && other.plain.queue == admitted.queue);
+            (is_known && first).then_some(key)
         });
+        self.judged.waits.fetch_add(known.min(1), Ordering::Relaxed);
         before.map(|key| format!("{} overtook {key}", admitted.key))
     }
 
@@ -162,7 +201,10 @@ impl Safety {
             // One that is gone by now cannot be asked.
             let Some(preemptor) = seen.values().find(|seen| *seen.plain.uid == **uid) else { continue };
             let Some(held) = victim.held.as_ref() else { continue };
-            if let Some(why) = self.unjustified(&preemptor.plain, held, reason, now) {
+            self.judged.victims.fetch_add(1, Ordering::Relaxed);
+            let unjustified =
+                |world: &World| self.unjustified(world, &preemptor.plain, held, reason, now).map(str::to_owned);
+            if let Some(why) = self.wrong_by_all(&preemptor.plain.queue, unjustified) {
                 wrong.push(format!("{} preempted {key} for {reason}, but {why}", preemptor.plain.key));
             }
         }
@@ -171,12 +213,13 @@ impl Safety {
     /// Why a preemption is none that the policies allow.
     fn unjustified(
         &self,
+        world: &World,
         by: &Workload,
         victim: &Reservation,
         reason: &str,
         now: Timestamp,
     ) -> Option<&'static str> {
-        let own = self.world.queues.get(&by.queue)?;
+        let own = world.queues.get(&by.queue)?;
         let preemptor = Preemptor { workload: by, needed: BTreeSet::new(), requests: Usage::new() };
         let allows = |policy: Policy| preemptor.satisfies(policy, &victim.workload);
         let policies = &own.preemption;
@@ -186,7 +229,7 @@ impl Safety {
             "InClusterQueue" => same_queue && allows(policies.within_cluster_queue),
             "InCohortReclamation" => !same_queue && allows(policies.reclaim_within_cohort),
             "InCohortFairSharing" => {
-                !same_queue && self.world.fair.is_some() && allows(policies.reclaim_within_cohort)
+                !same_queue && world.fair.is_some() && allows(policies.reclaim_within_cohort)
             }
             "InCohortReclaimWhileBorrowing" => {
                 let below = |threshold: i32| victim.workload.priority <= threshold;
@@ -201,12 +244,18 @@ impl Safety {
         if same_queue {
             return None;
         }
-        self.not_a_borrower(&by.queue, &victim.workload.queue, now)
+        self.not_a_borrower(world, &by.queue, &victim.workload.queue, now)
     }
 
     /// Victims in other queues are where more is used than is their own, up to where the two queues meet.
-    fn not_a_borrower(&self, by: &Name, of: &Name, now: Timestamp) -> Option<&'static str> {
-        let tree = Tree::of(&self.world);
+    fn not_a_borrower(
+        &self,
+        world: &World,
+        by: &Name,
+        of: &Name,
+        now: Timestamp,
+    ) -> Option<&'static str> {
+        let tree = Tree::of(world);
         let (by, of) = (queue(by), queue(of));
         let own: BTreeSet<&Node> = tree.ancestors(&by).collect();
         if !tree.ancestors(&of).any(|node| own.contains(node)) {
@@ -350,8 +399,8 @@ mod tests {
 
     /// What the auditor says of a step in which `a`'s Workload takes the only processor that `b` uses, its own, beside these.
     fn reported(others: impl IntoIterator<Item = Seen>) -> Vec<String> {
-        let mut safety = Safety::new(None, PerFault::BAD);
-        safety.world = world();
+        let mut safety = Safety::new(None, PerFault::BAD, Arc::default());
+        safety.worlds = vec![Configured { world: world(), until: Timestamp::MAX }];
         let taken = victim("taken", "b", "InCohortReclamation", "reclaimer");
         let all = [taken, waiting("reclaimer", "a")].into_iter().chain(others);
         let seen = all.map(|one| (one.plain.key.clone(), one)).collect();

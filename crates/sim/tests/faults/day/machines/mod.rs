@@ -8,6 +8,7 @@ mod drawn;
 mod safety;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::SignedDuration;
 use sluice_sim::faults::PerFault;
@@ -24,7 +25,7 @@ const BAD: SignedDuration = SignedDuration::from_mins(10);
 pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
     let mut simulation = begin(seed, rates)?;
     match end(seed, &mut simulation) {
-        Ok(()) => Ok(Day { simulation }),
+        Ok(()) => Ok(Day { simulation, judged: Arc::default() }),
         Err(why) => {
             Err(format!("machines {seed}: {why}\n(cargo xtask sim --machines --seed {seed} shows the day)"))
         }

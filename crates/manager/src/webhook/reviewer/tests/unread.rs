@@ -1,0 +1,64 @@
+//! Reviews that are not worked on, where the API server would let in what is to be queued.
+
+use super::pods::{Bed, owners, template};
+use super::*;
+use crate::webhook::bounds::Refusal;
+
+/// The code with which a write is refused that is not reviewed, if it is.
+fn refused(bed: &Bed, kind: JobKind, [old, new]: [&Value; 2], why: Refusal) -> Option<u64> {
+    let (verb, operation) = if old.is_null() { ("mutate", "CREATE") } else { ("validate", "UPDATE") };
+    let namespace = new["metadata"]["namespace"].clone();
+    let review = json!({"request": {"uid": "u1", "operation": operation, "namespace": namespace, "object": new,
+        "oldObject": old, "userInfo": {"username": "me"}}});
+    let path = job_path(verb, kind);
+    assert!(bed.reviewers.reads_heads(&path));
+    let answer = bed.reviewers.turned_away(&path, review.to_string().as_bytes(), why)?;
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer["response"]["uid"], "u1");
+    assert_eq!(answer["response"]["allowed"], false);
+    answer["response"]["status"]["code"].as_u64()
+}
+
+fn object(kind: JobKind, namespace: &str, labels: &Value, owners: &Value) -> Value {
+    json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "spec": {"template": template()},
+        "metadata": {"name": "own-main-0", "namespace": namespace, "labels": labels, "ownerReferences": owners}})
+}
+
+#[test]
+fn what_is_to_be_queued_is_not_let_in_without_a_review() {
+    let bed = Bed::new();
+    let none = Value::Null;
+    for kind in [JobKind::JOB, JobKind::JOB_SET, JobKind::POD] {
+        let made = |namespace: &str, labels: Value, why: Refusal| {
+            refused(&bed, kind, [&none, &object(kind, namespace, &labels, &none)], why)
+        };
+        for (why, code) in [
+            (Refusal::TooLong, 413),
+            (Refusal::TooMany, 413),
+            (Refusal::Busy, 429),
+            (Refusal::Unreadable, 400),
+            (Refusal::Failed, 500),
+        ] {
+            assert_eq!(made("ns", json!({}), why), Some(code), "{why}");
+            assert_eq!(made("elsewhere", json!({}), why), None, "no queue is there by default");
+        }
+        assert_eq!(made("ns", json!({}), Refusal::Incomplete), None, "it was not posted");
+    }
+    let kind = JobKind::STATEFUL_SET;
+    let answer = refused(&bed, kind, [&none, &object(kind, "ns", &none, &none)], Refusal::TooLong);
+    assert_eq!(answer, None, "the kind is not queued");
+}
+
+#[test]
+fn what_belongs_to_a_managed_job_is_let_in_and_stays_there() {
+    let bed = Bed::new();
+    let sets = json!([{"name": "main", "replicas": 1, "template": {"spec": {"template": template()}}}]);
+    bed.see(JobKind::JOB_SET, "own", "q", None, &json!({"spec": {"replicatedJobs": sets}}));
+    let part = object(JobKind::JOB, "ns", &Value::Null, &owners(JobKind::JOB_SET, "own"));
+    let code = |objects| refused(&bed, JobKind::JOB, objects, Refusal::TooLong);
+    assert_eq!(code([&Value::Null, &part]), None);
+    assert_eq!(code([&part, &part]), None);
+    let detached = object(JobKind::JOB, "ns", &Value::Null, &Value::Null);
+    assert_eq!(code([&part, &detached]), Some(413));
+    assert_eq!(code([&detached, &detached]), None);
+}

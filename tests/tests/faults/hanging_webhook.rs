@@ -1,0 +1,87 @@
+//! One of two replicas hangs: it takes connections, and answers none. What must be reviewed waits or is refused, what need not be is made all the
+//! same, and the leader goes on.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use sluice_testkit::wait::{Progress, eventually, progress};
+use sluice_testkit::{Balancer, ControlPlane, Manager, Setup, chart, crds};
+use sluice_tests::place::{DEADLINE, Place, job};
+
+/// How many Jobs are made at once: some go to each replica.
+const JOBS: usize = 8;
+/// How long a Job may take that no webhook must review: the API server waits two seconds for each of two.
+const UNREVIEWED: Duration = Duration::from_secs(8);
+
+#[tokio::test]
+async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
+    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
+    let client = plane.client().await.unwrap();
+    let first = Setup::new(&plane).unwrap();
+    let second = first.replica().unwrap();
+    let balancer = Balancer::start(&[first.webhook, second.webhook]).await.unwrap();
+    let values = json!({"webhooks": {"urlBase": balancer.url()}});
+    let first = chart::install(&plane, first, &values).await.unwrap();
+    let second = second.acting_as(first.kubeconfig.clone());
+    let leader = Manager::start(&plane, first).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    let here = Place::new(&plane, "hanging", 1).await.unwrap();
+    let elsewhere = Place::bare(&plane, "elsewhere").await.unwrap();
+    here.job("runs", "lq", 1).await.unwrap();
+    here.wait_until("runs", true).await.unwrap();
+    here.job("waits", "lq", 1).await.unwrap();
+    here.wait_for_condition("waits", "QuotaReserved", "False").await.unwrap();
+    let mut follower = Manager::start(&plane, second).await.unwrap();
+
+    follower.pause().unwrap();
+    // All quota is in use: none of these may run, whether they are let in or not.
+    let queued = async |number: usize| here.job(&format!("queued-{number}"), "lq", 1).await.map_err(|why| format!("{why:#}"));
+    let unqueued = async |number: usize| {
+        let mut job = job(&format!("unqueued-{number}"), "", 1, 1, 3_600);
+        job["metadata"]["labels"] = json!({});
+        let began = Instant::now();
+        elsewhere.make_job(&job).await.unwrap();
+        began.elapsed()
+    };
+    let stopped = async {
+        let patch = Patch::Merge(json!({"spec": {"suspend": false}}));
+        eventually("waits to be let run by hand", DEADLINE, || async {
+            Ok(match here.jobs().patch("waits", &PatchParams::default(), &patch).await {
+                Ok(_) => Progress::Done(()),
+                Err(why) => Progress::NotYet(why.to_string()),
+            })
+        })
+        .await
+        .unwrap();
+        here.wait_until("waits", false).await.unwrap();
+    };
+    let (made, took, ()) =
+        tokio::join!(join_all((0..JOBS).map(queued)), join_all((0..JOBS).map(unqueued)), stopped);
+    let slowest = took.into_iter().max().unwrap();
+    assert!(slowest < UNREVIEWED, "{slowest:?}");
+    let refused: Vec<_> = made.iter().filter_map(|made| made.as_ref().err()).collect();
+    println!("{} of {JOBS} were refused, others took {slowest:?}", refused.len());
+    assert!(refused.iter().all(|why| why.contains("failed calling webhook")), "{refused:?}");
+    for (number, made) in made.iter().enumerate() {
+        assert!(made.is_err() || here.suspended(&format!("queued-{number}")).await.unwrap(), "{number} runs");
+    }
+
+    follower.resume().unwrap();
+    here.delete_job("runs").await.unwrap();
+    here.wait_until("waits", true).await.unwrap();
+    eventually("a Job to be made at once", DEADLINE, || async {
+        let (began, name) = (Instant::now(), format!("after-{}", jiff::Timestamp::now().as_nanosecond()));
+        here.job(&name, "lq", 1).await?;
+        let took = began.elapsed();
+        Ok(progress(took < Duration::from_secs(1), format!("{took:?}")))
+    })
+    .await
+    .unwrap();
+    leader.stop().await.unwrap();
+    follower.stop().await.unwrap();
+    plane.stop();
+}
