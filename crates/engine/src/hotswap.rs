@@ -12,6 +12,7 @@ pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod brake;
 pub(crate) mod capacity;
+pub(crate) mod cut;
 pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod found;
@@ -37,6 +38,7 @@ use sluice_api::gates::Gate;
 use sluice_core::WorkloadKey;
 
 use crate::engine::{Alarm, Engine};
+use crate::hotswap::cut::Progress;
 use crate::hotswap::planned::Planned;
 
 /// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
@@ -152,6 +154,9 @@ impl Engine {
         }
         let goes_on = std::mem::take(&mut self.hotswap.resuming);
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
+        if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
+            cut.progress = Progress::default();
+        }
         self.hotswap.planned = Planned::default();
         self.hotswap.stale = false;
         self.hotswap.due = false;
