@@ -5,7 +5,8 @@
 //! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that, and what a look takes
 //! before its searches takes half at most: the rest is left to the first search of a cycle, so that there is an end. Where so many wait to run
 //! that a quarter is not enough, the others wait for them.
-//! A search that alone is longer than that rest goes on in the cycles that follow ([`super::cut`]).
+//! A search that alone is longer than that rest goes on in the cycles that follow, where it makes more steps if the world changes meanwhile
+//! ([`super::cut`]).
 //! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
 //! What is found is the same as without the limits, except for a search that takes more than [`super::cut::MOST_PARTS`] cycles: it is given up.
 
@@ -232,7 +233,12 @@ impl<'s, 'a> Search<'s, 'a> {
         let mut search = cut.cloned().unwrap_or_else(|| CutSearch::of(one.key.clone()));
         search.parts += 1;
         search.progress.went_on = false;
-        match self.search(one, &mut search.progress) {
+        let most = self.most;
+        let steps = self.engine.config.hotswap_steps;
+        self.most = most.saturating_add(search.length(steps) - steps);
+        let outcome = self.search(one, &mut search.progress);
+        self.most = most;
+        match outcome {
             // It would have no more in the next cycle.
             SearchOutcome::Cut if first && search.parts >= MOST_PARTS => {
                 SearchOutcome::Nothing(NotFound::TooLong)

@@ -39,8 +39,8 @@ pub(crate) struct HotswapState {
     pub(super) planned: Planned,
     /// What the searches of this cycle have looked at.
     pub(super) steps: u64,
-    /// A look is due because of a swarm, and will be woken.
-    pub(super) due: bool,
+    /// When a look is due because of a swarm: it is woken then.
+    pub(super) due: Option<Timestamp>,
     /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
     pub(super) degraded: bool,
     /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
