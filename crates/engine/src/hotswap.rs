@@ -55,6 +55,10 @@ impl Engine {
 
     /// A node came, changed or went.
     pub(crate) fn hotswap_node_changed(&mut self) {
+        if self.hotswap.planned.is_pending() {
+            // What is planned may be wrong by now.
+            return self.hotswap_stale();
+        }
         self.hotswap.nodes_to_avoid.take();
         self.hotswap_within(NODES_INTERVAL);
     }

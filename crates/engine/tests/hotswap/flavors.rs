@@ -64,7 +64,7 @@ fn go(bed: &mut Bed, pools: &[&str]) {
         let label = json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}});
         bed.c.api.edit(&node, &label);
     }
-    bed.c.settle();
+    bed.c.advance(1);
 }
 
 fn cordon(bed: &mut Bed, pools: &[&str], value: &Value) {

@@ -144,6 +144,7 @@ fn a_search_that_takes_too_many_cycles_is_given_up_and_says_so() {
     let note = |steps: u64| {
         let config = EngineConfig { status_interval_ms: 0, hotswap_steps: steps, ..EngineConfig::default() };
         let mut bed = Bed::with(config);
+        bed.c.checked = false;
         bed.page_queue(100_000);
         let names: Vec<String> = (0..70).map(|pool| format!("p{pool:03}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,11 +1,10 @@
 //! JobSets whose nodes are assigned: their failed nodes are replaced first, and Hotswap makes room where that is not possible.
 
 use serde_json::json;
-use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_api::gates::{Gate, Gates};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, POOL};
 
 /// Pools of four nodes in a flavor with a topology.
 fn bed(gates: &[(Gate, bool)], pools: &[&str]) -> Bed {
@@ -215,36 +214,21 @@ fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_goes_on_in_the_next
 }
 
 #[test]
-fn room_in_several_pools_is_not_kept_for_work_that_needs_one_by_now() {
+fn room_in_one_pool_is_not_kept_once_its_nodes_are_in_two() {
     let mut bed = bed(&[], &["a", "b", "c"]);
-    for (name, priority, pods) in [("high", "high", 4), ("old", "low", 3), ("young", "low", 3)] {
+    for (name, priority, pods) in [("high", "high", 4), ("low", "low", 3)] {
         bed.placed_jobset(name, priority, pods, 4);
-        if name == "high" {
-            asks_for(&mut bed, name, |request| {
-                request.preferred = request.required.take();
-            });
-        }
         bed.pass(2);
     }
     depart_nodes(&mut bed, &["a-0", "a-1"]);
-    bed.c.settle();
+    bed.c.advance(1);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
-    assert!(bed.evictions("old").is_empty() && bed.evictions("young").is_empty(), "four nodes are free");
+    assert!(bed.evictions("low").is_empty(), "pool C is free");
     // Its pods are still ending.
-    asks_for(&mut bed, "high", |request| {
-        request.required = request.preferred.take();
-    });
+    bed.c.api.edit(&ObjectRef::cluster(Kind::Node, "c-3"), &json!({"metadata": {"labels": {POOL: "d"}}}));
     bed.pass(60);
-    assert_eq!(bed.evictions("young"), [("Preempted".to_owned(), 1)]);
-    assert!(bed.runs("high") && bed.evictions("old").is_empty());
-    assert!(assigned(&bed, "high").iter().all(|node| node.starts_with('c')), "{:?}", assigned(&bed, "high"));
-}
-
-/// Changes what the only pod set of a JobSet asks of its domains.
-fn asks_for(bed: &mut Bed, job: &str, change: impl FnOnce(&mut PodSetTopologyRequest)) {
-    let mut view = bed.c.api.job(job).view.clone();
-    change(view.pod_sets[0].topology_request.as_mut().unwrap());
-    bed.c.api.add_job(view);
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
+    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{:?}", assigned(&bed, "high"));
 }
 
 #[test]
