@@ -119,7 +119,7 @@ pub use report::{
     PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
 pub use room::{
-    AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity, NodeGroup,
+    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity, NodeGroup,
     NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;

@@ -7,6 +7,7 @@
 
 mod candidates;
 mod free_nodes;
+mod ground;
 mod needs;
 mod node_set;
 mod probe;
@@ -14,26 +15,30 @@ mod victims;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::intern::{FlavorId, PlaceId};
 use crate::scheduler::Scheduler;
 use crate::scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
-use crate::topology::{Exclusions, PlacementFailure};
-use crate::workload::WorkloadKey;
+use crate::topology::{Exclusions, Path, PlacementFailure};
+use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
 
 pub use candidates::{Candidate, Candidates};
 use free_nodes::{FreeMark, FreeNodes};
+use ground::CapacityGround;
+pub use ground::Answers;
 use needs::free_sets;
 pub use needs::{NodeGroup, NodeGroups, SetNeeds};
 pub use node_set::NodeSet;
 use probe::Probe;
 pub use victims::Choice;
-use victims::{Ground, choose};
+use victims::choose;
 
-/// So many lowest domains that a placement looks at take as long as one node or workload of another search.
-const DOMAINS_PER_STEP: u64 = 16;
+/// So many lowest domains that a placement looks at, or nodes and workloads that a search only compares, take as long as one node that pods are
+/// put on, or one workload that goes.
+const LOOKS_PER_STEP: u64 = 16;
 
 /// A node of a [`FreeCapacity`].
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +66,9 @@ pub struct FreeCapacity<'a> {
     assigned: Option<Assigned<'a>>,
     /// Why the placement of admissions found no nodes when it was last asked, if it did not.
     failure: Option<PlacementFailure>,
-    /// What it found when it last placed a workload.
-    found: AssignedPods,
+    /// What it found when it last placed a workload, and what that asked for.
+    found: Vec<PodSetNodes>,
+    found_for: Option<Arc<[PodSetSpec]>>,
 }
 
 /// What is free by the placement of admissions.
@@ -76,7 +82,16 @@ struct Assigned<'a> {
 
 /// Where the placement of admissions put the pods of a workload. It means something to the same scheduler only.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct AssignedPods(Vec<PodSetNodes>);
+pub struct AssignedPods {
+    nodes: Vec<PodSetNodes>,
+    /// By pod set: the domains that they are in.
+    domains: Vec<Domains>,
+    /// What the workload asked for.
+    asked: Option<Arc<[PodSetSpec]>>,
+}
+
+/// The domains that pods are in: the labels of the levels, and by place the values of them.
+type Domains = (Vec<Name>, Vec<Option<Path>>);
 
 /// How far changes of a [`FreeCapacity`] are to be undone.
 #[must_use]
@@ -100,7 +115,8 @@ impl<'a> FreeCapacity<'a> {
             free: FreeNodes::new(nodes.map(|node| node.allocatable), groups),
             assigned: None,
             failure: None,
-            found: AssignedPods::default(),
+            found: Vec::new(),
+            found_for: None,
         }
     }
 
@@ -168,10 +184,10 @@ impl<'a> FreeCapacity<'a> {
         }
     }
 
-    /// How much searches have looked at: nodes, workloads, and domains, many of which count as one.
+    /// How much searches have looked at: nodes and workloads, and those that were only compared, and domains, many of which count as one.
     pub fn steps(&self) -> u64 {
         let looked = self.assigned.as_ref().map_or(0, |one| one.nodes.looked());
-        self.free.steps() + looked.div_ceil(DOMAINS_PER_STEP)
+        self.free.steps() + looked.saturating_add(self.free.compared()).div_ceil(LOOKS_PER_STEP)
     }
 
     /// The pods of a workload are there.
@@ -225,21 +241,35 @@ impl<'a> FreeCapacity<'a> {
 
     /// Where the workload is that was placed last, and after that mark: the numbers of the nodes.
     pub fn placed(&self, mark: CapacityMark) -> (NodeSet, AssignedPods) {
-        (self.free.changed_since(mark.free).collect(), self.found.clone())
+        let domains = self.found.iter().filter_map(|nodes| Some(self.assigned.as_ref()?.domains(&self.names, nodes)));
+        let assigned = AssignedPods {
+            domains: domains.collect(),
+            asked: self.found_for.clone(),
+            nodes: self.found.clone(),
+        };
+        (self.free.changed_since(mark.free).collect(), assigned)
     }
 
-    /// Takes the nodes on which a workload was placed before, if there is room still; changes nothing if there is not. It looks at these nodes
-    /// alone.
-    pub fn place_again(&mut self, needs: &[SetNeeds<'a>], nodes: &NodeSet, assigned: &AssignedPods) -> bool {
+    /// Takes the nodes on which a workload was placed before, if there is room still; changes nothing if there is not. Nodes that were assigned
+    /// to it are taken only while it asks for the same, and they are in the same domains: others would suit it otherwise. It looks at these
+    /// nodes alone.
+    pub fn place_again(
+        &mut self,
+        key: &WorkloadKey,
+        needs: &[SetNeeds<'a>],
+        nodes: &NodeSet,
+        assigned: &AssignedPods,
+    ) -> bool {
         let mark = self.mark();
-        let placed = self.free.place(&free_sets(needs), Some(nodes)) && self.assign_again(needs, assigned);
+        let placed = self.free.place(&free_sets(needs), Some(nodes)) && self.assign_again(key, needs, assigned);
         if !placed {
             self.undo(mark);
         }
         placed
     }
 
-    fn assign_again(&mut self, needs: &[SetNeeds<'a>], AssignedPods(found): &AssignedPods) -> bool {
+    fn assign_again(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>], before: &AssignedPods) -> bool {
+        let found = &before.nodes;
         let sets = needs.iter().filter(|set| set.assigned.is_some());
         if sets.clone().count() != found.len() {
             return false;
@@ -248,6 +278,10 @@ impl<'a> FreeCapacity<'a> {
             return true;
         }
         let Some(assigned) = &mut self.assigned else { return false };
+        let domains = found.iter().map(|nodes| assigned.domains(&self.names, nodes));
+        if assigned.nodes.pod_sets(key) != before.asked || !domains.eq(before.domains.iter().cloned()) {
+            return false;
+        }
         let names = &self.scheduler.world.names;
         let mut again = Vec::new();
         for set in sets {
@@ -281,7 +315,8 @@ impl<'a> FreeCapacity<'a> {
             Some(PodsToPlace { pod_set: set.pod_set, flavor, count: set.count })
         });
         let pods: Vec<_> = pods.collect();
-        self.found.0.clear();
+        self.found.clear();
+        self.found_for = None;
         if pods.is_empty() {
             return true;
         }
@@ -300,29 +335,36 @@ impl<'a> FreeCapacity<'a> {
                 assigned.take_of(&mut self.free, set, nodes);
             }
         }
-        self.found.0 = found;
+        self.found = found;
+        self.found_for = assigned.nodes.pod_sets(key);
         true
     }
 
     /// Lets workloads go until the pods of another one fit, as few as that takes, and none of them in vain: the first candidates that are
     /// enough, less those that can stay after all. Those that are chosen are released. What was released otherwise is to be undone by
     /// the caller. A candidate that does not come into question is `None`: it only counts as looked at. The search is cut when there
-    /// were `most` steps.
+    /// were `most` steps. One that was cut goes on where it was with its `answers`, if the room and the candidates are as they were; what
+    /// it takes to come there is not counted among `most`, and it always goes on a little.
     pub fn make_way(
         &mut self,
         key: &WorkloadKey,
         needs: &[SetNeeds<'a>],
         candidates: impl Iterator<Item = Option<usize>>,
         most: u64,
+        answers: &mut Answers,
     ) -> Choice<usize> {
+        let began = self.steps();
         let free = free_sets(needs);
         let probe = Probe::of(&mut self.free, &free);
         let shown = Cell::new(0);
         let candidates = candidates.inspect(|_| shown.set(shown.get() + 1)).flatten();
-        let dear = needs.iter().any(|set| set.assigned.is_some());
-        let mut trial = CapacityGround { room: self, key, needs, probe, dear, shown: &shown, most };
-        let chosen = choose(candidates, &mut trial);
-        self.free.count(shown.get());
+        let search = (key, needs);
+        let mut ground = CapacityGround::new(self, search, probe, &shown, (began, most), answers);
+        let chosen = choose(candidates, &mut ground);
+        if matches!(chosen, Choice::Victims(_)) {
+            ground.catch_up();
+        }
+        self.free.count_compared(shown.get());
         chosen
     }
 }
@@ -340,6 +382,15 @@ impl Assigned<'_> {
         }
     }
 
+    /// The domains that pods are in.
+    fn domains(&self, names: &[&str], placed: &PodSetNodes) -> Domains {
+        let path = |(place, _): &(PlaceId, i64)| {
+            let node = *self.at.get(&(placed.flavor, *place))?.first()?;
+            self.nodes.path(names[node], placed.flavor)
+        };
+        (self.nodes.levels(placed.flavor).to_vec(), placed.pods.places.iter().map(path).collect())
+    }
+
     /// Takes of what is free what pods use of the nodes that they were assigned.
     fn take_of(&self, free: &mut FreeNodes<'_>, set: &SetNeeds<'_>, placed: &PodSetNodes) {
         let takes = free.takes(set.per_pod);
@@ -347,54 +398,5 @@ impl Assigned<'_> {
             let nodes = self.at.get(&(placed.flavor, *place)).into_iter().flatten().copied();
             free.place_on(&takes, nodes.filter(|node| set.nodes.contains(*node)), *count);
         }
-    }
-}
-
-/// The ground of one search for victims.
-struct CapacityGround<'r, 'n, 'a> {
-    room: &'r mut FreeCapacity<'a>,
-    key: &'r WorkloadKey,
-    needs: &'r [SetNeeds<'a>],
-    /// Of the pod sets to which [`free_sets`] applies.
-    probe: Probe<'n, 'a>,
-    /// Whether to ask takes as long as to look at all nodes.
-    dear: bool,
-    /// How many candidates were looked at.
-    shown: &'r Cell<usize>,
-    most: u64,
-}
-
-impl Ground for CapacityGround<'_, '_, '_> {
-    type Key = usize;
-
-    fn release(&mut self, workload: usize) {
-        self.room.release(workload);
-        self.probe.changed(&mut self.room.free, workload);
-    }
-
-    fn take(&mut self, workload: usize) {
-        self.room.take(workload);
-        self.probe.changed(&mut self.room.free, workload);
-    }
-
-    fn fits(&mut self) -> bool {
-        if !self.probe.fits(&mut self.room.free) {
-            return false;
-        }
-        if !self.dear {
-            return true;
-        }
-        let mark = self.room.mark();
-        let fits = self.room.place(self.key, self.needs);
-        self.room.undo(mark);
-        fits
-    }
-
-    fn is_dear(&self) -> bool {
-        self.dear
-    }
-
-    fn goes_on(&self) -> bool {
-        self.room.steps() + self.shown.get() as u64 <= self.most
     }
 }

@@ -107,6 +107,11 @@ impl Shapes {
     pub(crate) fn pod_sets(&self, id: ShapeId) -> &[PodSetSpec] {
         &self.rows[id.at()].key
     }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_pod_sets(&self, id: ShapeId) -> Arc<[PodSetSpec]> {
+        Arc::clone(&self.rows[id.at()].key)
+    }
 }
 
 /// Requests by id, sorted by the resource's name, without duplicates, nothing negative.

@@ -46,6 +46,7 @@ pub(crate) use booking::NodeUsage;
 pub use domain_fits::LevelFits;
 pub use largest_fit::LargestFit;
 pub(crate) use ledger::TopologyMark;
+pub(crate) use places::Path;
 pub use request::{Exclusions, PlacementFailure, PlacementFit, UnmovedSlice};
 pub(crate) use request::{PlacedPods, Placement, PlacementRequest, PodSetToPlace};
 pub use spec::{

@@ -12,6 +12,7 @@ pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod brake;
 pub(crate) mod capacity;
+pub(crate) mod cut;
 pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod found;
@@ -42,12 +43,24 @@ use crate::hotswap::planned::Planned;
 /// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
 /// but for what limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// Nodes fail, and come, many at once: the first is looked at in its cycle, and those that follow so soon after a look together.
+const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 
 impl Engine {
-    /// Nodes, flavors, queues or checks changed, or time passed that matters.
+    /// Flavors, queues or checks changed, or time passed that matters.
     pub(crate) fn hotswap_stale(&mut self) {
         self.hotswap.nodes_to_avoid.take();
         self.hotswap_again();
+    }
+
+    /// A node came, changed or went.
+    pub(crate) fn hotswap_node_changed(&mut self) {
+        if self.hotswap.planned.is_pending() {
+            // What is planned may be wrong by now.
+            return self.hotswap_stale();
+        }
+        self.hotswap.nodes_to_avoid.take();
+        self.hotswap_within(NODES_INTERVAL);
     }
 
     /// What was found at the last look may be so no more.
@@ -114,14 +127,19 @@ impl Engine {
 
     /// The next look is made as soon as swarms may have one.
     fn hotswap_soon(&mut self) {
+        self.hotswap_within(SWARM_INTERVAL);
+    }
+
+    /// The next look is made once the last one was so long ago.
+    fn hotswap_within(&mut self, interval: SignedDuration) {
         if self.hotswap.stale {
             self.hotswap.resuming = false;
             return;
         }
-        let next = self.hotswap.evaluated_at.and_then(|at| at.checked_add(SWARM_INTERVAL).ok());
+        let next = self.hotswap.evaluated_at.and_then(|at| at.checked_add(interval).ok());
         match next.filter(|next| *next > self.now) {
-            Some(next) if !self.hotswap.due => {
-                self.hotswap.due = true;
+            Some(next) if self.hotswap.due.is_none_or(|due| next < due) => {
+                self.hotswap.due = Some(next);
                 self.wake_at(next, Alarm::Hotswap);
             }
             Some(_) => {}
@@ -152,9 +170,12 @@ impl Engine {
         }
         let goes_on = std::mem::take(&mut self.hotswap.resuming);
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
+        if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
+            cut.begin_anew();
+        }
         self.hotswap.planned = Planned::default();
         self.hotswap.stale = false;
-        self.hotswap.due = false;
+        self.hotswap.due = None;
         self.hotswap.evaluated_at = Some(self.now);
         self.hotswap.evaluations += 1;
         self.work.hotswap_looks += 1;

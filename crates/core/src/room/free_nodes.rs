@@ -1,7 +1,8 @@
 //! What is free on the nodes, and whether pods fit there: first fit by number, whole groups for those workloads that take them.
 //!
 //! Everything that is tried is noted and can be undone: nothing is copied. What is full is passed over: groups that are taken, and the nodes
-//! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end.
+//! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end: apart those that
+//! were only compared with what a pod takes, which is quick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -97,6 +98,7 @@ pub(super) struct FreeNodes<'a> {
     grown: Vec<usize>,
     before: Vec<Before>,
     steps: u64,
+    compared: u64,
 }
 
 impl<'a> FreeNodes<'a> {
@@ -141,6 +143,7 @@ impl<'a> FreeNodes<'a> {
             grown: Vec::new(),
             before: Vec::new(),
             steps: 0,
+            compared: 0,
         }
     }
 
@@ -239,14 +242,24 @@ impl<'a> FreeNodes<'a> {
         self.before.clear();
     }
 
-    /// How many nodes and workloads searches have looked at.
+    /// How many nodes searches have put pods on, and how much of workloads they have moved.
     pub(super) fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// How many nodes and workloads searches have only compared with what they look for.
+    pub(super) fn compared(&self) -> u64 {
+        self.compared
     }
 
     /// Counts the work of a search.
     pub(super) fn count(&mut self, steps: usize) {
         self.steps += steps as u64;
+    }
+
+    /// Counts nodes, or workloads, that were only compared.
+    pub(super) fn count_compared(&mut self, compared: usize) {
+        self.compared += compared as u64;
     }
 
     fn change(&mut self, slot: Slot, by: i128) {
@@ -377,7 +390,6 @@ impl<'a> FreeNodes<'a> {
         // Each node takes what it can: those before the last have no room for one more.
         let mut last = self.nodes;
         for node in set.nodes.from(self.firsts[at].node) {
-            self.count(1);
             left -= self.place_on_node(takes, node, left);
             if left == 0 {
                 last = node;
@@ -391,7 +403,12 @@ impl<'a> FreeNodes<'a> {
     /// Puts as many pods on a node as it takes, `most` at most.
     fn place_on_node(&mut self, takes: &Takes, node: usize, most: i64) -> i64 {
         let fit = self.fit(takes, node, most);
-        for take in takes.iter().filter(|_| fit > 0) {
+        self.count_compared(1);
+        if fit <= 0 {
+            return 0;
+        }
+        self.count(1);
+        for take in takes {
             let slot = take.column.map(|column| Slot { node, column });
             if let Some(slot) = slot.filter(|slot| self.has[self.at(*slot)]) {
                 self.change(slot, -(take.amount * i128::from(fit)));
@@ -404,7 +421,6 @@ impl<'a> FreeNodes<'a> {
     pub(super) fn place_on(&mut self, takes: &Takes, nodes: impl Iterator<Item = usize>, count: i64) -> bool {
         let mut left = count;
         for node in nodes {
-            self.count(1);
             left -= self.place_on_node(takes, node, left);
             if left == 0 {
                 return true;

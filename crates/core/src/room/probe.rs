@@ -98,14 +98,14 @@ impl Fits {
                 fits[node] = Some(fit);
                 sum += i128::from(fit);
             }
-            room.count(set.nodes.count());
+            room.count_compared(set.nodes.count());
             return Self::Nodes(fits, sum);
         };
         let Some(label) = room.label(label) else { return Self::Nothing };
         let open = || room.open[label].iter().copied();
         let good = open().filter(|group| is_good(room, set, takes, (label, *group), replicas)).collect();
         let looked = open().map(|group| room.groups[label].all[group].nodes.len()).sum();
-        room.count(looked);
+        room.count_compared(looked);
         Self::Groups(label, replicas, good)
     }
 }

@@ -2,12 +2,13 @@
 //! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Scheduler;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
 use crate::placement::{DemandedPodSet, PlacementDemand, grouped, place_groups};
-use crate::topology::{PlacedPods, PlacementFailure, SharedAssignment, Trial};
-use crate::workload::WorkloadKey;
+use crate::topology::{Path, PlacedPods, PlacementFailure, SharedAssignment, Trial};
+use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
 
@@ -199,6 +200,23 @@ impl NodeTrial<'_> {
     /// The places of a node in the trees of flavors.
     pub(crate) fn places(&self, node: &str) -> impl Iterator<Item = (FlavorId, PlaceId)> {
         self.nodes.host(node).into_iter().flat_map(|host| self.nodes.homes(host))
+    }
+
+    /// The values of a node for the levels of a flavor's topology, if it belongs to that.
+    pub(crate) fn path(&self, node: &str, flavor: FlavorId) -> Option<Path> {
+        self.nodes.path(self.nodes.host(node)?, flavor)
+    }
+
+    /// The labels of the levels of a flavor's topology.
+    pub(crate) fn levels(&self, flavor: FlavorId) -> &[Name] {
+        self.scheduler.world.topology.levels(flavor)
+    }
+
+    /// What a workload asks for.
+    pub(crate) fn pod_sets(&self, workload: &WorkloadKey) -> Option<Arc<[PodSetSpec]>> {
+        let world = &self.scheduler.world;
+        let id = world.workloads.find(workload)?;
+        Some(world.shapes.shared_pod_sets(world.workloads.get(id).shape))
     }
 
     /// How many lowest domains all placements have looked at.

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::intern::{FlavorId, HostId, Names, PlaceId, ResourceId};
 use crate::topology::booking::NodeUsage;
+use crate::topology::places::Path;
 use crate::topology::request::{PlacedPods, Placement, PlacementFailure, PlacementRequest};
 use crate::topology::world::Topologies;
 
@@ -48,6 +49,12 @@ impl Trial<'_> {
     /// The place of a node in the tree of each flavor that it belongs to.
     pub(crate) fn homes(&self, host: HostId) -> impl Iterator<Item = (FlavorId, PlaceId)> {
         self.world.hosts.get(host).homes.iter().map(|home| (home.flavor, home.place))
+    }
+
+    /// The values of a node for the levels of a flavor's topology, if it belongs to that.
+    pub(crate) fn path(&self, host: HostId, flavor: FlavorId) -> Option<Path> {
+        let homes = &self.world.hosts.get(host).homes;
+        homes.iter().find(|home| home.flavor == flavor).map(|home| Path::clone(&home.path))
     }
 
     /// The places of a node have so much more for pods, or less if the sign is negative.

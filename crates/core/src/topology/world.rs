@@ -52,6 +52,11 @@ impl Topologies {
         self.trees.contains_key(&flavor)
     }
 
+    /// The labels of the levels of a flavor's topology, from the highest to the lowest; none if it has none that is known.
+    pub(crate) fn levels(&self, flavor: FlavorId) -> &[Name] {
+        self.trees.get(&flavor).map_or(&[], |tree| &tree.levels)
+    }
+
     /// Whether a flavor's topology has a level.
     pub(crate) fn has_level(&self, flavor: FlavorId, level: &str) -> bool {
         self.trees.get(&flavor).is_some_and(|tree| tree.level(level).is_some())

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::world::{World, cq, job, key, n, node, q, topology};
 use sluice_core::{
-    Amount, CapacityNode, Choice, FreeCapacity, HOSTNAME, Name, NodeGroup, NodeGroups, PodsApart,
+    Amount, Answers, AssignedPods, CapacityNode, Choice, FreeCapacity, HOSTNAME, Name, NodeGroup, NodeGroups, NodeSet, PodsApart,
     RequestedLevel, SetNeeds, TopologyRequest, WorkloadKey,
 };
 
@@ -65,13 +65,61 @@ fn ours_room_lets_the_first_candidates_go_that_are_enough_and_none_in_vain() {
     assert!(!room.place(&key("p"), &wanted));
     let mark = room.mark();
     let candidates = || [Some(0), None, Some(1), Some(2), Some(3)].into_iter();
-    let chosen = room.make_way(&key("p"), &wanted, candidates(), u64::MAX);
+    let chosen = room.make_way(&key("p"), &wanted, candidates(), u64::MAX, &mut Answers::default());
     assert_eq!(chosen, Choice::Victims(vec![1, 2]), "the node of the first one is lost");
     assert!(room.place(&key("p"), &wanted) && !room.place(&key("p"), &wanted));
     room.undo(mark);
     assert!(!room.place(&key("p"), &wanted), "all is as it was");
     let most = room.steps();
-    assert_eq!(room.make_way(&key("p"), &wanted, candidates(), most), Choice::Cut);
+    let mut answers = Answers::default();
+    assert_eq!(room.make_way(&key("p"), &wanted, candidates(), most, &mut answers), Choice::Cut);
+}
+
+#[test]
+fn ours_room_only_compares_nodes_without_room_which_is_quick() {
+    let w = World::new();
+    let full = BTreeMap::from([(n("gpu"), 0), (n("pods"), 110)]);
+    let names: Vec<String> = (0..320).map(|node| format!("n{node:03}")).collect();
+    let nodes = names.iter().map(|name| CapacityNode { name, allocatable: &full });
+    let mut room = FreeCapacity::new(&w.core, nodes, &[]);
+    let four = per_pod(4);
+    let wanted = [needs(&four, 1, 0..names.len())];
+    assert!(!room.place(&key("p"), &wanted));
+    assert_eq!(room.steps(), 20);
+    let none = std::iter::repeat_n(None, 160);
+    assert_eq!(room.make_way(&key("p"), &wanted, none, u64::MAX, &mut Answers::default()), Choice::None);
+    assert_eq!(room.steps(), 20 + 20 + 10);
+}
+
+#[test]
+fn ours_room_goes_on_with_a_search_that_was_cut() {
+    let (mut w, hosts) = (with_topology(), hosts());
+    for host in HOSTS {
+        w.core.set_other_usage(&n(host), &per_pod(4));
+    }
+    let workloads: Vec<_> = (0..4).map(|at| (key(&format!("w{at}")), vec![at])).collect();
+    let four = per_pod(4);
+    let loose = needs(&four, 2, [0, 2, 3]);
+    let assigned = SetNeeds { assigned: Some(n("default")), ..needs(&four, 2, 0..4) };
+    for wanted in [[loose], [assigned]] {
+        let search = |most: u64, answers: &mut Answers| {
+            let mut room = room(&w, &hosts, &[], &workloads);
+            let apart = workloads.iter().enumerate().map(|(at, (_, nodes))| {
+                (at, nodes.iter().map(|node| (HOSTS[*node], four.as_slice())).collect())
+            });
+            room.assign_nodes(std::iter::empty(), apart.collect(), &[]);
+            let candidates = [1, 2, 0, 3].into_iter().map(Some);
+            let chosen = room.make_way(&key("p"), &wanted, candidates, most, answers);
+            (chosen, room.place(&key("p"), &wanted))
+        };
+        let whole = search(u64::MAX, &mut Answers::default());
+        assert!(matches!(whole, (Choice::Victims(_), true)), "{whole:?}");
+        let mut answers = Answers::default();
+        let parts: Vec<_> = std::iter::repeat_with(|| search(0, &mut answers)).take(20).collect();
+        let cut = parts.iter().take_while(|(chosen, _)| *chosen == Choice::Cut).count();
+        assert!(cut > 1, "it is cut more than once");
+        assert_eq!(parts[cut], whole);
+    }
 }
 
 #[test]
@@ -99,12 +147,16 @@ fn with_topology() -> World {
         w.core.set_node(&node(host, &[(RACK, &host[..2])], &[("gpu", 4)]));
     }
     w.cq(cq("a").quota(q(1_000)));
+    asks_for(&mut w, RequestedLevel::Required(n(RACK)));
+    w
+}
+
+/// The Workload asks for this.
+fn asks_for(w: &mut World, level: RequestedLevel) {
     w.submit(job("p", "a").gpu(4).pod(|set| {
         set.count = 2;
-        let level = RequestedLevel::Required(n(RACK));
         set.topology = Some(TopologyRequest { level, slices: Vec::new() });
     }));
-    w
 }
 
 #[test]
@@ -137,20 +189,49 @@ fn ours_room_is_taken_again_where_it_was_found_if_it_is_there_still() {
             room.keep();
             room
         };
+        let p = key("p");
         let mut first = in_room(&[1]);
         let mark = first.mark();
-        assert!(first.place(&key("p"), &wanted));
+        assert!(first.place(&p, &wanted));
         let (nodes, places) = first.placed(mark);
         assert_eq!(nodes.iter().collect::<Vec<_>>(), [0, 1]);
 
         let mut later = in_room(&[0, 1]);
         let before = later.steps();
-        assert!(later.place_again(&wanted, &nodes, &places));
-        assert!(later.steps() - before <= 3, "{} steps", later.steps() - before);
-        assert!(!later.place_again(&wanted, &nodes, &places), "it is taken");
-        assert!(!in_room(&[1]).place_again(&[needs(&four, 3, 0..4)], &nodes, &places), "there were two pods");
+        assert!(later.place_again(&p, &wanted, &nodes, &places));
+        assert!(later.steps() - before <= 4, "{} steps", later.steps() - before);
+        assert!(!later.place_again(&p, &wanted, &nodes, &places), "it is taken");
+        let three = [needs(&four, 3, 0..4)];
+        assert!(!in_room(&[1]).place_again(&p, &three, &nodes, &places), "there were two pods");
         let healthy = SetNeeds { nodes: Rc::new([1, 2, 3].into_iter().collect()), ..wanted[0].clone() };
-        assert!(!in_room(&[1]).place_again(&[healthy], &nodes, &places), "a node is lost");
-        assert!(wanted[0].assigned.is_some() || !in_room(&[0]).place_again(&wanted, &nodes, &places));
+        assert!(!in_room(&[1]).place_again(&p, &[healthy], &nodes, &places), "a node is lost");
+        assert!(wanted[0].assigned.is_some() || !in_room(&[0]).place_again(&p, &wanted, &nodes, &places));
     }
+}
+
+#[test]
+fn ours_room_in_other_domains_than_are_asked_for_now_is_not_taken_again() {
+    let (hosts, four, p) = (hosts(), per_pod(4), key("p"));
+    let wanted = [SetNeeds { assigned: Some(n("default")), ..needs(&four, 2, [0, 2]) }];
+    let again = |w: &World, found: Option<&(NodeSet, AssignedPods)>| {
+        let mut room = room(w, &hosts, &[], &[]);
+        room.assign_nodes(["r0h1", "r1h1"].into_iter(), PodsApart::new(), &[]);
+        let mark = room.mark();
+        match found {
+            None => room.place(&p, &wanted).then(|| room.placed(mark)),
+            Some((nodes, places)) => {
+                room.place_again(&p, &wanted, nodes, places).then(|| (NodeSet::default(), places.clone()))
+            }
+        }
+    };
+    let mut w = with_topology();
+    asks_for(&mut w, RequestedLevel::Preferred(n(RACK)));
+    let found = again(&w, None).expect("two racks have a host each");
+    assert!(again(&w, Some(&found)).is_some());
+    asks_for(&mut w, RequestedLevel::Required(n(RACK)));
+    assert!(again(&w, Some(&found)).is_none() && again(&w, None).is_none());
+    asks_for(&mut w, RequestedLevel::Preferred(n(RACK)));
+    assert!(again(&w, Some(&found)).is_some());
+    w.core.set_node(&node("r1h0", &[(RACK, "r0")], &[("gpu", 4)]));
+    assert!(again(&w, Some(&found)).is_none() && again(&w, None).is_some(), "the host is in another rack");
 }

@@ -8,6 +8,7 @@ use sluice_api::job::JobView;
 use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 
 use super::capacity;
+use super::cut::CutSearch;
 use super::displaced::DisplacedWorkload;
 use super::found::FoundRoom;
 use super::health::Health;
@@ -16,7 +17,7 @@ use super::planned::Move;
 use super::scope::Scope;
 use super::search::{Gone, Search};
 use super::snapshot::{SeenWorkload, Snapshot, exclusive_in, exclusive_labels, takes_groups};
-use super::state::{NodesToAvoid, NotMoved};
+use super::state::{NodesToAvoid, NotFound, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
@@ -38,12 +39,14 @@ pub(super) struct Evaluation {
     /// The Workloads whose room is kept, in their order.
     pub displaced: Vec<sluice_core::Displaced>,
     pub actions: Vec<Action>,
-    /// The Workloads for which nothing was found, with those of the looks before that one search needed, too.
-    pub tried: BTreeSet<WorkloadKey>,
+    /// The Workloads for which nothing was found, with those of the looks before that one search needed, too; and why.
+    pub tried: BTreeMap<WorkloadKey, NotFound>,
     /// The Workloads that the search has not reached yet.
     pub postponed: BTreeSet<WorkloadKey>,
     /// The room that was found.
     pub found: BTreeMap<WorkloadKey, FoundRoom>,
+    /// The search that is to go on in the next cycle.
+    pub cut: Option<CutSearch>,
     /// Whether one was searched for which nothing was known.
     pub searched: bool,
     /// Nodes and Workloads that the search has looked at.
@@ -125,6 +128,8 @@ impl Engine {
             // If those that wait to run take all of a cycle, the others wait until some of them do.
             self.hotswap.resumes = evaluation.searched || !whole;
         }
+        let cut = self.hotswap.cut.take().filter(|cut| evaluation.postponed.contains(&cut.key));
+        self.hotswap.cut = evaluation.cut.or(cut);
         self.begin_moves(evaluation.actions, evaluation.steps);
     }
 
@@ -156,6 +161,7 @@ impl Engine {
         for at in &leaving {
             room.release(*at);
         }
+        let began = room.steps();
         let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;
@@ -168,11 +174,12 @@ impl Engine {
             self.assign_nodes_of(&mut room, &snapshot, &leaving);
         }
         room.keep();
+        evaluation.steps = room.steps() - began;
         evaluation.tried.clone_from(&self.hotswap.tried);
         let moved = match displaced.iter().map(|one| one.priority).max() {
             None => Gone::of(&snapshot),
             Some(highest) => {
-                Search::new(self, scope, &snapshot, room, highest).moves(&displaced, &mut evaluation)
+                Search::new(self, scope, &snapshot, (room, began), highest).moves(&displaced, &mut evaluation)
             }
         };
         evaluation.concerned.extend(moved.iter().map(|at| snapshot.workloads[at].key.clone()));

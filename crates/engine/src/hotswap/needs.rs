@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_api::slim;
-use sluice_core::{Amount, CapacityMark, FreeCapacity, Name, NodeSet, SetNeeds};
+use sluice_core::{Amount, CapacityMark, FreeCapacity, Name, NodeSet, SetNeeds, WorkloadKey};
 
 use super::found::FoundRoom;
 use super::matching::{has_affinity, has_labels, tolerates};
@@ -186,6 +186,7 @@ impl FoundRoom {
     /// Takes it again, if it is still wanted and there; which of the choices that is.
     pub fn take_again<'a>(
         &self,
+        key: &WorkloadKey,
         choices: &[Choice<'a>],
         room: &mut FreeCapacity<'a>,
         snapshot: &Snapshot<'_>,
@@ -193,6 +194,6 @@ impl FoundRoom {
         let same = |way: &Choice<'_>| way.flavors == self.flavors && way.claim == self.claim;
         let choice = choices.iter().position(same)?;
         let nodes = self.nodes.iter().map(|node| snapshot.node(node)).collect::<Option<NodeSet>>()?;
-        room.place_again(&choices[choice].needs, &nodes, &self.assigned).then_some(choice)
+        room.place_again(key, &choices[choice].needs, &nodes, &self.assigned).then_some(choice)
     }
 }

@@ -9,7 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use sluice_core::WorkloadKey;
 
-/// Once so many Workloads are evicted in one cycle, the other moves wait for the next.
+/// Once so many Workloads are evicted in one cycle, the other moves wait for the next. One move is whole, however many victims it has: its
+/// Workload is not evicted before there is room for it.
 const MOST_EVICTIONS: usize = 64;
 /// So many steps of a look take as long as one eviction: after a long look its cycle evicts less.
 const STEPS_PER_EVICTION: u64 = 100;

@@ -4,6 +4,7 @@ use sluice_api::conditions::reason;
 use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
+use super::cut::MOST_PARTS;
 use super::decide::Action;
 use super::planned::Move;
 use super::snapshot::leaves;
@@ -172,6 +173,10 @@ impl Engine {
                     "no healthy nodes are free for it, even if all workloads of lower priority were evicted{placed}"
                 )
             }
+            NotMoved::TooLong => format!(
+                "the search for healthy nodes, and for workloads of lower priority that could make way, was given up after {MOST_PARTS} cycles, as \
+                 there are too many of them"
+            ),
             NotMoved::NoQuota | NotMoved::Barred(_) => {
                 format!("it could not be admitted again: {}", why.barred().unwrap_or_default())
             }

@@ -2,19 +2,23 @@
 //!
 //! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]), and one placement more: those whose turn does
 //! not come go on in the cycles that follow, where those before them without a result are not searched again. Those with one take the nodes that
-//! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that: the rest is left to the
-//! first search of a cycle, so that there is an end. Where so many wait to run that it is not enough, the others wait for them.
+//! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that, and what a look takes
+//! before its searches takes half at most: the rest is left to the first search of a cycle, so that there is an end. Where so many wait to run
+//! that a quarter is not enough, the others wait for them.
+//! A search that alone is longer than that rest goes on in the cycles that follow, where it makes more steps if the world changes meanwhile
+//! ([`super::cut`]).
 //! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
-//! What is found is the same as without the limits, except for a search that alone is longer than that rest: it finds nothing.
+//! What is found is the same as without the limits, except for a search that takes more than [`super::cut::MOST_PARTS`] cycles: it is given up.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
-use sluice_core::{Candidate, Candidates, Choice, FreeCapacity, Name};
+use sluice_core::{Answers, Candidate, Candidates, Choice, FreeCapacity, Name};
 
 use super::brake;
+use super::cut::{CutSearch, MOST_PARTS, Progress};
 use super::decide::uses;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage};
@@ -24,7 +28,7 @@ use super::planned::Move;
 use super::quota::{QuotaInUse, QuotaToBe};
 use super::scope::Scope;
 use super::snapshot::Snapshot;
-use super::state::NotMoved;
+use super::state::{NotFound, NotMoved};
 use crate::engine::Engine;
 use crate::ingest::time;
 use crate::ingest::workload::effective_priority;
@@ -42,7 +46,7 @@ struct Found {
 /// The result of a search.
 enum SearchOutcome {
     Found(Found),
-    Nothing,
+    Nothing(NotFound),
     Cut,
 }
 
@@ -79,6 +83,8 @@ pub(super) struct Search<'s, 'a> {
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
     gone: Gone,
+    /// The steps of the room when the look began.
+    began: u64,
     /// Until so many steps the searches of this cycle go on.
     most: u64,
     /// Until so many, what was found before is taken again.
@@ -88,16 +94,19 @@ pub(super) struct Search<'s, 'a> {
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    /// A search with this much room, for displaced Workloads of which none has a higher priority than this.
+    /// A search with this much room, whose look began at so many steps of it, for displaced Workloads of which none has a higher priority than this.
     pub fn new(
         engine: &'a Engine,
         scope: &'s Scope,
         snapshot: &'s Snapshot<'a>,
-        room: FreeCapacity<'a>,
+        (room, began): (FreeCapacity<'a>, u64),
         highest: i32,
     ) -> Self {
-        let left = |most: u64| room.steps().saturating_add(most.saturating_sub(engine.hotswap.steps));
-        let (most, most_again) = (left(engine.config.hotswap_steps), left(engine.config.hotswap_steps / 4));
+        let (all, had) = (engine.config.hotswap_steps, engine.hotswap.steps);
+        let took = room.steps() - began;
+        let least = if had == 0 { all / 2 } else { 0 };
+        let most = room.steps().saturating_add(all.saturating_sub(had.saturating_add(took)).max(least));
+        let most_again = room.steps().saturating_add((all / 4).saturating_sub(had));
         Self {
             engine,
             scope,
@@ -108,6 +117,7 @@ impl<'s, 'a> Search<'s, 'a> {
             candidates: OnceCell::new(),
             brakes: RefCell::default(),
             gone: Gone::of(snapshot),
+            began,
             most,
             most_again,
             highest,
@@ -116,80 +126,89 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move or make room.
     pub fn moves(mut self, displaced: &[DisplacedWorkload<'a>], evaluation: &mut Evaluation) -> Gone {
-        let began = self.room.steps();
         let mut cut = false;
         for one in displaced {
             if self.gone.contains(one.at) {
                 continue;
             }
-            let nodes = || match &one.stage {
-                Stage::Running(nodes) => nodes.iter().map(|node| (*node).to_owned()).collect(),
-                Stage::Evicted => Vec::new(),
-            };
             let running = one.stage != Stage::Evicted;
-            let list = |why| Action::List { key: one.key.clone(), nodes: nodes(), why: Some(why) };
             if let Some(why) = &one.barred {
-                evaluation.actions.push(list(NotMoved::Barred(why.clone())));
+                evaluation.actions.push(list(one, NotMoved::Barred(why.clone())));
                 continue;
             }
             if running && one.choices.first().is_some_and(|held| self.brake_holds(held)) {
-                evaluation.actions.push(list(NotMoved::Brake));
+                evaluation.actions.push(list(one, NotMoved::Brake));
                 continue;
             }
-            let outcome = if evaluation.tried.contains(one.key) {
-                SearchOutcome::Nothing
+            let outcome = if let Some(why) = evaluation.tried.get(one.key) {
+                SearchOutcome::Nothing(*why)
             } else if cut {
                 // It would take the room of one before it.
                 SearchOutcome::Cut
             } else {
-                self.outcome(one, &mut evaluation.searched)
+                self.outcome(one, evaluation)
             };
-            let Found { choice, victims, place } = match outcome {
-                SearchOutcome::Found(found) => found,
-                SearchOutcome::Nothing | SearchOutcome::Cut => {
-                    if matches!(outcome, SearchOutcome::Cut) {
-                        cut = true;
-                        evaluation
-                            .found
-                            .extend(self.before(one).map(|found| (one.key.clone(), found.clone())));
-                        evaluation.postponed.insert(one.key.clone());
-                    } else {
-                        evaluation.tried.insert(one.key.clone());
-                    }
-                    if !running {
-                        // It still goes first, and keeps what it could use.
-                        let needs =
-                            one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
-                        evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
-                    } else if matches!(outcome, SearchOutcome::Nothing) {
-                        let quota = one.choices.iter().any(|way| self.comes_back(one, way, &[]));
-                        let placed = self.room.take_failure().map(|failure| failure.message());
-                        evaluation.actions.push(list(if quota {
-                            NotMoved::NoRoom(placed)
-                        } else {
-                            NotMoved::NoQuota
-                        }));
-                    }
-                    continue;
+            match outcome {
+                SearchOutcome::Found(found) => self.moves_to(one, found, evaluation),
+                SearchOutcome::Nothing(why) => self.stays(one, why, evaluation),
+                SearchOutcome::Cut => {
+                    cut = true;
+                    self.waits(one, evaluation);
                 }
-            };
-            evaluation.found.insert(one.key.clone(), place);
-            for victim in &victims {
-                self.go(*victim);
             }
-            if running {
-                self.go(one.at);
-            }
-            if running || !victims.is_empty() {
-                let victims = victims.iter().map(|at| self.snapshot.workloads[*at].key.clone()).collect();
-                let one = Move { key: one.key.clone(), nodes: nodes(), victims };
-                evaluation.actions.push(Action::Move(one));
-            }
-            let needs = one.choices[choice].claim.clone();
+        }
+        evaluation.steps = self.room.steps() - self.began;
+        self.gone
+    }
+
+    /// One goes to the nodes that were found for it, after the victims.
+    fn moves_to(&mut self, one: &DisplacedWorkload<'a>, found: Found, evaluation: &mut Evaluation) {
+        let Found { choice, victims, place } = found;
+        let running = one.stage != Stage::Evicted;
+        evaluation.found.insert(one.key.clone(), place);
+        for victim in &victims {
+            self.go(*victim);
+        }
+        if running {
+            self.go(one.at);
+        }
+        if running || !victims.is_empty() {
+            let victims = victims.iter().map(|at| self.snapshot.workloads[*at].key.clone()).collect();
+            evaluation.actions.push(Action::Move(Move { key: one.key.clone(), nodes: lost(one), victims }));
+        }
+        let needs = one.choices[choice].claim.clone();
+        evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
+    }
+
+    /// Nothing was found for one.
+    fn stays(&mut self, one: &DisplacedWorkload<'a>, why: NotFound, evaluation: &mut Evaluation) {
+        evaluation.tried.insert(one.key.clone(), why);
+        let placed = self.room.take_failure().map(|failure| failure.message());
+        if one.stage == Stage::Evicted {
+            // It still goes first, and keeps what it could use.
+            let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
+            evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
+            return;
+        }
+        let why = match why {
+            _ if !one.choices.iter().any(|way| self.comes_back(one, way, &[])) => NotMoved::NoQuota,
+            NotFound::NoRoom => NotMoved::NoRoom(placed),
+            NotFound::TooLong => NotMoved::TooLong,
+        };
+        evaluation.actions.push(list(one, why));
+    }
+
+    /// The turn of one comes in a later cycle.
+    fn waits(&self, one: &DisplacedWorkload<'a>, evaluation: &mut Evaluation) {
+        evaluation.postponed.insert(one.key.clone());
+        let before = self.before(one);
+        evaluation.found.extend(before.map(|found| (one.key.clone(), found.clone())));
+        if one.stage == Stage::Evicted {
+            // It still goes first, and keeps what was found for it, or what it could use.
+            let first = || one.choices.first().map(|choice| choice.claim.clone());
+            let needs = before.map(|found| found.claim.clone()).or_else(first).unwrap_or_default();
             evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
         }
-        evaluation.steps = self.room.steps() - began;
-        self.gone
     }
 
     /// The room that was found for one at the last look, if it waits to run there.
@@ -197,22 +216,37 @@ impl<'s, 'a> Search<'s, 'a> {
         self.engine.hotswap.found.get(one.key).filter(|_| one.stage == Stage::Evicted)
     }
 
-    /// Takes the room again that was found for one before, or searches some. `searched` is whether this look has searched any.
-    fn outcome(&mut self, one: &DisplacedWorkload<'a>, searched: &mut bool) -> SearchOutcome {
+    /// Takes the room again that was found for one before, or searches some.
+    fn outcome(&mut self, one: &DisplacedWorkload<'a>, evaluation: &mut Evaluation) -> SearchOutcome {
         let before = self.before(one);
         if self.room.steps() > if before.is_some() { self.most_again } else { self.most } {
             return SearchOutcome::Cut;
         }
         if let Some(place) = before
-            && let Some(choice) = place.take_again(&one.choices, &mut self.room, self.snapshot)
+            && let Some(choice) = place.take_again(one.key, &one.choices, &mut self.room, self.snapshot)
         {
             self.room.keep();
             return SearchOutcome::Found(Found { choice, victims: Vec::new(), place: place.clone() });
         }
-        let first = !std::mem::replace(searched, true) && self.engine.hotswap.steps == 0;
-        match self.search(one, one.stage != Stage::Evicted) {
+        let first = !std::mem::replace(&mut evaluation.searched, true) && self.engine.hotswap.steps == 0;
+        let cut = self.engine.hotswap.cut.as_ref().filter(|cut| first && cut.key == *one.key);
+        let mut search = cut.cloned().unwrap_or_else(|| CutSearch::of(one.key.clone()));
+        search.parts += 1;
+        search.progress.went_on = false;
+        let most = self.most;
+        let steps = self.engine.config.hotswap_steps;
+        self.most = most.saturating_add(search.length(steps) - steps);
+        let outcome = self.search(one, &mut search.progress);
+        self.most = most;
+        match outcome {
             // It would have no more in the next cycle.
-            SearchOutcome::Cut if first => SearchOutcome::Nothing,
+            SearchOutcome::Cut if first && search.parts >= MOST_PARTS => {
+                SearchOutcome::Nothing(NotFound::TooLong)
+            }
+            SearchOutcome::Cut => {
+                evaluation.cut = Some(search).filter(|_| first);
+                SearchOutcome::Cut
+            }
             outcome => outcome,
         }
     }
@@ -225,84 +259,112 @@ impl<'s, 'a> Search<'s, 'a> {
         self.gone.0[at] = true;
     }
 
-    /// Looks for nodes of one, and for victims; takes the room of what it finds.
-    fn search(&mut self, one: &DisplacedWorkload<'a>, running: bool) -> SearchOutcome {
+    /// Looks for nodes of one, and for victims; takes the room of what it finds. It goes on where it was, and always a little.
+    fn search(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
         let mark = self.room.mark();
         self.room.take_failure();
         if !self.snapshot.workloads[one.at].leaves {
             self.room.release(one.at);
         }
-        let outcome = match self.spare(one, running) {
-            Some(found) => SearchOutcome::Found(found),
-            None => self.with_victims(one),
+        let outcome = match self.spare(one, progress) {
+            SearchOutcome::Nothing(_) => self.with_victims(one, progress),
+            outcome => outcome,
         };
         match outcome {
             SearchOutcome::Found(_) => self.room.keep(),
-            SearchOutcome::Nothing | SearchOutcome::Cut => self.room.undo(mark),
+            SearchOutcome::Nothing(_) | SearchOutcome::Cut => self.room.undo(mark),
         }
         outcome
     }
 
+    /// Whether this part of a search is long enough, if it has looked at anything.
+    fn ends(&self, progress: &Progress) -> bool {
+        progress.went_on && self.room.steps() > self.most
+    }
+
     /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
     /// within nominal quota: otherwise it would wait for quota afterwards.
-    fn spare(&mut self, one: &DisplacedWorkload<'a>, running: bool) -> Option<Found> {
-        for (choice, way) in one.choices.iter().enumerate() {
-            if running && choice > 0 && !self.within_nominal(one, way) {
+    fn spare(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
+        for (choice, way) in one.choices.iter().enumerate().skip(progress.spares) {
+            if self.ends(progress) {
+                return SearchOutcome::Cut;
+            }
+            progress.spares = choice + 1;
+            if one.stage != Stage::Evicted && choice > 0 && !self.within_nominal(one, way) {
                 continue;
             }
+            progress.went_on = true;
             let mark = self.room.mark();
             if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &[]) {
                 let place = FoundRoom::of(way, &self.room, mark, self.snapshot);
-                return Some(Found { choice, victims: Vec::new(), place });
+                return SearchOutcome::Found(Found { choice, victims: Vec::new(), place });
             }
             self.room.undo(mark);
         }
-        None
+        SearchOutcome::Nothing(NotFound::NoRoom)
     }
 
     /// The same after others made room: on the flavors that it holds if it runs, else on the first where that is enough.
-    fn with_victims(&mut self, one: &DisplacedWorkload<'a>) -> SearchOutcome {
+    fn with_victims(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
         let ways = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
-        for (choice, way) in one.choices.iter().enumerate().take(ways) {
-            if self.brake_holds(way) {
-                continue;
+        for (choice, way) in one.choices.iter().enumerate().take(ways).skip(progress.ways) {
+            if self.ends(progress) {
+                return SearchOutcome::Cut;
             }
-            let beyond =
-                self.scope.queues.get(&one.queue).copied().unwrap_or(false) || self.within_nominal(one, way);
-            let root = self.engine.cohorts_above(&one.queue).pop();
-            let mark = self.room.mark();
-            let usable = |node: usize| way.needs.iter().any(|set| set.nodes.contains(node));
-            let snapshot = self.snapshot;
-            let on_usable =
-                |at: usize| snapshot.workloads[at].pods.iter().any(|seen| seen.node.is_some_and(usable));
-            let all = self.candidates.get_or_init(|| {
-                let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
-                for at in self.gone.iter() {
-                    all.remove(at);
+            if !self.brake_holds(way) {
+                match self.victims_for(one, (choice, way), progress) {
+                    SearchOutcome::Nothing(_) => {}
+                    outcome => return outcome,
                 }
-                all
-            });
-            let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).map(|candidate| {
-                let counts = candidate.at != one.at
-                    && way.flavors.iter().flatten().any(|flavor| candidate.flavors.contains(&&**flavor))
-                    && on_usable(candidate.at);
-                counts.then_some(candidate.at)
-            });
-            let chosen = self.room.make_way(one.key, &way.needs, lower, self.most);
-            match chosen {
-                Choice::Victims(victims) => {
-                    let before = self.room.mark();
-                    if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
-                        let place = FoundRoom::of(way, &self.room, before, self.snapshot);
-                        return SearchOutcome::Found(Found { choice, victims, place });
-                    }
-                }
-                Choice::None => {}
-                Choice::Cut => return SearchOutcome::Cut,
             }
-            self.room.undo(mark);
+            progress.ways = choice + 1;
+            progress.answers = Answers::default();
         }
-        SearchOutcome::Nothing
+        SearchOutcome::Nothing(NotFound::NoRoom)
+    }
+
+    /// The same with one of its choices.
+    fn victims_for(
+        &mut self,
+        one: &DisplacedWorkload<'a>,
+        (choice, way): (usize, &needs::Choice<'a>),
+        progress: &mut Progress,
+    ) -> SearchOutcome {
+        let beyond =
+            self.scope.queues.get(&one.queue).copied().unwrap_or(false) || self.within_nominal(one, way);
+        let root = self.engine.cohorts_above(&one.queue).pop();
+        let mark = self.room.mark();
+        let usable = |node: usize| way.needs.iter().any(|set| set.nodes.contains(node));
+        let snapshot = self.snapshot;
+        let on_usable =
+            |at: usize| snapshot.workloads[at].pods.iter().any(|seen| seen.node.is_some_and(usable));
+        let all = self.candidates.get_or_init(|| {
+            let mut all = candidates(self.engine, self.scope, self.snapshot, self.highest);
+            for at in self.gone.iter() {
+                all.remove(at);
+            }
+            all
+        });
+        let lower = all.below(one.priority, &one.queue, root.as_ref(), beyond).map(|candidate| {
+            let counts = candidate.at != one.at
+                && way.flavors.iter().flatten().any(|flavor| candidate.flavors.contains(&&**flavor))
+                && on_usable(candidate.at);
+            counts.then_some(candidate.at)
+        });
+        progress.went_on = true;
+        match self.room.make_way(one.key, &way.needs, lower, self.most, &mut progress.answers) {
+            Choice::Victims(victims) => {
+                let before = self.room.mark();
+                if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
+                    let place = FoundRoom::of(way, &self.room, before, self.snapshot);
+                    return SearchOutcome::Found(Found { choice, victims, place });
+                }
+            }
+            Choice::None => {}
+            Choice::Cut => return SearchOutcome::Cut,
+        }
+        self.room.undo(mark);
+        SearchOutcome::Nothing(NotFound::NoRoom)
     }
 
     /// Whether quota will not keep a displaced Workload out once these made room. One that was evicted has its turn with
@@ -351,6 +413,19 @@ impl<'s, 'a> Search<'s, 'a> {
         let held = self.held.get_or_init(|| self.engine.quota_in_use());
         self.engine.within_nominal(&one.queue, one.key, &way.claim, held)
     }
+}
+
+/// The nodes that one lost; none if it was evicted already.
+fn lost(one: &DisplacedWorkload<'_>) -> Vec<String> {
+    match &one.stage {
+        Stage::Running(nodes) => nodes.iter().map(|node| (*node).to_owned()).collect(),
+        Stage::Evicted => Vec::new(),
+    }
+}
+
+/// One stays where it is.
+fn list(one: &DisplacedWorkload<'_>, why: NotMoved) -> Action {
+    Action::List { key: one.key.clone(), nodes: lost(one), why: Some(why) }
 }
 
 /// The Workloads that may have to go: those on nodes of the flavors in scope whose priority is below `highest`.

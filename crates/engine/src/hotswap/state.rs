@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
 
+use super::cut::CutSearch;
 use super::found::FoundRoom;
 use super::planned::Planned;
 
@@ -26,8 +27,10 @@ pub(crate) struct HotswapState {
     pub(super) resumes: bool,
     /// The look that is due goes on with the last one, and nothing else has changed.
     pub(super) resuming: bool,
-    /// The Workloads for which the looks since then found nothing.
-    pub(super) tried: BTreeSet<WorkloadKey>,
+    /// The Workloads for which the looks since then found nothing, and why.
+    pub(super) tried: BTreeMap<WorkloadKey, NotFound>,
+    /// The search that alone takes more than a cycle, until it ends.
+    pub(super) cut: Option<CutSearch>,
     /// By displaced Workload: the room that the last look found for it.
     pub(super) found: BTreeMap<WorkloadKey, FoundRoom>,
     /// Something changed meanwhile: once all had their turn, all have it again.
@@ -36,8 +39,8 @@ pub(crate) struct HotswapState {
     pub(super) planned: Planned,
     /// What the searches of this cycle have looked at.
     pub(super) steps: u64,
-    /// A look is due because of a swarm, and will be woken.
-    pub(super) due: bool,
+    /// When a look is due because of a swarm: it is woken then.
+    pub(super) due: Option<Timestamp>,
     /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
     pub(super) degraded: bool,
     /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
@@ -78,6 +81,15 @@ impl HotswapState {
     }
 }
 
+/// Why a search found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotFound {
+    /// There is no room.
+    NoRoom,
+    /// It took too long.
+    TooLong,
+}
+
 /// Why a displaced Workload stays where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotMoved {
@@ -86,6 +98,8 @@ pub(crate) enum NotMoved {
     /// No healthy nodes are free for it, not even without Workloads of lower priority; and how much of it the core could place, where that
     /// assigns the nodes.
     NoRoom(Option<String>),
+    /// The search for nodes was given up.
+    TooLong,
     /// Its queue does not have the quota to admit it again.
     NoQuota,
     /// Its queue cannot admit it again, and why.
@@ -98,7 +112,7 @@ impl NotMoved {
         match self {
             Self::NoQuota => Some("its ClusterQueue no longer has quota for it"),
             Self::Barred(why) => Some(why),
-            Self::Brake | Self::NoRoom(_) => None,
+            Self::Brake | Self::NoRoom(_) | Self::TooLong => None,
         }
     }
 

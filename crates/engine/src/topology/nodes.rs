@@ -65,36 +65,31 @@ impl Engine {
 
     /// Takes a Node in.
     pub(crate) fn observe_node(&mut self, name: &Name, node: Box<slim::Node>) {
-        let same = |old: &slim::Node| {
-            let mut old = old.clone();
+        // Nodes send a heartbeat every few seconds, which costs nothing more than to compare it.
+        if let Some(old) = self.world.nodes.get_mut(name) {
             old.metadata.resource_version.clone_from(&node.metadata.resource_version);
-            old == *node
-        };
-        // Nodes send a heartbeat every few seconds.
-        let changed = !self.world.nodes.get(name).is_some_and(|old| same(old));
-        if changed {
-            self.world.allocatable.insert(Name::clone(name), allocatable(&node));
-            if self.places_pods() {
-                self.node_may_fail(name);
-                self.topology.hosts.put(name, &node);
-                self.node_may_fail(name);
+            if *old == node {
+                return;
             }
         }
-        let moves = changed
-            && self.world.nodes.get(name).is_none_or(|old| old.metadata.labels != node.metadata.labels);
+        self.world.allocatable.insert(Name::clone(name), allocatable(&node));
+        if self.places_pods() {
+            self.node_may_fail(name);
+            self.topology.hosts.put(name, &node);
+            self.node_may_fail(name);
+        }
+        let moves = self.world.nodes.get(name).is_none_or(|old| old.metadata.labels != node.metadata.labels);
         self.world.nodes.insert(Name::clone(name), node);
         if moves {
             self.node_moved(name);
         }
-        if changed {
-            if self.topology.used {
-                self.report_node(name);
-                self.request_cycle();
-            }
-            self.hotswap_stale();
-            self.terminating_node_changed(name);
-            self.mark_stuck_on(name);
+        if self.topology.used {
+            self.report_node(name);
+            self.request_cycle();
         }
+        self.hotswap_node_changed();
+        self.terminating_node_changed(name);
+        self.mark_stuck_on(name);
     }
 
     /// A Node is gone.
@@ -108,7 +103,7 @@ impl Engine {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.hotswap_stale();
+        self.hotswap_node_changed();
         self.mark_stuck_on(name);
     }
 

@@ -151,6 +151,11 @@ impl Bed {
         self.submit((name, "q", priority), pods, chips, |set| set.topology_request = Some(Box::new(request)));
     }
 
+    /// Submits a JobSet of so many pods with so many chips each, wherever there is room.
+    pub fn plain_jobset(&mut self, name: &str, priority: &str, pods: i32, chips: i32) {
+        self.submit((name, "q", priority), pods, chips, |_| {});
+    }
+
     fn submit(
         &mut self,
         (name, queue, priority): (&str, &str, &str),

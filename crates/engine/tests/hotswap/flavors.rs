@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_engine::EngineConfig;
 
 use crate::bed::{Bed, TPU};
 
 /// A queue with the flavor of pools `o…` and then that of all others, with so many chips each.
 fn bed(first: &str, old: i64, new: i64) -> Bed {
-    let mut bed = Bed::new();
+    with_flavors(Bed::new(), first, old, new)
+}
+
+fn with_flavors(mut bed: Bed, first: &str, old: i64, new: i64) -> Bed {
     bed.c.api.flavor("old", &[("accelerator", "v5e")]);
     let quota =
         |name: &str, chips: i64| json!({"name": name, "resources": [{"name": TPU, "nominalQuota": chips}]});
@@ -51,11 +55,16 @@ fn both(bed: &mut Bed, accelerator: Option<&str>) {
 
 /// Pool A goes; the engine acts, but pods have not ended yet.
 fn pool_a_goes(bed: &mut Bed) {
-    for node in bed.nodes_of(&["a"]) {
+    go(bed, &["a"]);
+}
+
+/// The same with some pools.
+fn go(bed: &mut Bed, pools: &[&str]) {
+    for node in bed.nodes_of(pools) {
         let label = json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}});
         bed.c.api.edit(&node, &label);
     }
-    bed.c.settle();
+    bed.c.advance(1);
 }
 
 fn cordon(bed: &mut Bed, pools: &[&str], value: &Value) {
@@ -123,6 +132,32 @@ fn what_it_goes_to_is_kept_for_it_until_it_runs() {
     bed.pass(3);
     assert_eq!(bed.pools_of("high"), ["o", "p"]);
     assert!(!bed.runs("new"));
+}
+
+#[test]
+fn what_it_goes_to_is_kept_for_it_while_the_search_for_one_before_it_is_cut() {
+    let config = EngineConfig { status_interval_ms: 0, hotswap_steps: 0, ..EngineConfig::default() };
+    let mut bed = with_flavors(Bed::with(config), "tpu", 64, 128);
+    bed.pools(&["e", "f", "g", "h"], 4);
+    bed.c.api.priority_class("top", 3_000_000);
+    jobset(&mut bed, "top", "top", Some("v6e"));
+    bed.settle();
+    jobset(&mut bed, "high", "high", None);
+    bed.settle();
+    for name in ["more", "most"] {
+        jobset(&mut bed, name, "top", Some("v6e"));
+        bed.settle();
+    }
+    assert_eq!([bed.pools_of("top"), bed.pools_of("high")], [["a", "b"], ["c", "d"]]);
+    go(&mut bed, &["c"]);
+    assert!(!bed.runs("high") && !bed.evictions("high").is_empty(), "its pods are ending");
+    // What goes before it finds nothing, which takes more than one cycle to find out.
+    jobset(&mut bed, "new", "low", Some("v5e"));
+    go(&mut bed, &["a", "d"]);
+    bed.pass(3);
+    assert!(bed.runs("top") && !bed.listed("top").is_empty());
+    assert!(bed.c.notes("Admitted").iter().all(|note| !note.contains("jobset-new")));
+    assert_eq!(bed.pools_of("high"), ["o", "p"]);
 }
 
 #[test]

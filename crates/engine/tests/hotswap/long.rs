@@ -93,11 +93,78 @@ fn no_cycle_makes_more_steps_than_it_may_while_many_wait_to_run_and_the_rest_hav
 }
 
 #[test]
-fn a_search_longer_than_a_cycle_may_take_ends_with_nothing_and_the_next_has_its_turn() {
-    let bed = failing(8, 0);
-    assert!(bed.c.most_steps < 200, "{} steps at a stretch", bed.c.most_steps);
-    assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
-    for job in ["p001", "p002", "p003"] {
-        assert!(bed.evictions(job).is_empty() && !bed.listed(job).is_empty(), "{job} stays on its nodes");
+fn a_search_longer_than_a_cycle_may_take_goes_on_in_the_next_and_finds_the_same() {
+    let pools = 8;
+    let (whole, parts) = (failing(pools, u64::MAX), failing(pools, 0));
+    assert!(parts.c.most_steps < whole.c.most_steps, "{} steps at a stretch", parts.c.most_steps);
+    assert!(!parts.c.engine.has_work(), "the search does not begin again and again");
+    assert_eq!(outcome(&parts, pools), outcome(&whole, pools));
+    let racks = 12;
+    let (whole, parts) = (failing_racks(racks, u64::MAX), failing_racks(racks, 0));
+    assert!(parts.c.most_steps < whole.c.most_steps, "{} steps at a stretch", parts.c.most_steps);
+    assert_eq!(outcome(&parts, racks), outcome(&whole, racks));
+}
+
+/// Nodes under a JobSet each that has the priority `low`, and the last two under one with the priority `high`, of which one fails.
+fn full_nodes(lows: usize, steps: u64) -> Bed {
+    let config = EngineConfig { status_interval_ms: 0, hotswap_steps: steps, ..EngineConfig::default() };
+    let mut bed = Bed::with(config);
+    bed.page_queue(100_000);
+    let names: Vec<String> = (0..lows + 2).map(|node| format!("n{node:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 1);
+    bed.plain_jobset("high", "high", 2, 4);
+    for name in &names[..lows] {
+        bed.plain_jobset(name, "low", 1, 4);
     }
+    bed.c.settle();
+    for name in &names[..lows] {
+        bed.bind(name, Some(name), &format!("{name}-0"), 4);
+    }
+    for name in &names[lows..] {
+        bed.bind(name, Some("high"), &format!("{name}-0"), 4);
+    }
+    bed.pass(2);
+    bed.fail(&names[lows..=lows]);
+    bed.pass(45);
+    bed
+}
+
+#[test]
+fn a_world_of_full_nodes_is_not_too_large_to_find_one_that_makes_way() {
+    let lows = 60;
+    let bed = full_nodes(lows, 100);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    let evicted = (0..lows).filter(|node| !bed.evictions(&format!("n{node:03}")).is_empty());
+    assert_eq!(evicted.count(), 1);
+}
+
+#[test]
+fn a_search_that_takes_too_many_cycles_is_given_up_and_says_so() {
+    let note = |steps: u64| {
+        let config = EngineConfig { status_interval_ms: 0, hotswap_steps: steps, ..EngineConfig::default() };
+        let mut bed = Bed::with(config);
+        bed.c.checked = false;
+        bed.page_queue(100_000);
+        let names: Vec<String> = (0..70).map(|pool| format!("p{pool:03}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        bed.pools(&["big"], 2);
+        bed.sized_jobset("big", "q", "high", 1, 2);
+        bed.settle();
+        bed.pools(&names, 1);
+        for name in &names {
+            bed.sized_jobset(name, "q", "low", 1, 1);
+        }
+        bed.settle();
+        bed.ready(&bed.nodes_of(&["big"])[0].clone(), "Unknown");
+        bed.pass(45);
+        assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
+        assert!(bed.evictions("big").is_empty() && !bed.listed("big").is_empty());
+        let notes = bed.c.notes("HotswapNotPossible");
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        notes[0].clone()
+    };
+    let (whole, parts) = (note(u64::MAX), note(0));
+    assert!(whole.contains("even if all workloads of lower priority were evicted"), "{whole}");
+    assert!(parts.contains("was given up after 64 cycles"), "{parts}");
 }

@@ -120,6 +120,6 @@ fn a_device_that_no_node_has_registered_yet_is_none() {
     for node in bed.nodes_of(&["a"]) {
         bed.c.api.edit_status(&node, |status| status["allocatable"] = json!({"pods": "110", TPU: "4"}));
     }
-    bed.c.settle();
+    bed.c.advance(1);
     assert!(bed.reported("one", "Admitted").starts_with("True"), "{}", bed.reported("one", "QuotaReserved"));
 }

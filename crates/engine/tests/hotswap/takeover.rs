@@ -74,7 +74,7 @@ fn nodes_are_not_given_away_twice_when_the_next_leader_has_not_yet_seen_the_firs
     bed.jobset("high", "one", "high", 1);
     bed.settle();
     bed.come_back(&["a"]);
-    bed.c.settle();
+    bed.c.advance(1);
     assert!(bed.reported("high", "Admitted").starts_with("True"));
     list(&bed, &mut standby, Kind::Node);
 

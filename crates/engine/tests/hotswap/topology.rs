@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_api::gates::{Gate, Gates};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, POOL};
 
 /// Pools of four nodes in a flavor with a topology.
 fn bed(gates: &[(Gate, bool)], pools: &[&str]) -> Bed {
@@ -66,11 +66,17 @@ fn without_a_replacement_hotswap_moves_the_whole() {
     }
 }
 
-/// Nodes that say that they are about to go, and are ready until then.
+/// Nodes of a pool that say that they are about to go, and are ready until then.
 fn depart(bed: &mut Bed, pool: &str) {
+    let nodes = [0, 1, 2, 3].map(|at| format!("{pool}-{at}"));
+    depart_nodes(bed, &nodes.each_ref().map(String::as_str));
+}
+
+/// The same with some nodes.
+fn depart_nodes(bed: &mut Bed, nodes: &[&str]) {
     let label = json!({"metadata": {"labels": {"cloud.google.com/active-node-maintenance": "true"}}});
-    for at in 0..4 {
-        bed.c.api.edit(&ObjectRef::cluster(Kind::Node, format!("{pool}-{at}").as_str()), &label);
+    for node in nodes {
+        bed.c.api.edit(&ObjectRef::cluster(Kind::Node, *node), &label);
     }
 }
 
@@ -188,7 +194,7 @@ fn pods_that_are_assigned_to_a_lost_node_are_lost_whatever_room_the_other_nodes_
 }
 
 #[test]
-fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_ends_with_nothing() {
+fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_goes_on_in_the_next() {
     let config = EngineConfig { hotswap_steps: 0, status_interval_ms: 0, ..EngineConfig::default() };
     let mut bed = Bed::with(config);
     bed.topology();
@@ -203,7 +209,26 @@ fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_ends_with_nothing()
     bed.pass(60);
     assert!(bed.c.most_steps < 50, "{} steps at a stretch", bed.c.most_steps);
     assert!(!bed.c.engine.has_work(), "the search does not begin again and again");
-    assert!(bed.evictions("old").is_empty() && bed.evictions("young").is_empty());
+    assert!(bed.evictions("old").is_empty());
+    assert_eq!((bed.evictions("young"), bed.runs("high")), (vec![("Preempted".to_owned(), 1)], true));
+}
+
+#[test]
+fn room_in_one_pool_is_not_kept_once_its_nodes_are_in_two() {
+    let mut bed = bed(&[], &["a", "b", "c"]);
+    for (name, priority, pods) in [("high", "high", 4), ("low", "low", 3)] {
+        bed.placed_jobset(name, priority, pods, 4);
+        bed.pass(2);
+    }
+    depart_nodes(&mut bed, &["a-0", "a-1"]);
+    bed.c.advance(1);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+    assert!(bed.evictions("low").is_empty(), "pool C is free");
+    // Its pods are still ending.
+    bed.c.api.edit(&ObjectRef::cluster(Kind::Node, "c-3"), &json!({"metadata": {"labels": {POOL: "d"}}}));
+    bed.pass(60);
+    assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
+    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{:?}", assigned(&bed, "high"));
 }
 
 #[test]

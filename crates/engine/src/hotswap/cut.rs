@@ -1,0 +1,72 @@
+//! A search that takes more than one cycle: it goes on where it was for as long as nothing has changed, else it begins anew. Each time it does,
+//! its parts are twice as long, up to a limit: where something changes all the time, it ends before the next change.
+
+use sluice_core::{Answers, WorkloadKey};
+
+/// A search that was cut in so many cycles is given up.
+pub(super) const MOST_PARTS: u32 = 64;
+/// The parts of a search become twice as long so many times at most.
+const MOST_DOUBLINGS: u32 = 4;
+
+/// A search that is to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CutSearch {
+    /// The Workload.
+    pub(super) key: WorkloadKey,
+    /// In how many cycles it was searched.
+    pub(super) parts: u32,
+    /// How often it began anew.
+    anew: u32,
+    /// How far it is.
+    pub(super) progress: Progress,
+}
+
+impl CutSearch {
+    /// A search that begins.
+    pub(super) fn of(key: WorkloadKey) -> Self {
+        Self { key, parts: 0, anew: 0, progress: Progress::default() }
+    }
+
+    /// Something has changed.
+    pub(super) fn begin_anew(&mut self) {
+        self.anew += 1;
+        self.progress = Progress::default();
+    }
+
+    /// How many steps its next part may make, where a cycle makes so many.
+    pub(super) fn length(&self, steps: u64) -> u64 {
+        steps.saturating_mul(1 << self.anew.min(MOST_DOUBLINGS))
+    }
+}
+
+/// How far a search is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// So many choices have no room as their nodes are.
+    pub(super) spares: usize,
+    /// With so many of them, victims do not make room either.
+    pub(super) ways: usize,
+    /// What the search for victims knows with the next one.
+    pub(super) answers: Answers,
+    /// In this cycle it has looked at something.
+    pub(super) went_on: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_longer_each_time_it_begins_anew_but_not_without_end() {
+        let mut search = CutSearch::of(WorkloadKey::new("ns", "w"));
+        let mut lengths = Vec::new();
+        for _ in 0..7 {
+            lengths.push(search.length(10));
+            search.progress.spares = 1;
+            search.begin_anew();
+            assert_eq!(search.progress, Progress::default());
+        }
+        assert_eq!(lengths, [10, 20, 40, 80, 160, 160, 160]);
+        assert_eq!(search.length(u64::MAX), u64::MAX);
+    }
+}
