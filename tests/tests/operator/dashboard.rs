@@ -85,7 +85,7 @@ impl Caller {
     }
 }
 
-/// A plane with the chart, a manager that serves the dashboard, and its address.
+/// A plane of its own with the chart, a manager that serves the dashboard, and its address: all Workloads of the cluster are counted.
 async fn plane() -> (ControlPlane, Manager, String) {
     let plane = ControlPlane::builder().controller_manager(true).kwok(true).start().await.unwrap();
     let port = free_ports(1).unwrap()[0];
