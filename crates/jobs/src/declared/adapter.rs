@@ -106,6 +106,9 @@ impl Adapter for Declared {
         let mut reading = Reading::new(object);
         view.suspended = self.is_suspended(object);
         view.observed_generation = object["status"]["observedGeneration"].as_i64();
+        // First: a status of any size leaves its pods known.
+        let pod_sets = self.pod_sets(&mut reading);
+        object::set_pod_sets(&mut view, pod_sets);
         view.finished = self.ended(&mut reading);
         // Quota that may be in use is not given to others.
         let active = reading.tried("active", &self.active);
@@ -114,9 +117,8 @@ impl Adapter for Declared {
             Some(ready) => reading.truth("ready", ready, false),
             None => view.active,
         };
-        let pod_sets = self.pod_sets(&mut reading);
-        object::set_pod_sets(&mut view, pod_sets);
         view.reclaimable = self.reclaimable(&view.pod_sets, &mut reading);
+        view.status_unread = view.invalid.is_none() && reading.failure.is_some();
         view.invalid = view.invalid.or(reading.failure);
         if self.gates_pods() {
             self.gathered(&mut view, object);

@@ -133,12 +133,16 @@ fn a_mistake_is_found_when_it_is_compiled() {
 fn no_object_makes_an_expression_take_long() {
     let numbers: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
     let text = "a".repeat(1_000_000);
+    let keyed: serde_json::Map<_, _> = (0..300).map(|n| (format!("key-{n}"), json!({"n": n}))).collect();
     let object =
-        json!({"list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
+        json!({"keyed": keyed, "list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
     for source in [
         "self.list.all(a, self.list.all(b, self.list.all(c, a.n + b.n + c.n >= 0)))",
         "self.few.all(a, self.few.all(b, self.few.all(c, true)))",
         "self.few.exists(a, self.few.exists(b, self.few.exists(c, false)))",
+        "self.keyed.exists(a, self.keyed.exists(b, self.keyed[a].n == self.keyed[b]))",
+        "self.keyed.exists(a, self.keyed.map(k, k) == [])",
+        "self.keyed.exists(a, self.keyed.map(k, self.keyed[k]) == [])",
         "self.list.exists(a, self == self)",
         "self.few.map(a, self.few).map(l, self.few.map(a, self.few)) == []",
         "[self.few, self.few].map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]) == []",
@@ -171,4 +175,19 @@ fn what_fits_the_budget_is_not_refused() {
     let budget = Budget::new();
     assert_eq!(Expression::compile(source).unwrap().truth(&object, &budget), Ok(true));
     println!("{budget:?}");
+}
+
+#[test]
+fn what_a_map_holds_is_paid_for_once() {
+    let left = |text: usize, source: &str| {
+        let held: serde_json::Map<_, _> =
+            (0..100).map(|n| (format!("{n}"), json!("x".repeat(text)))).collect();
+        let budget = Budget::new();
+        Expression::compile(source).unwrap().value(&json!({"held": held}), &budget).unwrap();
+        budget.left()
+    };
+    let each = 32 * 50;
+    let cost = |source| left(0, source) - left(each, source);
+    assert_eq!(cost("self.held.exists(k, k == '')"), 100 * 50);
+    assert_eq!(cost("self.held == null"), 2 * 100 * 50, "a comparison goes through it once more");
 }

@@ -31,7 +31,7 @@ fn viewer(namespaces: &[&str]) -> Viewer {
 }
 
 fn admin() -> Viewer {
-    Viewer { all: true, nodes: true, ..viewer(&[]) }
+    Viewer { all: true, nodes: true, queues: true, ..viewer(&[]) }
 }
 
 fn manifest(kind: Kind, object: Value) -> Manifest {
