@@ -213,7 +213,7 @@ fn one_whose_status_alone_cannot_be_read_runs_on() {
     c.advance(600);
     assert!(runs(&c, "broken") && !runs(&c, "next"));
     let workload = c.workload("broken");
-    assert_eq!((condition(&workload, "Admitted"), condition(&workload, "PodsReady")), ("True", "True"));
+    assert_eq!(["Admitted", "PodsReady"].map(|of| condition(&workload, of)), ["True", "True"]);
     let [reported] = &c.notes("ErrWorkloadCompose")[..] else { unreachable!() };
     assert!(reported.ends_with("/broken: declared active: it takes more than 200000 steps"), "{reported}");
     // It ends by itself once it can be read again.
