@@ -160,7 +160,11 @@ async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
     let now = alice.json("/api/now").await;
     // The queue of another team is part of a sum.
     let [queue] = &now["clusterQueues"].as_array().unwrap()[..] else { unreachable!("{now}") };
-    assert_eq!((&queue["name"], now["others"]["queues"].as_u64() >= Some(1)), (&json!("dash-a"), true), "{now}");
+    assert_eq!(
+        (&queue["name"], now["others"]["queues"].as_u64() >= Some(1)),
+        (&json!("dash-a"), true),
+        "{now}"
+    );
     assert_eq!(alice.get("/api/queues/dash-c").await.0, 404);
     assert_eq!((&queue["pending"], &queue["admitted"]), (&json!(2), &json!(1)), "{queue}");
     assert_eq!(queue["flavors"][0]["resources"][0]["used"], 1.0, "{queue}");

@@ -23,8 +23,6 @@ pub(crate) struct Declared {
     pub(super) of: JobKind,
     /// As it is in the configuration.
     pub(super) declaration: DeclaredKind,
-    /// The field that suspends it.
-    pub(super) suspend: &'static [&'static str],
     pub(super) pod_sets: Vec<PodSet>,
     /// Whether a template is in a list.
     pub(super) through_list: bool,
@@ -198,10 +196,6 @@ impl Adapter for Declared {
         self.declaration.states.is_some() || self.gates_pods() && self.finished.is_none()
     }
 
-    fn suspend_path(&self) -> &'static [&'static str] {
-        self.suspend
-    }
-
     fn suspended_value(&self) -> Value {
         self.declaration.suspend.suspended.clone()
     }
@@ -211,7 +205,7 @@ impl Adapter for Declared {
         if self.gates_pods() {
             return !Reading::new(object).truth("active", &self.active, true);
         }
-        at(object, self.suspend) == &self.declaration.suspend.suspended
+        at(object, self.suspend_path()) == &self.declaration.suspend.suspended
     }
 
     fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
@@ -308,11 +302,11 @@ impl Declared {
                     target,
                 ));
             }
-            let path: Vec<_> = self.suspend.iter().map(|part| (*part).to_owned()).collect();
+            let path: Vec<_> = self.suspend_path().iter().map(|part| (*part).to_owned()).collect();
             operations.extend(places::put(&pointer(&path), suspend));
             return Patch::Json(operations);
         }
-        let mut body = nested(self.suspend, suspend.clone());
+        let mut body = nested(self.suspend_path(), suspend.clone());
         for (pod_set, target) in changes {
             if let Some(places) = self.places(pod_set) {
                 places.merge(&mut body, &pod_set.scheduling, target);

@@ -78,7 +78,11 @@ mod tests {
         };
         assert_eq!(names(&alice), (vec!["cq", "gone"], vec!["all", "top"]));
         let everywhere = Viewer { all: true, ..alice.clone() };
-        assert_eq!(names(&everywhere).0, ["cq", "secret-team", "gone"], "the right to see Workloads is another");
+        assert_eq!(
+            names(&everywhere).0,
+            ["cq", "secret-team", "gone"],
+            "the right to see Workloads is another"
+        );
         let admin = Viewer { queues: true, ..alice.clone() };
         assert_eq!((names(&admin).0.len(), names(&admin).1.len()), (4, 4));
         assert!(!SeenQueues::of(None, &alice).queue("cq") && SeenQueues::of(None, &admin).queue("cq"));

@@ -51,9 +51,8 @@ fn required(go_mod: &str) -> BTreeMap<&str, &str> {
 #[test]
 fn what_programs_are_made_of_has_one_version_among_those_that_are_alike() {
     for folders in ALIKE {
-        let texts = folders
-            .iter()
-            .map(|folder| fs::read_to_string(modules().join(folder).join("go.mod")).unwrap());
+        let texts =
+            folders.iter().map(|folder| fs::read_to_string(modules().join(folder).join("go.mod")).unwrap());
         let texts: Vec<_> = texts.collect();
         let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (module, version) in texts.iter().flat_map(|text| required(text)) {
@@ -81,10 +80,7 @@ fn a_program_that_the_environment_gives_is_taken_and_only_that() {
 #[test]
 fn a_pin_is_read_from_both_forms_of_require() {
     assert_eq!(pinned_version("require a/b v1.2.3", "a/b").as_deref(), Some("v1.2.3"));
-    assert_eq!(
-        pinned_version("require (\n\ta/b v1.2.3 // indirect\n)", "a/b").as_deref(),
-        Some("v1.2.3")
-    );
+    assert_eq!(pinned_version("require (\n\ta/b v1.2.3 // indirect\n)", "a/b").as_deref(), Some("v1.2.3"));
     assert_eq!(pinned_version("tool a/b\nmodule a/b", "a/b"), None);
 }
 

@@ -252,8 +252,7 @@ async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
 async fn the_queue_of_another_tenant_is_for_those_who_may_list_cluster_queues() {
     let client = client();
     let json = || Request::post("/api/tomorrow").header("content-type", "application/json");
-    let quota =
-        json!({"kind": "quota", "clusterQueue": "secret-team", "flavor": "spot", "resource": "cpu", "value": "1"});
+    let quota = json!({"kind": "quota", "clusterQueue": "secret-team", "flavor": "spot", "resource": "cpu", "value": "1"});
     let body = json!({"changes": [quota]}).to_string();
     for (user, sees) in [("alice", false), ("dave", true)] {
         let now = get(&client, user, "/api/now").await.json();

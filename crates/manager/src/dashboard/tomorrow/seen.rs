@@ -209,8 +209,9 @@ mod tests {
             }],
         };
         let all = Viewer { all: true, queues: true, ..Viewer::default() };
-        let words =
-            |difference: &Difference, viewer: &Viewer| super::words(difference, viewer, &SeenQueues::of(None, viewer));
+        let words = |difference: &Difference, viewer: &Viewer| {
+            super::words(difference, viewer, &SeenQueues::of(None, viewer))
+        };
         let same = difference((600.0, 601.0), (50.1, 50.2), (10.0, 10.2));
         assert_eq!(words(&same, &all), ["Nothing changes."]);
         let other = difference((600.0, 660.0), (50.1, 51.2), (10.0, 11.0));

@@ -214,6 +214,10 @@ mod tests {
         assert_eq!((&shown["total"], &shown["items"][1]["lost"]["count"]), (&json!(2), &json!(1)));
         assert_eq!(shown["items"][0]["requests"], json!({"cpu": "3"}), "amounts are for all");
         let queues = [0, 1].map(|at: usize| shown["items"][at]["clusterQueue"].clone());
-        assert_eq!(queues, [json!(null), json!("cq")], "one waits in a queue of others, one runs in a shared one");
+        assert_eq!(
+            queues,
+            [json!(null), json!("cq")],
+            "one waits in a queue of others, one runs in a shared one"
+        );
     }
 }

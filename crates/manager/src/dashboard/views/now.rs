@@ -241,10 +241,14 @@ mod tests {
         let shown = now(&store.fresh(), &viewer, None);
         assert!(!shown["others"].to_string().contains("secret"), "{shown}");
         let others = &shown["others"];
-        assert_eq!((&others["queues"], &others["pending"], &others["admitted"]), (&json!(3), &json!(1), &json!(0)));
+        assert_eq!(
+            (&others["queues"], &others["pending"], &others["admitted"]),
+            (&json!(3), &json!(1), &json!(0))
+        );
         // One of them is in another cohort; the others lend what `cq` borrows.
         let slot = &others["flavors"][0]["resources"][0];
-        let amounts = ["nominal", "used", "borrowed", "lent"].map(|field| slot["shown"][field].as_str().unwrap());
+        let amounts =
+            ["nominal", "used", "borrowed", "lent"].map(|field| slot["shown"][field].as_str().unwrap());
         assert_eq!((amounts, &slot["lendingLimit"]), (["12", "0", "0", "2"], &json!(null)), "{slot}");
         let queues = shown["clusterQueues"].as_array().unwrap();
         assert_eq!(queues.iter().map(|queue| &queue["name"]).collect::<Vec<_>>(), [&json!("cq")]);
