@@ -249,6 +249,8 @@ pub struct JobView {
     pub active: bool,
     /// That [`JobView::active`] is true because its status cannot be read: whether it has pods is not known.
     pub activity_unknown: bool,
+    /// That [`JobView::invalid`] is about its status alone: its pod sets are what it says.
+    pub status_unread: bool,
     /// How many pods it has that have not ended and are not being deleted, where its controller says so; 0 else.
     pub active_pods: i32,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.

@@ -126,11 +126,11 @@ impl Unadmitted {
         let milder = (single || pod_sets.is_empty()) && before.reason.severity() < self.reason.severity();
         let (reason, detail) = match (&self.detail, &before.detail) {
             (Detail::PreemptionLoop { victim, elsewhere, kind, .. }, _) => {
-                let (victim, elsewhere, kind) = (victim.clone(), elsewhere.clone(), *kind);
+                let (victim, elsewhere, kind) = (victim.clone(), *elsewhere, *kind);
                 (self.reason, Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets: all })
             }
             (_, Detail::PreemptionLoop { victim, elsewhere, kind, .. }) => {
-                let (victim, elsewhere, kind) = (victim.clone(), elsewhere.clone(), *kind);
+                let (victim, elsewhere, kind) = (victim.clone(), *elsewhere, *kind);
                 (before.reason, Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets: all })
             }
             _ => {
@@ -189,8 +189,8 @@ pub enum Detail {
     PreemptionLoop {
         /// The workload that must not be evicted again.
         victim: crate::WorkloadKey,
-        /// Its ClusterQueue, if it is of another namespace: its name is no matter of this one's users.
-        elsewhere: Option<Name>,
+        /// Whether it is of another namespace: then neither its name nor that of its ClusterQueue is for this one's users.
+        elsewhere: bool,
         /// What makes it a circle.
         kind: LoopKind,
         /// The pod sets that did not simply fit.
@@ -401,10 +401,11 @@ impl Unadmitted {
             }
             Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets } => {
                 let flavors = flavors_message(pod_sets);
-                let victim = elsewhere.as_ref().map_or_else(
-                    || victim.to_string(),
-                    |queue| format!("a workload of another namespace in ClusterQueue {queue}"),
-                );
+                let victim = if *elsewhere {
+                    "a workload of another namespace".to_owned()
+                } else {
+                    victim.to_string()
+                };
                 let why = match kind {
                     LoopKind::InReturn => "which preempted this workload",
                     LoopKind::Repeated => "which this workload preempted twice",

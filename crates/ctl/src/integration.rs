@@ -251,13 +251,13 @@ mod tests {
         assert_eq!(start["spec"], json!({"suspend": false, "nodeSelector": {FLAVOR.0: FLAVOR.1}}));
         assert_eq!(stop["spec"], json!({"suspend": true, "nodeSelector": {FLAVOR.0: null}}));
 
-        let [_, workload, start, stop] = <[_; 4]>::try_from(tried("elasticjob").unwrap()).unwrap();
+        let [_, workload, start, stop] = <[_; 4]>::try_from(tried("virtualmachine").unwrap()).unwrap();
         let pod_sets = workload["spec"]["podSets"].as_array().unwrap();
         assert_eq!(
             (pod_sets.len(), &pod_sets[0]["name"], &pod_sets[0]["count"]),
-            (1, &json!("worker"), &json!(4))
+            (1, &json!("main"), &json!(1))
         );
-        let at = "/spec/replicaSpecs/worker/template/spec/nodeSelector";
+        let at = "/spec/template/spec/nodeSelector";
         assert_eq!(start.pointer(at), Some(&json!({FLAVOR.0: FLAVOR.1})));
         assert_eq!(stop.pointer(at), Some(&Value::Null));
 

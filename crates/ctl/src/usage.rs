@@ -48,8 +48,8 @@ pub enum Output {
 /// `kubectl kueue usage`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Hours are amounts times hours: 4 GPUs for 30 minutes are 2. EVICTED counts the hours of reservations that \
-                        ended with an eviction, FAILED those of failed jobs.\n\nExamples:\n  kubectl kueue usage --since 7d\n  \
+    after_help = "Hours are amounts times hours: 4 GPUs for 30 minutes are 2. BORROWED counts what of them was above \
+                        the ClusterQueue's quota, divided among those who used it, EVICTED the hours of reservations that ended with an eviction, FAILED those of failed jobs.\n\nExamples:\n  kubectl kueue usage --since 7d\n  \
                         kubectl kueue usage --since 2026-03-01 --until 2026-04-01 --by namespace -o csv\n  \
                         kubectl kueue usage --journal /var/lib/sluice/journal --since 30d"
 )]

@@ -252,7 +252,7 @@ impl Engine {
         self.outbox.push(self.log(
             level,
             "write failed",
-            &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],
+            &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
         ));
         if open.object.kind == Kind::Workload && open.job.is_none() {
             self.workload_write_failed(open, error);

@@ -1,6 +1,7 @@
 //! What the engine wants done: writes, events, metric observations, log lines.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -140,6 +141,12 @@ pub enum Purpose {
     Replacement,
     /// Read an object again. It stays the last one: tests count by it.
     Read,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// A request's content.

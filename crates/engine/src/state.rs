@@ -84,7 +84,7 @@ impl Engine {
                 }
                 StatePosition::Write(last) => match self.outbox.open_after(last) {
                     Some((id, open)) => {
-                        let purpose = format!("{:?}", open.purpose);
+                        let purpose = open.purpose.to_string();
                         state
                             .writes
                             .push(json!({"id": id.0, "object": open.object.to_string(), "purpose": purpose}));

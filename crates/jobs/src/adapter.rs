@@ -166,7 +166,7 @@ pub(crate) trait Adapter: Sync {
 
     /// The field that suspends it.
     fn suspend_path(&self) -> &'static [&'static str] {
-        &["spec", "suspend"]
+        self.kind().integration().suspend
     }
 
     /// The value of that field that suspends it.

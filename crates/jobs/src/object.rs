@@ -66,6 +66,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         observed_generation: None,
         active: false,
         activity_unknown: false,
+        status_unread: false,
         active_pods: 0,
         terminating: 0,
         spare_failures: None,

@@ -94,6 +94,48 @@ mod tests {
         }
     }
 
+    /// Whether a status has this condition, and it is true.
+    fn is_true(status: &Value, type_: &str) -> bool {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == type_ && one["status"] == "True")
+    }
+
+    #[test]
+    fn the_conditions_that_a_descriptor_names_say_that_pods_run_and_are_ready() {
+        let mut named = 0;
+        for kind in JobKind::ALL {
+            let (value, now) = (example(kind), Timestamp::UNIX_EPOCH);
+            let seen = |ready: bool| {
+                let mut value = value.clone();
+                value["status"] = of(kind).status(&value, State::Running { since: now, ready });
+                (of(kind).observe(&value), value["status"].clone())
+            };
+            for (view, status) in [seen(true), seen(false)] {
+                let facts = kind.integration();
+                for (condition, said) in [(facts.active, view.active), (facts.ready, view.pods_ready)] {
+                    if !condition.is_empty() {
+                        assert_eq!(is_true(&status, condition), said, "{kind:?}: {condition}: {status}");
+                        named += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(named, 2 * (6 + 2 + 2), "six kinds of Kubeflow, RayService, AppWrapper");
+    }
+
+    #[test]
+    fn the_field_that_a_descriptor_names_suspends() {
+        let has_one = |kind: &JobKind| !kind.integration().suspends_pods && !kind.integration().of_pods;
+        for kind in JobKind::ALL.into_iter().filter(has_one) {
+            let object = example(kind);
+            let suspended = |value: bool| {
+                let patch = Patch::Merge(nested(kind.integration().suspend, json!(value)));
+                of(kind).is_suspended(&apply(&object, &patch).unwrap())
+            };
+            assert!(suspended(true) && !suspended(false), "{kind:?}");
+        }
+    }
+
     /// What a pod set says of nodes, and what a start adds to it.
     fn original(set: &JobPodSet) -> PodSetInfo {
         PodSetInfo { name: set.name.clone(), count: set.count, scheduling: set.scheduling.clone() }

@@ -44,8 +44,8 @@ fn declared_file(folder: &str, name: &str) -> Value {
 }
 
 /// A job of each kind that nothing but a configuration knows, of those that are shipped.
-fn declared() -> [(JobKind, Value); 4] {
-    let folders = ["argo-workflow", "cloneset", "elasticjob", "virtualmachine"];
+fn declared() -> [(JobKind, Value); 3] {
+    let folders = ["argo-workflow", "cloneset", "virtualmachine"];
     let declarations = folders.map(|folder| declared_file(folder, "declaration.yaml"));
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
+use self::companions::Companion;
+
 /// How often a long build says that it is still at work.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
@@ -220,7 +222,7 @@ fn modules() -> PathBuf {
     workspace().join("tests/control-plane")
 }
 
-/// The folder for what is built of `tool`'s module: it changes with the pinned versions, so an old program is never taken for a
+/// The folder for what is built of `tool`'s module: it changes with the pinned versions, the sources and the companions, so an old program is never taken for a
 /// new one, and a new pin builds nothing but its own module again.
 ///
 /// # Errors
@@ -228,14 +230,26 @@ fn modules() -> PathBuf {
 /// If a go.mod, go.sum or source file of the tool's module cannot be read.
 pub fn bin_folder(tool: Tool) -> Result<PathBuf> {
     let Source { folder, own, .. } = tool.source();
+    let key = key(&modules().join(folder), own, tool.companions())?;
+    Ok(workspace().join(".cache/control-plane").join(format!("{folder}-{key}")))
+}
+
+/// What tells what is built of a module's folder from what was built of another: the content of its files, and which companions belong to it.
+fn key(folder: &Path, own: &[&str], companions: &[Companion]) -> Result<String> {
     let mut hash = Sha256::new();
     for file in ["go.mod", "go.sum"].iter().chain(own) {
-        let path = modules().join(folder).join(file);
+        let path = folder.join(file);
         hash.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    }
+    for Companion { module, source, name } in companions {
+        for text in [module, source, name] {
+            hash.update(text);
+            hash.update([0]);
+        }
     }
     let mut key = format!("{:x}", hash.finalize());
     key.truncate(16);
-    Ok(workspace().join(".cache/control-plane").join(format!("{folder}-{key}")))
+    Ok(key)
 }
 
 /// The program in the folder that `KUBEBUILDER_ASSETS` names, if it is there.
@@ -261,11 +275,16 @@ pub fn path(tool: Tool) -> Result<PathBuf> {
         return Ok(found);
     }
     let bin = bin_folder(tool)?;
-    let path = bin.join(tool.name());
+    path_with(&bin, tool.name(), |partial| build(tool, &bin, partial))
+}
+
+/// The program of this name in a folder; where it is missing, what `build` makes at the path that it is given.
+fn path_with(bin: &Path, name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let path = bin.join(name);
     if path.is_file() {
         return Ok(path);
     }
-    fs::create_dir_all(&bin).with_context(|| format!("making {}", bin.display()))?;
+    fs::create_dir_all(bin).with_context(|| format!("making {}", bin.display()))?;
     // One build of a module at a time: a second process waits here and then finds the program.
     let lock_path = bin.join(".lock");
     let lock = File::create(&lock_path).with_context(|| format!("opening {}", lock_path.display()))?;
@@ -274,7 +293,10 @@ pub fn path(tool: Tool) -> Result<PathBuf> {
         lock.lock().with_context(|| format!("locking {}", lock_path.display()))?;
     }
     if !path.is_file() {
-        build(tool, &bin)?;
+        // A half-written program must never be found: build aside, then rename.
+        let partial = bin.join(format!(".{name}.partial"));
+        build(&partial)?;
+        fs::rename(&partial, &path).with_context(|| format!("moving the built {}", path.display()))?;
     }
     Ok(path)
 }
@@ -322,15 +344,14 @@ fn pinned_version(go_mod: &str, module: &str) -> Option<String> {
     })
 }
 
-fn build(tool: Tool, bin: &Path) -> Result<()> {
+/// Builds a program at a path, and puts its companions into its folder.
+fn build(tool: Tool, bin: &Path, partial: &Path) -> Result<()> {
     let Source { folder, module, package, .. } = tool.source();
     let folder = modules().join(folder);
     let go_mod = folder.join("go.mod");
     let text = fs::read_to_string(&go_mod).with_context(|| format!("reading {}", go_mod.display()))?;
     let version = pinned_version(&text, module)
         .with_context(|| format!("{} does not pin {module}", go_mod.display()))?;
-    // A half-written program must never be found: build aside, then rename.
-    let partial = bin.join(format!(".{}.partial", tool.name()));
     progress(&format!(
         "building {} {version} (a cold build of everything takes several minutes)",
         tool.name()
@@ -341,7 +362,7 @@ fn build(tool: Tool, bin: &Path) -> Result<()> {
         .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", WITHOUT_DWARF, "-ldflags"])
         .arg(format!("-s -w {}", tool.version_flags(&version)))
         .arg("-o")
-        .arg(&partial)
+        .arg(partial)
         .arg(&package)
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
@@ -372,8 +393,6 @@ fn build(tool: Tool, bin: &Path) -> Result<()> {
         let target = bin.join(companion.name);
         fs::write(&target, text).with_context(|| format!("writing {}", target.display()))?;
     }
-    let path = bin.join(tool.name());
-    fs::rename(&partial, &path).with_context(|| format!("moving the built {}", path.display()))?;
     progress(&format!("built {} in {} s", tool.name(), started.elapsed().as_secs()));
     Ok(())
 }
@@ -396,99 +415,4 @@ fn module_folder(folder: &Path, module: &str) -> Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-
-    #[test]
-    fn every_tool_is_pinned_and_has_a_version() {
-        for tool in Tool::ALL {
-            let Source { folder, module, package, own } = tool.source();
-            let text = fs::read_to_string(modules().join(folder).join("go.mod")).unwrap();
-            let version = pinned_version(&text, module);
-            assert!(version.is_some_and(|version| version.split('.').count() == 3), "{module}");
-            // One with sources of its own is a package of this repository.
-            assert_eq!(package.starts_with(module), own.is_empty(), "{package}");
-            for companion in tool.companions() {
-                assert!(pinned_version(&text, companion.module).is_some(), "{}", companion.name);
-            }
-        }
-    }
-
-    /// Folders whose programs are made of the same libraries: a library is compiled once for all that have the same version of it and of what
-    /// it needs.
-    const ALIKE: [&[&str]; 4] = [
-        &["kubernetes", "kwok", "helm", "etcd", "opentelemetry"],
-        &["trainer", "jobset", "kubeflow", "ray", "appwrapper", "spark", "lws"],
-        // Its libraries are newer than those of the controllers, and do not build with Kubernetes' own.
-        &["kueuectl"],
-        // It has next to nothing in common with Kubernetes.
-        &["s3"],
-    ];
-    /// Controllers, and what they must have of one version.
-    const THEIR_OWN: [&str; 5] = [
-        "github.com/kubeflow/training-operator",
-        "sigs.k8s.io/controller-runtime",
-        "sigs.k8s.io/jobset",
-        "sigs.k8s.io/scheduler-plugins",
-        "volcano.sh/apis",
-    ];
-
-    /// The modules that a go.mod requires, with their versions; those that it replaces have none.
-    fn required(go_mod: &str) -> BTreeMap<&str, &str> {
-        let lines = go_mod.lines().filter(|line| !line.contains("=>"));
-        let pairs = lines.filter_map(|line| {
-            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
-            Some((words.next()?, words.next()?))
-        });
-        pairs.filter(|(_, version)| version.starts_with('v') && *version != "v0.0.0").collect()
-    }
-
-    #[test]
-    fn what_programs_are_made_of_has_one_version_among_those_that_are_alike() {
-        for folders in ALIKE {
-            let texts = folders
-                .iter()
-                .map(|folder| fs::read_to_string(modules().join(folder).join("go.mod")).unwrap());
-            let texts: Vec<_> = texts.collect();
-            let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-            for (module, version) in texts.iter().flat_map(|text| required(text)) {
-                versions.entry(module).or_default().insert(version);
-            }
-            versions.retain(|module, versions| versions.len() > 1 && !THEIR_OWN.contains(module));
-            assert_eq!(versions, BTreeMap::new(), "of {folders:?}");
-            assert!(texts.iter().all(|text| required(text).len() > 20));
-        }
-        let all: BTreeSet<_> = Tool::ALL.iter().map(|tool| tool.source().folder).collect();
-        assert_eq!(all, ALIKE.concat().into_iter().collect());
-    }
-
-    #[test]
-    fn a_program_that_the_environment_gives_is_taken_and_only_that() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("etcd"), "").unwrap();
-        let assets = Some(folder.path().as_os_str());
-        assert_eq!(given(assets, Tool::Etcd), Some(folder.path().join("etcd")));
-        assert_eq!(given(assets, Tool::Kwok), None);
-        assert_eq!(given(Some(OsStr::new("")), Tool::Etcd), None);
-        assert_eq!(given(None, Tool::Etcd), None);
-    }
-
-    #[test]
-    fn a_pin_is_read_from_both_forms_of_require() {
-        assert_eq!(pinned_version("require a/b v1.2.3", "a/b").as_deref(), Some("v1.2.3"));
-        assert_eq!(
-            pinned_version("require (\n\ta/b v1.2.3 // indirect\n)", "a/b").as_deref(),
-            Some("v1.2.3")
-        );
-        assert_eq!(pinned_version("tool a/b\nmodule a/b", "a/b"), None);
-    }
-
-    #[test]
-    fn kubernetes_is_told_its_version() {
-        let flags = Tool::Kubectl.version_flags("v1.36.3");
-        assert!(flags.contains("gitVersion=v1.36.3") && flags.contains("gitMajor=1 "), "{flags}");
-        assert!(flags.ends_with("gitMinor=36"), "{flags}");
-    }
-}
+mod tests;

@@ -2,7 +2,9 @@
 //! that of the play that was not cut: nothing lost, nothing twice, no quota leaked, and at no moment more than the quota.
 //!
 //! Each play has a namespace and queues of its own behind one proxy, so that many cuts are played at once: a play's writes fail from its
-//! cut on, while those of the others go on; when all are cut, the manager is killed and started again.
+//! cut on, while those of the others go on; when all are cut, the manager is killed and started again. No plane is brought back to a snapshot
+//! before each cut: etcd, the API server and all watches would start again for each of hundreds of cuts, and a manager that starts again would
+//! never meet what others left half done at the same moment.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -85,7 +85,7 @@ impl Caller {
     }
 }
 
-/// A plane with the chart, a manager that serves the dashboard, and its address.
+/// A plane of its own with the chart, a manager that serves the dashboard, and its address: all Workloads of the cluster are counted.
 async fn plane() -> (ControlPlane, Manager, String) {
     let plane = ControlPlane::builder().controller_manager(true).kwok(true).start().await.unwrap();
     let port = free_ports(1).unwrap()[0];
@@ -158,7 +158,14 @@ async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
         );
     }
     let now = alice.json("/api/now").await;
-    let queue = now["clusterQueues"].as_array().unwrap().iter().find(|q| q["name"] == "dash-a").unwrap();
+    // The queue of another team is part of a sum.
+    let [queue] = &now["clusterQueues"].as_array().unwrap()[..] else { unreachable!("{now}") };
+    assert_eq!(
+        (&queue["name"], now["others"]["queues"].as_u64() >= Some(1)),
+        (&json!("dash-a"), true),
+        "{now}"
+    );
+    assert_eq!(alice.get("/api/queues/dash-c").await.0, 404);
     assert_eq!((&queue["pending"], &queue["admitted"]), (&json!(2), &json!(1)), "{queue}");
     assert_eq!(queue["flavors"][0]["resources"][0]["used"], 1.0, "{queue}");
     let name = ours.workload("waits").await.unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

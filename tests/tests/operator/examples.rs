@@ -24,6 +24,7 @@ fn free() -> std::sync::MutexGuard<'static, Vec<Bed>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A plane of its own, see [`FREE`].
 async fn new_bed() -> Bed {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let jobsets = jobset::Controller::start(&plane).await.unwrap();

@@ -54,7 +54,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reads-ev
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 ";
 
-/// An API server with the CRDs, and what a manager needs to start.
+/// A plane of its own, with the CRDs and what a manager needs to start: managers are configured, started and stopped.
 pub async fn plane() -> (ControlPlane, Client, Setup) {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(NAMESPACE).await.unwrap();

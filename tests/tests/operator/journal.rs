@@ -171,6 +171,7 @@ async fn wait_for_trace(collector: &Collector, id: &str, outcome: &str) -> Vec<S
 #[tokio::test(flavor = "multi_thread")]
 async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     needs!(Tool::S3Gateway);
+    // Its own: managers with a journal are started and stopped.
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let setup = Setup::new(&plane).unwrap().brief_leases();
     let values = json!({"visibility": {"apiServices": true}, "journal": {"enabled": true}});

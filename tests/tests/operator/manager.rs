@@ -18,6 +18,7 @@ use sluice_tests::queues;
 const NAMESPACE: &str = "kueue-system";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 
+/// A plane of its own: managers are started, killed and cut off.
 async fn plane() -> ControlPlane {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(NAMESPACE).await.unwrap();

@@ -151,7 +151,7 @@ metadata: {name: second, namespace: team}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}}
 ";
 
-/// A plane with the kinds, two ClusterQueues and a LocalQueue in `team`. `other` is empty.
+/// A plane of its own, since all queues are listed, with the kinds, two ClusterQueues and a LocalQueue in `team`. `other` is empty.
 async fn queues() -> ControlPlane {
     let plane = ControlPlane::builder().start().await.unwrap();
     crds::install(&plane.client().await.unwrap(), None).await.unwrap();

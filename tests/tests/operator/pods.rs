@@ -212,6 +212,7 @@ async fn a_group_that_waits_can_be_deleted_and_one_that_runs_goes_with_its_workl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_the_selected_namespaces() {
+    // Its own: the manager selects other namespaces, and is stopped.
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 1).make(&client).await.unwrap();

@@ -57,6 +57,7 @@ async fn nothing_is_asked_for(plane: &ControlPlane) {
 
 #[tokio::test]
 async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
+    // Its own: the autoscaler is an older one, and the manager is killed.
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let _autoscaler =
         autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Older).await.unwrap();

@@ -27,6 +27,7 @@ async fn log_of_the_end(plane: &ControlPlane, setup: &Setup, integrations: Value
 
 #[tokio::test]
 async fn a_framework_without_its_rights_is_an_error_at_start() {
+    // Its own: the manager has rights and frameworks that are changed, and does not start.
     let plane = ControlPlane::builder().start().await.unwrap();
     let client = plane.client().await.unwrap();
     let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job"]}}));
@@ -98,6 +99,7 @@ async fn revoke_finalizers(client: &Client) {
 
 #[tokio::test]
 async fn workloads_name_their_jobs_as_owners_where_the_api_server_asks_for_the_right_to_block_them() {
+    // Its own: the API server has another admission plugin.
     let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
     let plane = ControlPlane::builder().api_server_flag(plugin).start().await.unwrap();
     let client = plane.client().await.unwrap();

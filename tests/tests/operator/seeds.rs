@@ -22,6 +22,7 @@ async fn get(plane: &ControlPlane, resource: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn the_seeds_apply_verbatim() {
+    // Its own: the seeds name cluster-wide objects.
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let _jobset = jobset::Controller::start(&plane).await.unwrap();
     let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
@@ -94,7 +95,7 @@ fn cells(table: &str) -> Vec<Vec<String>> {
 
 #[tokio::test]
 async fn what_waits_and_what_runs_looks_to_kubectl_as_the_readme_shows_it() {
-    // Without a scheduler: what is admitted stays so.
+    // Its own, since the seeds name cluster-wide objects; without a scheduler: what is admitted stays so.
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let _jobset = jobset::Controller::start(&plane).await.unwrap();
     let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();

@@ -143,6 +143,7 @@ async fn pods_wait_for_a_queue_that_is_not_there_and_for_one_that_their_deployme
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_only_deployments_are_queued_other_pods_are_left_alone_also_by_a_stopped_manager() {
+    // Its own: the manager has one framework, and is stopped.
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 1).make(&client).await.unwrap();

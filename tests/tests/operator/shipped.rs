@@ -1,6 +1,5 @@
 //! The declarations of `examples/integrations` before an API server, with the CRDs of their kinds: the example is queued, started and stopped, and
-//! the CRD keeps what each write says. No controller runs: what its status shows is none of the test. The CRD of ElasticJobs is a **stand-in**, which
-//! was written after DLRover's types; those of the others are of their Go modules.
+//! the CRD keeps what each write says. No controller runs: what its status shows is none of the test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -27,18 +26,12 @@ struct Shipped {
     pod_sets: &'static [(&'static str, u32)],
 }
 
-const KINDS: [Shipped; 3] = [
+const KINDS: [Shipped; 2] = [
     Shipped {
         folder: "argo-workflow",
         pods: "/spec",
         labels: "/spec/podMetadata/labels",
         pod_sets: &[("main", 2)],
-    },
-    Shipped {
-        folder: "elasticjob",
-        pods: "/spec/replicaSpecs/worker/template/spec",
-        labels: "/spec/replicaSpecs/worker/template/metadata/labels",
-        pod_sets: &[("worker", 4)],
     },
     Shipped {
         folder: "virtualmachine",
@@ -58,7 +51,7 @@ pub fn declarations() -> Vec<Value> {
 
 /// The CRDs of the kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    ["workflow", "elasticjob", "virtualmachine"]
+    ["workflow", "virtualmachine"]
         .iter()
         .map(|name| document(&format!("tests/control-plane/{name}-crd.yaml")))
         .collect()
@@ -199,7 +192,7 @@ fn remove_empty(value: &mut Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_each_declared_kind_is_queued_started_and_stopped_as_its_crd_allows() {
     bed().await;
-    for (name, kind) in ["shipped-argo", "shipped-elastic", "shipped-vm"].into_iter().zip(&KINDS) {
+    for (name, kind) in ["shipped-argo", "shipped-vm"].into_iter().zip(&KINDS) {
         let place = two_flavors(name, [0, 0]).await;
         lives(&place, kind).await;
     }

@@ -16,7 +16,7 @@ async fn start() -> (ControlPlane, FaultProxy, Manager) {
     start_with(&json!({})).await
 }
 
-/// A plane with the chart, and its manager behind a proxy that counts its writes.
+/// A plane of its own with the chart, and its manager behind a proxy that counts its writes.
 pub async fn start_with(configuration: &Value) -> (ControlPlane, FaultProxy, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();

@@ -75,7 +75,7 @@ metadata: {name: secret-team}
 spec: {namespaceSelector: {}}
 ";
 
-/// A plane with the chart, and its manager.
+/// A plane of its own with the chart, and its manager: it serves the aggregated APIs, which are cluster-wide.
 async fn plane() -> (ControlPlane, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let setup = Setup::new(&plane).unwrap();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod book;
 mod configuration;
 mod dashboard;
 mod declared;
@@ -430,8 +431,21 @@ fn the_chart_knows_the_gates_that_the_manager_knows() {
         let name = format!("controllerManager.featureGates[0].name={name}");
         render(&[&name, "controllerManager.featureGates[0].enabled=true"])
     };
-    assert!(set("PartialAdmission").is_ok());
-    assert!(set("PartialAdmision").unwrap_err().contains("there is no feature gate \"PartialAdmision\""));
+    let configured = |name: &str| {
+        let text = format!(
+            "managerConfig.controllerManagerConfigYaml=apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+             featureGates: {{{name}: true}}\n"
+        );
+        render(&[&text])
+    };
+    for name in ["PartialAdmission", "AllAlpha", "AllBeta"] {
+        let both = [set(name), configured(name)];
+        assert!(both.iter().all(Result::is_ok), "{name}: {both:?}");
+    }
+    for refused in [set("PartialAdmision"), configured("PartialAdmision")] {
+        let why = refused.unwrap_err();
+        assert!(why.contains("there is no feature gate \"PartialAdmision\""), "{why}");
+    }
 }
 
 #[test]

@@ -54,13 +54,10 @@ fn each_board_has_quota_beside_use_what_is_borrowed_waits_and_what_was_lost() {
     let [all, team] = boards();
     let percentiles = ["histogram_quantile(0.5,", "histogram_quantile(0.9,", "histogram_quantile(0.99,"];
     let quota = ["kueue_cluster_queue_nominal_quota{", "kueue_cluster_queue_resource_reservation{"];
+    let borrowed = ["clamp_min(sum by (cluster_queue,", "sum by (root_cohort, flavor, resource)"];
     let of_all: [(&str, &[&str], &str); 7] = [
         ("Quota beside use", &quota, "sum by (cluster_queue, flavor, resource)"),
-        (
-            "Borrowed and lent",
-            &["clamp_min(sum by (cluster_queue,", "sum by (root_cohort, flavor, resource)"],
-            " - sum by (",
-        ),
+        ("Borrowed and lent", &borrowed, " - sum by ("),
         ("Admission wait", &percentiles, "kueue_admission_wait_time_seconds_bucket"),
         ("Wait for quota", &percentiles, "kueue_quota_reserved_wait_time_seconds_bucket"),
         (
@@ -78,7 +75,7 @@ fn each_board_has_quota_beside_use_what_is_borrowed_waits_and_what_was_lost() {
     let of_team: [(&str, &[&str], &str); 7] = [
         ("In use", &["sum by (namespace, name, flavor, resource)"], "kueue_local_queue_resource_usage"),
         ("Quota of the ClusterQueue beside its use", &quota, "sum by (cluster_queue, flavor, resource)"),
-        ("Borrowed by the ClusterQueue", &["clamp_min(sum by (cluster_queue,"], " - sum by ("),
+        ("Borrowed and lent", &borrowed, " - sum by ("),
         ("Wait until admission", &percentiles, "kueue_local_queue_admission_wait_time_seconds_bucket"),
         ("Run time of workloads", &percentiles, "kueue_local_queue_execution_time_seconds_bucket"),
         (

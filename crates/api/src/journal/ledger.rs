@@ -42,6 +42,8 @@ pub struct Account {
 pub struct Used {
     /// All of it.
     pub total: AmountTime,
+    /// What of it was above the ClusterQueue's own quota: what the queue borrowed at a time is divided among those who used it, in proportion.
+    pub borrowed: AmountTime,
     /// By reservations that ended by an eviction: what the jobs had done may be lost.
     pub evicted: AmountTime,
     /// By jobs that failed.
@@ -61,6 +63,12 @@ pub struct Shared {
 
 /// A ClusterQueue, a flavor and a resource.
 pub type Place = (String, String, String);
+
+/// A namespace and its LocalQueue.
+type Team<'a> = (&'a str, &'a str);
+
+/// When the use of a place changes, by how much, and whose.
+type Move<'a> = (Timestamp, i128, Option<Team<'a>>);
 
 /// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +154,7 @@ impl Collector {
     /// What was used from `since` until `until`. What has no end yet is used until then.
     pub fn ledger(&self, since: Timestamp, until: Timestamp) -> Ledger {
         let mut ledger = Ledger { lost: self.lost, earliest: self.earliest, ..Ledger::default() };
-        let mut moves: BTreeMap<Place, Vec<(Timestamp, i128)>> = BTreeMap::new();
+        let mut moves: BTreeMap<Place, Vec<Move<'_>>> = BTreeMap::new();
         let mut all = self.reservations.iter().peekable();
         while let Some(((uid, _), reservation)) = all.next() {
             let next = all.peek().filter(|((of, _), _)| of == uid).map(|((_, since), _)| *since);
@@ -163,7 +171,13 @@ impl Collector {
             }
         }
         for (place, moves) in moves {
-            let shared = self.shared(&place, moves, since, until);
+            let (shared, borrowed) = self.shared(&place, moves, since, until);
+            for ((namespace, local_queue), time) in borrowed {
+                let (cluster_queue, flavor, resource) = place.clone();
+                let (namespace, local_queue) = (namespace.to_owned(), local_queue.to_owned());
+                let account = Account { namespace, local_queue, cluster_queue, flavor, resource };
+                ledger.accounts.entry(account).or_default().borrowed += time;
+            }
             if shared != Shared::default() {
                 ledger.places.insert(place, shared);
             }
@@ -171,14 +185,14 @@ impl Collector {
         ledger
     }
 
-    /// What a place's reservations came to, beside its quota.
-    fn shared(
+    /// What a place's reservations came to, beside its quota, and what of that each team borrowed.
+    fn shared<'a>(
         &self,
         place: &Place,
-        mut moves: Vec<(Timestamp, i128)>,
+        mut moves: Vec<Move<'a>>,
         since: Timestamp,
         until: Timestamp,
-    ) -> Shared {
+    ) -> (Shared, BTreeMap<Team<'a>, AmountTime>) {
         let quotas = self.quotas.get(&place.0);
         let nominal_at = |at: Timestamp| {
             let lines = quotas?;
@@ -190,20 +204,30 @@ impl Collector {
         };
         let made = quotas.and_then(|lines| lines.first_key_value()?.1.created);
         let changes = quotas.into_iter().flat_map(BTreeMap::keys).chain(&made);
-        moves.extend(changes.filter(|at| **at > since && **at < until).map(|at| (*at, 0)));
-        moves.push((until, 0));
+        moves.extend(changes.filter(|at| **at > since && **at < until).map(|at| (*at, 0, None)));
+        moves.push((until, 0, None));
         moves.sort_unstable();
         let (mut shared, mut used, mut from) = (Shared::default(), 0, since);
-        for (at, change) in moves {
+        let (mut held, mut borrowed) = (BTreeMap::<Team<'a>, i128>::new(), BTreeMap::new());
+        for (at, change, team) in moves {
             let time = millis(from, at);
             let nominal = nominal_at(from).unwrap_or(0);
+            let above = (used - nominal).max(0) * time;
             shared.used += used * time;
-            shared.borrowed += (used - nominal).max(0) * time;
+            shared.borrowed += above;
             shared.nominal += nominal * time;
+            divide(above, used, &held, &mut borrowed);
             used += change;
+            if let Some(team) = team {
+                let own = held.entry(team).or_default();
+                *own += change;
+                if *own == 0 {
+                    held.remove(&team);
+                }
+            }
             from = from.max(at);
         }
-        shared
+        (shared, borrowed)
     }
 }
 
@@ -221,10 +245,10 @@ impl Reservation {
         }
     }
 
-    fn add_to(
-        &self,
+    fn add_to<'a>(
+        &'a self,
         accounts: &mut BTreeMap<Account, Used>,
-        moves: &mut BTreeMap<Place, Vec<(Timestamp, i128)>>,
+        moves: &mut BTreeMap<Place, Vec<Move<'a>>>,
         ended: Option<(Timestamp, Outcome)>,
         (since, until): (Timestamp, Timestamp),
     ) {
@@ -240,7 +264,8 @@ impl Reservation {
             }
             for (flavor, resource, amount) in amounts(&held.usage) {
                 let place = (self.cluster_queue.clone(), flavor.clone(), resource.clone());
-                moves.entry(place).or_default().extend([(from, amount), (to, -amount)]);
+                let team = Some((&*self.namespace, &*self.local_queue));
+                moves.entry(place).or_default().extend([(from, amount, team), (to, -amount, team)]);
                 let account = Account {
                     namespace: self.namespace.clone(),
                     local_queue: self.local_queue.clone(),
@@ -258,6 +283,28 @@ impl Reservation {
                 }
             }
         }
+    }
+}
+
+/// Divides what was borrowed for a time among those who held `used` together, in proportion. What is left over, less than a unit for each, is the
+/// last one's, so that the sum is all of it.
+fn divide<'a>(
+    borrowed: AmountTime,
+    used: i128,
+    held: &BTreeMap<Team<'a>, i128>,
+    by: &mut BTreeMap<Team<'a>, AmountTime>,
+) {
+    if borrowed == 0 {
+        return;
+    }
+    // Not multiplied before it is divided: both are large. A product that is too large for the rest is of amounts that no cluster has.
+    let (whole, rest) = (borrowed / used, borrowed % used);
+    let part = |amount: i128| whole * amount + rest.checked_mul(amount).map_or(0, |product| product / used);
+    let (mut left, mut teams) = (borrowed, held.iter().peekable());
+    while let Some((team, amount)) = teams.next() {
+        let own = if teams.peek().is_some() { part(*amount) } else { left };
+        *by.entry(*team).or_default() += own;
+        left -= own;
     }
 }
 
@@ -437,6 +484,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_queue_borrows_is_borrowed_by_those_who_use_it_in_proportion() {
+        let of = |namespace: &str, line: Line| {
+            let Line::Workload(line) = line else { panic!() };
+            Line::Workload(Box::new(WorkloadLine { namespace: namespace.to_owned(), ..*line }))
+        };
+        let lines = [
+            quota(0, "2"),
+            of("blue", reserved(1, "a", "3")),
+            of("red", reserved(2, "b", "4")),
+            of("blue", released(4, "a", 1, Outcome::Finished, "3")),
+            of("red", released(6, "b", 2, Outcome::Finished, "4")),
+        ];
+        let ledger = ledger(lines, 0, 8);
+        let borrowed = |namespace: &str| {
+            let mut of = ledger.accounts.iter().filter(|(account, _)| account.namespace == namespace);
+            of.next().unwrap().1.borrowed
+        };
+        // One until 2; of five until 4 three sevenths; the rest is that of `red`, with what is left over of the sevenths.
+        let hour = 1000 * 3_600_000;
+        assert_eq!(borrowed("blue"), hour + 10 * hour * 3 / 7);
+        assert_eq!(borrowed("blue") + borrowed("red"), 15 * hour);
+        assert_eq!(share(&ledger)[1], 15);
+    }
+
+    #[test]
     fn a_quota_that_is_told_late_holds_from_the_beginning() {
         let lines = [quota(5, "2"), reserved(0, "a", "4")];
         assert_eq!(share(&ledger(lines, 0, 2)), [8, 4, 4]);
@@ -487,5 +559,7 @@ mod tests {
         let huge = (0..1000).map(|n| reserved(0, &n.to_string(), "9223372036854775807"));
         let ledger = ledger(huge, 0, 1_000_000);
         assert!(ledger.accounts.values().all(|used| used.total > 0), "{ledger:?}");
+        let borrowed: i128 = ledger.accounts.values().map(|used| used.borrowed).sum();
+        assert_eq!(borrowed, ledger.places.values().map(|shared| shared.borrowed).sum());
     }
 }

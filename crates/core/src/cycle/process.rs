@@ -356,11 +356,9 @@ impl Scheduler {
         let plan = entry.plan.as_ref()?;
         let own = &self.world.workloads.get(entry.head.workload).key;
         let victim = self.world.workloads.get(victim);
-        let of_another = victim.reservation().filter(|_| victim.key.namespace != own.namespace);
-        let elsewhere = of_another.map(|reservation| self.world.queues[reservation.queue.at()].name.clone());
         Some(Detail::PreemptionLoop {
             victim: victim.key.clone(),
-            elsewhere,
+            elsewhere: victim.key.namespace != own.namespace,
             kind,
             pod_sets: entry.assignment.refusals(plan),
         })

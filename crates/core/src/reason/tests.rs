@@ -15,7 +15,7 @@ fn reported(reason: Reason, detail: Detail) -> Unadmitted {
 fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
     let victim = crate::WorkloadKey::new("ns", "victim");
     let kind = LoopKind::Repeated;
-    let held_back = Detail::PreemptionLoop { victim, elsewhere: None, kind, pod_sets: refused("a") };
+    let held_back = Detail::PreemptionLoop { victim, elsewhere: false, kind, pod_sets: refused("a") };
     let held_back = reported(Reason::WaitingForQuota, held_back);
     let flavors = Detail::Flavors { pod_sets: refused("b"), pending_preemptions: 0 };
     let flavors = reported(Reason::NoMatchingFlavor, flavors);
@@ -34,17 +34,14 @@ fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
 #[test]
 fn a_victim_of_another_namespace_is_not_named() {
     let victim = crate::WorkloadKey::new("ns", "victim");
-    let said = |elsewhere: Option<&str>| {
-        let (victim, elsewhere) = (victim.clone(), elsewhere.map(Into::into));
+    let said = |elsewhere: bool| {
+        let victim = victim.clone();
         let detail =
             Detail::PreemptionLoop { victim, elsewhere, kind: LoopKind::InReturn, pod_sets: refused("a") };
         reported(Reason::WaitingForQuota, detail).message()
     };
-    assert!(said(None).contains("it would evict ns/victim, which preempted"));
-    let other = said(Some("cq"));
-    assert!(
-        other.contains("evict a workload of another namespace in ClusterQueue cq, which preempted"),
-        "{other}"
-    );
+    assert!(said(false).contains("it would evict ns/victim, which preempted"));
+    let other = said(true);
+    assert!(other.contains("evict a workload of another namespace, which preempted"), "{other}");
     assert!(!other.contains("victim"), "{other}");
 }

@@ -67,6 +67,7 @@ impl Usage {
             let names = columns.iter().map(|by| by.of(account).to_owned()).collect();
             let sum = accounts.entry((names, account.resource.clone())).or_default();
             sum.total += used.total;
+            sum.borrowed += used.borrowed;
             sum.evicted += used.evicted;
             sum.failed += used.failed;
         }
@@ -81,9 +82,10 @@ impl Usage {
             text += "Nothing was used.\n";
         } else {
             let headings = self.by.iter().map(|by| by.heading());
-            let headings: Vec<_> = headings.chain(["RESOURCE", "HOURS", "EVICTED", "FAILED"]).collect();
+            let headings: Vec<_> =
+                headings.chain(["RESOURCE", "HOURS", "BORROWED", "EVICTED", "FAILED"]).collect();
             let row = |((names, resource), used): (&(Vec<String>, String), &Used)| {
-                let amounts = [used.total, used.evicted, used.failed];
+                let amounts = [used.total, used.borrowed, used.evicted, used.failed];
                 let amounts = amounts.map(|time| hours(resource, ledger::hours(resource, time)));
                 names.iter().map(|name| plain(name)).chain([plain(resource)]).chain(amounts).collect()
             };
@@ -116,9 +118,12 @@ impl Usage {
             let names = self.by.iter().zip(names).map(|(by, name)| (by.key().to_owned(), json!(name)));
             let mut row: serde_json::Map<String, Value> = names.collect();
             row.insert("resource".to_owned(), json!(resource));
-            for (key, time) in
-                [("hours", used.total), ("evictedHours", used.evicted), ("failedHours", used.failed)]
-            {
+            for (key, time) in [
+                ("hours", used.total),
+                ("borrowedHours", used.borrowed),
+                ("evictedHours", used.evicted),
+                ("failedHours", used.failed),
+            ] {
                 row.insert(key.to_owned(), json!(ledger::hours(resource, time)));
             }
             Value::Object(row)
@@ -141,7 +146,7 @@ impl Usage {
         let keys: Vec<_> = self.by.iter().map(|by| by.key()).collect();
         let mut text = keys
             .into_iter()
-            .chain(["resource", "hours", "evictedHours", "failedHours"])
+            .chain(["resource", "hours", "borrowedHours", "evictedHours", "failedHours"])
             .collect::<Vec<_>>()
             .join(",");
         text.push('\n');
@@ -150,10 +155,10 @@ impl Usage {
                 text.push_str(&cell(name));
                 text.push(',');
             }
-            let [total, evicted, failed] =
-                [used.total, used.evicted, used.failed].map(|time| ledger::hours(resource, time));
+            let [total, borrowed, evicted, failed] = [used.total, used.borrowed, used.evicted, used.failed]
+                .map(|time| ledger::hours(resource, time));
             // Writing into a String does not fail.
-            let _ = writeln!(text, "{total},{evicted},{failed}");
+            let _ = writeln!(text, "{total},{borrowed},{evicted},{failed}");
         }
         text
     }
@@ -186,7 +191,7 @@ mod tests {
             flavor: flavor.to_owned(),
             resource: "cpu".to_owned(),
         };
-        let used = Used { total: 6 * HOUR, evicted: HOUR, failed: 0 };
+        let used = Used { total: 6 * HOUR, borrowed: HOUR, evicted: HOUR, failed: 0 };
         let shared = Shared { used: 12 * HOUR, borrowed: 2 * HOUR, nominal: 24 * HOUR };
         let ledger = Ledger {
             accounts: BTreeMap::from([(account("a", "spot"), used), (account("b", "spot"), used)]),
@@ -203,8 +208,8 @@ mod tests {
         insta::assert_snapshot!(usage(&[By::Flavor, By::Namespace], "x").text(), @"
         2026-01-01 00:00 – 2026-01-02 00:00 UTC
 
-        NAMESPACE   FLAVOR   RESOURCE   HOURS   EVICTED   FAILED
-        x           spot     cpu        12.00   2.00      0.00
+        NAMESPACE   FLAVOR   RESOURCE   HOURS   BORROWED   EVICTED   FAILED
+        x           spot     cpu        12.00   2.00       2.00      0.00
 
         CLUSTERQUEUE   FLAVOR   RESOURCE   NOMINAL   HOURS   BORROWED   USED %
         team           spot     cpu        24.00     12.00   2.00       50.0
@@ -214,9 +219,9 @@ mod tests {
     #[test]
     fn local_queues_are_shown_with_their_namespaces() {
         insta::assert_snapshot!(usage(&[By::Localqueue], "x").csv(), @"
-        namespace,localQueue,resource,hours,evictedHours,failedHours
-        x,a,cpu,6,1,0
-        x,b,cpu,6,1,0
+        namespace,localQueue,resource,hours,borrowedHours,evictedHours,failedHours
+        x,a,cpu,6,1,1,0
+        x,b,cpu,6,1,1,0
         ");
     }
 
@@ -225,9 +230,12 @@ mod tests {
         let text = usage(&[By::Namespace], "\u{1b}[2J=x,\"").text();
         assert!(!text.contains('\u{1b}'), "{text}");
         let csv = usage(&[By::Namespace], "=cmd(\"x\",1)").csv();
-        assert!(csv.contains("\n\"'=cmd(\"\"x\"\",1)\",cpu,12,2,0\n"), "{csv}");
+        assert!(csv.contains("\n\"'=cmd(\"\"x\"\",1)\",cpu,12,2,2,0\n"), "{csv}");
         let json: Value = serde_json::from_str(&usage(&[By::Namespace], "\u{1b}").json()).unwrap();
-        assert_eq!(json["usage"][0]["hours"], 12.0);
+        assert_eq!(
+            (&json["usage"][0]["hours"], &json["usage"][0]["borrowedHours"]),
+            (&json!(12.0), &json!(2.0))
+        );
         assert_eq!(json["clusterQueues"][0]["borrowedHours"], 2.0);
     }
 }

@@ -18,6 +18,7 @@ use super::infos::{by_position, restore_infos};
 use super::matching::{OwnWorkload, matches};
 use super::slices::is_superseded;
 use super::transition;
+use super::unreadable::runs_as_it_says;
 use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
@@ -118,7 +119,9 @@ impl Engine {
         if let Some(trouble) = view.invalid.as_ref().filter(|_| view.finished.is_none()) {
             self.ask_for_template(key, &view);
             self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", trouble);
-            return self.unreadable(key, &view, trouble);
+            if !runs_as_it_says(&view) {
+                return self.unreadable(key, &view, trouble);
+            }
         }
         let workload = match (&view.prebuilt_workload, self.group_of(key)) {
             (_, Some(group)) => self.group_workload(key, &view, &group),
@@ -290,7 +293,9 @@ impl Engine {
         if self.evict_exceeding(key, view, workload) {
             return;
         }
-        if self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload) {
+        // What its status does not tell stays as it was.
+        let told = !view.status_unread;
+        if told && (self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload)) {
             return;
         }
         let entry = &self.world.workloads[workload];

@@ -193,11 +193,7 @@ impl Engine {
                 self.outbox.push(self.log(
                     level,
                     "write failed",
-                    &[
-                        ("object", &open.object),
-                        ("purpose", &format!("{:?}", open.purpose)),
-                        ("error", &error),
-                    ],
+                    &[("object", &open.object), ("purpose", &open.purpose), ("error", &error)],
                 ));
                 self.report_failure(open, &error);
             }

@@ -21,6 +21,12 @@ fn is_unread(view: &JobView) -> bool {
     view.invalid.is_some() && view.pod_sets.is_empty()
 }
 
+/// Whether a job runs of which all is known but its status: it runs on, and its pods are compared with those that were admitted, as those of any
+/// other job. An object in whose place pods wait is none: each of its pods waits for an admission itself.
+pub(super) fn runs_as_it_says(view: &JobView) -> bool {
+    view.status_unread && !view.suspended && !view.job.kind.gathers_pods()
+}
+
 impl JobEntry {
     /// Keeps as what a job that runs was read last, once it cannot be read any more, which is its next state.
     pub(crate) fn keep_readable(&mut self, next: &JobView) {

@@ -84,7 +84,7 @@ impl Engine {
         self.outbox.push(self.log(
             level,
             "write failed",
-            &[("object", &open.object), ("purpose", &format!("{:?}", open.purpose)), ("error", error)],
+            &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
         ));
         if matches!(error, WriteError::NotFound(_)) {
             return self.forget_object(&open.object, None);

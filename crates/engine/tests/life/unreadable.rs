@@ -194,22 +194,61 @@ fn a_stop_takes_out_what_the_start_put_in_although_the_job_cannot_be_read() {
     }
 }
 
-/// Whether the pods of a job run that was made unreadable by a status that cannot be read, and was stopped for it.
-fn stopped_blind(evicted: bool, pods: bool) -> Cluster {
-    let kind = declared();
-    let mut c = full(kind);
+/// A job runs whose status alone cannot be read.
+fn runs_blind() -> Cluster {
+    let mut c = full(declared());
     c.api.edit_job("broken", |job| {
         job.view.invalid = Some("declared active: it takes more than 200000 steps".to_owned());
-        (job.view.active, job.view.activity_unknown) = (true, true);
+        (job.view.active, job.view.activity_unknown, job.view.status_unread) = (true, true, true);
+        job.view.pods_ready = false;
         job.disobeys = Disobeys::MakesOthers;
     });
     c.settle();
+    c
+}
+
+#[test]
+fn one_whose_status_alone_cannot_be_read_runs_on() {
+    let mut c = runs_blind();
+    c.advance(600);
+    assert!(runs(&c, "broken") && !runs(&c, "next"));
+    let workload = c.workload("broken");
+    assert_eq!(["Admitted", "PodsReady"].map(|of| condition(&workload, of)), ["True", "True"]);
+    let [reported] = &c.notes("ErrWorkloadCompose")[..] else { unreachable!() };
+    assert!(reported.ends_with("/broken: declared active: it takes more than 200000 steps"), "{reported}");
+    // It ends by itself once it can be read again.
+    c.api.edit_job("broken", |job| {
+        (job.view.invalid, job.view.activity_unknown, job.view.status_unread) = (None, false, false);
+    });
+    c.api.finish_job("broken", true);
+    c.settle();
+    assert!(runs(&c, "next"));
+}
+
+#[test]
+fn one_whose_status_alone_cannot_be_read_is_stopped_when_its_pods_are_others() {
+    let mut c = runs_blind();
+    c.api.edit_job("broken", |job| job.view.pod_sets[0].count = 2);
+    c.settle();
     assert!(!runs(&c, "broken"));
-    c.api.edit_job("broken", |job| job.pods = pods);
+}
+
+/// A job that was stopped, of which it is not known whether it has pods: because it was evicted, or because nothing of it can be read.
+fn stopped_blind(evicted: bool, pods: bool) -> Cluster {
+    let mut c = runs_blind();
+    c.api.edit_job("broken", |job| {
+        job.pods = pods;
+        if !evicted {
+            job.view.pod_sets.clear();
+            job.view.status_unread = false;
+        }
+    });
     if evicted {
         let workload = Api::workload_ref(&c.workload("broken"));
         c.api.edit(&workload, &json!({"spec": {"active": false}}));
     }
+    c.settle();
+    assert!(!runs(&c, "broken"));
     c.advance(29);
     assert!(!runs(&c, "next"), "it may have pods");
     c

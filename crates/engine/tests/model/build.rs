@@ -94,6 +94,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         observed_generation: None,
         active: false,
         activity_unknown: false,
+        status_unread: false,
         active_pods: 0,
         terminating: 0,
         spare_failures: Some(6),

@@ -14,6 +14,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     controller: "appwrapper",
     about: "workload.codeflare.dev/v1beta2 AppWrappers",
     reporter: "workload.codeflare.dev/appwrapper-kueue-controller",
+    active: "QuotaReserved",
+    ready: "PodsReady",
     wraps_objects: true,
     pod_label: Some("workload.codeflare.dev/appwrapper"),
     managed_by: Some("workload.codeflare.dev/appwrapper-controller"),

@@ -44,10 +44,10 @@ impl Adapter for AppWrapper {
         let status = &object["status"];
         let mut view = object::from_metadata(self.kind(), object);
         view.suspended = object["spec"]["suspend"] == true;
-        view.active = is_true(status, "QuotaReserved");
+        view.active = is_true(status, self.kind().integration().active);
         view.suspended_condition = suspended_condition(status, view.created);
         view.finished = self.finished(object);
-        view.pods_ready = is_true(status, "PodsReady");
+        view.pods_ready = is_true(status, self.kind().integration().ready);
         object::set_pod_sets(&mut view, pod_sets(object));
         view
     }

@@ -24,8 +24,6 @@ pub(crate) struct Declared {
     pub(super) of: JobKind,
     /// As it is in the configuration.
     pub(super) declaration: DeclaredKind,
-    /// The field that suspends it.
-    pub(super) suspend: &'static [&'static str],
     pub(super) pod_sets: Vec<PodSet>,
     /// Whether a template is in a list.
     pub(super) through_list: bool,
@@ -107,6 +105,9 @@ impl Adapter for Declared {
         let mut reading = Reading::new(object);
         view.suspended = self.is_suspended(object);
         view.observed_generation = object["status"]["observedGeneration"].as_i64();
+        // First: a status of any size leaves its pods known.
+        let pod_sets = self.pod_sets(&mut reading);
+        object::set_pod_sets(&mut view, pod_sets);
         view.finished = self.ended(&mut reading);
         // Quota that may be in use is not given to others.
         let active = reading.tried("active", &self.active);
@@ -115,9 +116,8 @@ impl Adapter for Declared {
             Some(ready) => reading.truth("ready", ready, false),
             None => view.active,
         };
-        let pod_sets = self.pod_sets(&mut reading);
-        object::set_pod_sets(&mut view, pod_sets);
         view.reclaimable = self.reclaimable(&view.pod_sets, &mut reading);
+        view.status_unread = view.invalid.is_none() && reading.failure.is_some();
         view.invalid = view.invalid.or(reading.failure);
         if self.gates_pods() {
             self.gathered(&mut view, object);
@@ -201,10 +201,6 @@ impl Adapter for Declared {
         self.declaration.states.is_some() || self.gates_pods() && self.finished.is_none()
     }
 
-    fn suspend_path(&self) -> &'static [&'static str] {
-        self.suspend
-    }
-
     fn suspended_value(&self) -> Value {
         self.declaration.suspend.suspended.clone()
     }
@@ -214,7 +210,7 @@ impl Adapter for Declared {
         if self.gates_pods() {
             return !Reading::new(object).truth("active", &self.active, true);
         }
-        at(object, self.suspend) == &self.declaration.suspend.suspended
+        at(object, self.suspend_path()) == &self.declaration.suspend.suspended
     }
 
     fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
@@ -311,11 +307,11 @@ impl Declared {
                     target,
                 ));
             }
-            let path: Vec<_> = self.suspend.iter().map(|part| (*part).to_owned()).collect();
+            let path: Vec<_> = self.suspend_path().iter().map(|part| (*part).to_owned()).collect();
             operations.extend(places::put(&pointer(&path), suspend));
             return Patch::Json(operations);
         }
-        let mut body = nested(self.suspend, suspend.clone());
+        let mut body = nested(self.suspend_path(), suspend.clone());
         for (pod_set, target) in changes {
             if let Some(places) = self.places(pod_set) {
                 places.merge(&mut body, &pod_set.scheduling, target);

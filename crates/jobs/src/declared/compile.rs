@@ -35,7 +35,7 @@ impl Errors<'_> {
 pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared, Vec<FieldError>> {
     let mut errors = Errors { path, found: Vec::new() };
     let suspend = errors.parts("suspend.path", &declaration.suspend.path);
-    let suspend: Vec<&'static str> = suspend.into_iter().map(|part| &*String::leak(part)).collect();
+    let suspend: Vec<&str> = suspend.iter().map(String::as_str).collect();
     let pod_sets: Vec<_> = declaration
         .pod_sets
         .iter()
@@ -60,6 +60,7 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         version: &declaration.version,
         kind: &declaration.kind,
         plural: &declaration.plural,
+        suspend: &suspend,
         ends: declaration.finished.is_some(),
         suspends_pods: declaration.suspend.gates_pods,
         pod_index: declaration
@@ -71,7 +72,6 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
     let declared = Declared {
         of: JobKind::declared(&names),
         declaration: declaration.clone(),
-        suspend: suspend.leak(),
         pod_sets,
         through_list,
         finished,

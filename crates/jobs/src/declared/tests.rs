@@ -255,6 +255,14 @@ fn what_cannot_be_read_is_said_and_the_job_has_no_pods_of_which_nothing_is_known
     assert_eq!(activity(json!({"running": "x"})), (true, true));
     assert_eq!(activity(json!({"running": 1})), (true, false));
     assert_eq!(activity(json!({})), (false, false));
+    // What pods it has is known whatever its status says.
+    let known = |spec: Value, status: Value| {
+        let view = kind.observe(&flow(&spec, &status));
+        (view.status_unread, view.pod_sets.len())
+    };
+    assert_eq!(known(json!({"steps": steps}), json!({"running": vec![1; 300_000]})), (true, 1));
+    assert_eq!(known(json!({"steps": "x"}), json!({"running": "x"})), (false, 0));
+    assert_eq!(known(json!({"steps": steps}), json!({"running": 1})), (false, 1));
 }
 
 #[test]

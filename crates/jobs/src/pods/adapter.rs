@@ -78,10 +78,6 @@ impl Adapter for Pod {
         vec![(String::new(), Schema::Pod)]
     }
 
-    fn suspend_path(&self) -> &'static [&'static str] {
-        &["spec", "schedulingGates"]
-    }
-
     fn is_suspended(&self, object: &Value) -> bool {
         Member::observe(object, &Gates::default()).gated
     }

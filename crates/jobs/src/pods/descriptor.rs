@@ -14,6 +14,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "plain Pods and groups of them",
     reporter: "pod-kueue-controller",
     built_into_kubernetes: true,
+    suspend: &["spec", "schedulingGates"],
     of_pods: true,
     ..PLAIN
 };

@@ -107,6 +107,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         observed_generation: None,
         active: false,
         activity_unknown: false,
+        status_unread: false,
         active_pods: 0,
         terminating: 0,
         spare_failures: None,

@@ -24,8 +24,6 @@ pub(crate) struct Ray {
     pub cluster: &'static [&'static str],
     /// The same as a JSON pointer.
     pub pointer: &'static str,
-    /// The field that suspends it.
-    pub suspend: &'static [&'static str],
     /// What only this kind has.
     pub variant: &'static dyn Variant,
 }
@@ -175,10 +173,6 @@ impl Adapter for Ray {
         self.variant.status(object, state)
     }
 
-    fn suspend_path(&self) -> &'static [&'static str] {
-        self.suspend
-    }
-
     fn finished(&self, object: &Value) -> Option<JobFinished> {
         self.variant.finished(object)
     }
@@ -307,7 +301,7 @@ impl Ray {
 
     /// `add` also replaces a field that exists.
     fn suspend_operation(&self, suspend: bool) -> Value {
-        json!({"op": "add", "path": format!("/{}", self.suspend.join("/")), "value": suspend})
+        json!({"op": "add", "path": format!("/{}", self.suspend_path().join("/")), "value": suspend})
     }
 }
 

@@ -17,7 +17,6 @@ pub(crate) static ADAPTER: Ray = Ray {
     kind: JobKind::RAY_JOB,
     cluster: &["spec", "rayClusterSpec"],
     pointer: "/spec/rayClusterSpec",
-    suspend: &["spec", "suspend"],
     variant: &Job,
 };
 

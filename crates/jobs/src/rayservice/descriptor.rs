@@ -13,6 +13,9 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     controller: "rayservice",
     about: "ray.io/v1 RayServices",
     reporter: "ray.io/rayservice-kueue-controller",
+    suspend: &["spec", "rayClusterConfig", "suspend"],
+    active: "Ready",
+    ready: "Ready",
     parts: &[CLUSTERS],
     leaves_parts: true,
     // The finalizer of a fault-tolerant cluster keeps it until a Job has removed its data from Redis.

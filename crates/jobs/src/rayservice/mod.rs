@@ -13,7 +13,6 @@ pub(crate) static ADAPTER: Ray = Ray {
     kind: JobKind::RAY_SERVICE,
     cluster: &["spec", "rayClusterConfig"],
     pointer: "/spec/rayClusterConfig",
-    suspend: &["spec", "rayClusterConfig", "suspend"],
     variant: &Service,
 };
 
@@ -22,8 +21,9 @@ struct Service;
 
 impl Variant for Service {
     fn read(&self, object: &Value, view: &mut JobView) {
-        view.active = is(&object["status"], "Ready");
-        view.pods_ready = view.active;
+        let facts = JobKind::RAY_SERVICE.integration();
+        view.active = is(&object["status"], facts.active);
+        view.pods_ready = is(&object["status"], facts.ready);
         view.ready = ready_pods(&object["status"]["activeServiceStatus"]["rayClusterStatus"]);
         let clusters = ["activeServiceStatus", "pendingServiceStatus"].map(|of| &object["status"][of]);
         view.part_names.extend(clusters.into_iter().filter_map(|cluster| name(&cluster["rayClusterName"])));

@@ -9,6 +9,8 @@ pub(super) const KUBEFLOW: Integration = Integration {
     api_version: "kubeflow.org/v1",
     listing_label: Some("training.kubeflow.org/job-name"),
     managed_by: Some("kubeflow.org/training-operator"),
+    suspend: &["spec", "runPolicy", "suspend"],
+    ready: "Running",
     succeeded: "Succeeded",
     failed: "Failed",
     follows_changes: true,

@@ -18,8 +18,6 @@ use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
 use crate::topology;
 
-/// The field that suspends all of these kinds.
-const SUSPEND: [&str; 3] = ["spec", "runPolicy", "suspend"];
 /// The label of a pod with its index among those of its replica type.
 const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
 
@@ -54,7 +52,7 @@ impl Adapter for ReplicaSpecs {
         // The operators' default.
         view.leaves_pods =
             policy["cleanPodPolicy"].as_str().is_none_or(|policy| policy.is_empty() || policy == "None");
-        view.pods_ready = is_running(status);
+        view.pods_ready = is_true(status, self.kind.integration().ready);
         view.active_deadline_seconds = self.deadline_seconds(object);
         object::set_pod_sets(&mut view, self.pod_sets(object));
         let class = policy["schedulingPolicy"]["priorityClass"].as_str().filter(|name| !name.is_empty());
@@ -66,7 +64,7 @@ impl Adapter for ReplicaSpecs {
 
     /// Templates and `suspend: false`. The number of pods stays as it is: neither controller could do with fewer.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
-        let mut body = nested(&SUSPEND, json!(false));
+        let mut body = nested(self.suspend_path(), json!(false));
         for (pod_set, info) in paired(view, infos)? {
             if info.count != pod_set.count {
                 let (pod_set, needed) = (pod_set.name.clone(), pod_set.count);
@@ -81,7 +79,7 @@ impl Adapter for ReplicaSpecs {
 
     /// One patch: the templates of a job may change at any time.
     fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
-        let mut body = nested(&SUSPEND, json!(true));
+        let mut body = nested(self.suspend_path(), json!(true));
         for pod_set in &view.pod_sets {
             let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
             let target = restored(pod_set, info, &[]);
@@ -151,10 +149,6 @@ impl Adapter for ReplicaSpecs {
         }
     }
 
-    fn suspend_path(&self) -> &'static [&'static str] {
-        &SUSPEND
-    }
-
     fn deadline_seconds(&self, object: &Value) -> Option<i64> {
         object["spec"]["runPolicy"]["activeDeadlineSeconds"].as_i64()
     }
@@ -206,9 +200,9 @@ fn statuses(status: &Value) -> impl Iterator<Item = &Value> {
     status["replicaStatuses"].as_object().into_iter().flat_map(Map::values)
 }
 
-fn is_running(status: &Value) -> bool {
+fn is_true(status: &Value, type_: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|one| one["type"] == "Running" && one["status"] == "True")
+    conditions.into_iter().any(|one| one["type"] == type_ && one["status"] == "True")
 }
 
 /// A condition that is true, as the controllers of these kinds write it.

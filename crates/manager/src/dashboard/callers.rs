@@ -101,7 +101,7 @@ impl Tokens {
     async fn of_user(&self, user: &User, named: Option<&str>) -> Result<Caller, Refusal> {
         if user.groups.iter().any(|group| group == MASTERS) {
             let user = user.username.clone();
-            let viewer = Viewer { user, all: true, nodes: true, ..Viewer::default() };
+            let viewer = Viewer { user, all: true, nodes: true, queues: true, ..Viewer::default() };
             return Ok(Caller { viewer, unasked: 0 });
         }
         let snapshot = self.store.snapshot();
@@ -210,6 +210,7 @@ fn attributes(right: &Right) -> Attributes {
     match right {
         Right::All => workloads(""),
         Right::Nodes => Attributes::list_nodes(),
+        Right::Queues => Attributes::list_cluster_queues(),
         Right::In(namespace) => workloads(namespace),
     }
 }

@@ -148,7 +148,8 @@ impl Source for InManager {
                 change: None,
                 any_replica: true,
             };
-            let answer = self.explains.explain(namespace.to_owned(), name.to_owned(), asked).await;
+            let (namespace, name_of) = (namespace.to_owned(), name.to_owned());
+            let answer = self.explains.explain_to(namespace, name_of, asked, viewer.queues).await;
             let text = answer.map_err(|refused| match refused.0 {
                 StatusCode::NOT_FOUND => not_found(name),
                 StatusCode::TOO_MANY_REQUESTS => Refusal::TooMany(refused.1),

@@ -2,7 +2,7 @@
 //!
 //! What is shown is kept in a copy of a few columns ([`store`]) that follows the watches: a reader never waits for the engine, and the engine never
 //! for a reader. Every answer is made for one caller: [`viewer`] says in which namespaces they may read Workloads; of others they get amounts without
-//! names. The same routes are served by the manager ([`in_manager`]) and by a program on a laptop ([`local`]).
+//! names, and [`seen_queues`] says which ClusterQueues they may know. The same routes are served by the manager ([`in_manager`]) and by a program on a laptop ([`local`]).
 
 pub mod alive;
 pub mod amounts;
@@ -23,6 +23,7 @@ pub mod query;
 pub mod reads;
 pub mod rights;
 pub mod rows;
+pub mod seen_queues;
 pub mod server;
 pub mod snapshot;
 pub mod source;

@@ -194,6 +194,7 @@ fn note(rights: &mut Rights, kind: Kind, read: Read, namespace: &str) {
             };
         }
         Kind::Node => rights.viewer.nodes = read == Read::All,
+        Kind::ClusterQueue => rights.viewer.queues = read == Read::All,
         _ => {}
     }
     let view = match kind {
@@ -252,7 +253,7 @@ mod tests {
         let polled = polled(&["*"]);
         assert!(polled.round().await.unwrap() >= LEAST);
         let viewer = polled.viewer();
-        assert!(viewer.all && viewer.nodes && viewer.user == "eve");
+        assert!(viewer.all && viewer.nodes && viewer.queues && viewer.user == "eve");
         let snapshot = polled.store.snapshot().unwrap();
         let page = Page { offset: 0, limit: 10 };
         let found = search(&snapshot, &viewer, &Search::default(), page);

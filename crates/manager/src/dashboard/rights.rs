@@ -26,6 +26,8 @@ pub enum Right {
     All,
     /// The list of nodes.
     Nodes,
+    /// The list of ClusterQueues.
+    Queues,
     /// Workloads of one namespace.
     In(Name),
 }
@@ -78,12 +80,12 @@ impl Rights {
     pub fn questions(&mut self, all: &BTreeSet<Name>, named: &[Name], now: Instant) -> Questions {
         // What is not there any more is forgotten.
         self.0.retain(|right, _| match right {
-            Right::All | Right::Nodes => true,
+            Right::All | Right::Nodes | Right::Queues => true,
             Right::In(namespace) => all.contains(namespace) || named.contains(namespace),
         });
         let mut questions = Questions::default();
         let old = |right: &Right| !self.0.get(right).is_some_and(|known| known.counts(now));
-        questions.due.extend([Right::All, Right::Nodes].into_iter().filter(old));
+        questions.due.extend([Right::All, Right::Nodes, Right::Queues].into_iter().filter(old));
         // A user who may see everything is not asked about namespace by namespace.
         if !questions.due.is_empty() || self.may(&Right::All, now) {
             return questions;
@@ -121,6 +123,7 @@ impl Rights {
             all: everything,
             namespaces: if everything { BTreeSet::new() } else { self.0.iter().filter_map(of).collect() },
             nodes: self.may(&Right::Nodes, now),
+            queues: self.may(&Right::Queues, now),
         };
         let wide = usize::from(!self.0.get(&Right::All).is_some_and(|known| known.counts(now)));
         Caller { viewer, unasked: if everything { 0 } else { wide + all.iter().filter(is_new).count() } }
@@ -128,7 +131,8 @@ impl Rights {
 
     /// Whether a namespace is known to be the user's.
     pub fn sees_any(&self, now: Instant) -> bool {
-        self.0.iter().any(|(right, known)| *right != Right::Nodes && known.may && known.counts(now))
+        let of_namespaces = |right: &Right| matches!(right, Right::All | Right::In(_));
+        self.0.iter().any(|(right, known)| of_namespaces(right) && known.may && known.counts(now))
     }
 }
 
@@ -146,7 +150,7 @@ mod tests {
         let (mut rights, now) = (Rights::default(), Instant::now());
         let at = |seconds: u64| now + Duration::from_secs(seconds);
         let of = |name: &str| Right::In(name.into());
-        let wide = [Right::All, Right::Nodes];
+        let wide = [Right::All, Right::Nodes, Right::Queues];
         assert_eq!(rights.questions(&all, &names(&["c"]), now).due, wide);
         for right in wide.clone() {
             rights.put(right, false, now);
@@ -175,6 +179,6 @@ mod tests {
         assert_eq!(rights.questions(&all, &[], at(301)).soon, [of("b"), of("c")]);
         // A namespace that is gone is forgotten.
         rights.questions(&BTreeSet::new(), &[], at(301));
-        assert_eq!(rights.0.len(), 2);
+        assert_eq!(rights.0.len(), 3);
     }
 }

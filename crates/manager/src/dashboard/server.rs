@@ -356,7 +356,9 @@ impl Dashboard {
     async fn starts(&self, viewer: &Viewer, name: &str) -> Result<Value, Refusal> {
         let snapshot = taken(&self.store)?;
         let none = || Refusal::NoObject("clusterqueues", GROUP, name.to_owned());
-        let (queue, _) = snapshot.cluster_queues.get_key_value(name).ok_or_else(none)?;
+        let seen = snapshot.seen_queues(viewer).queue(name);
+        let found = snapshot.cluster_queues.get_key_value(name).filter(|_| seen);
+        let (queue, _) = found.ok_or_else(none)?;
         let order = self.source.order(name).await.and_then(|order| keys(&order));
         self.tomorrow.starts(viewer, &snapshot, (queue.clone(), None), order).await
     }

@@ -8,6 +8,8 @@ use sluice_engine::{Name, WorkloadKey};
 use super::amounts::Amounts;
 use super::happening::Happening;
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, State, WorkloadRow};
+use super::seen_queues::SeenQueues;
+use super::viewer::Viewer;
 
 /// The state at one moment. Cheap to make: rows are shared.
 #[derive(Debug, Default)]
@@ -60,6 +62,11 @@ impl Snapshot {
             let local = (Name::clone(&row.key.namespace), Name::clone(&row.local_queue));
             self.local_queues.get(&local)
         })
+    }
+
+    /// The ClusterQueues and Cohorts that a viewer may know.
+    pub fn seen_queues(&self, viewer: &Viewer) -> SeenQueues<'_> {
+        SeenQueues::of(Some(self), viewer)
     }
 
     /// What the Workloads of each ClusterQueue come to.

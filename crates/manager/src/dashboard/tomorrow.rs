@@ -27,6 +27,7 @@ use tracing::{debug, error};
 use self::changed::Change;
 use self::seen::Seen;
 use super::answers::OneEach;
+use super::seen_queues::SeenQueues;
 use super::snapshot::Snapshot;
 use super::source::{Begin, Source};
 use super::store::Store;
@@ -122,10 +123,11 @@ impl Tomorrow {
     /// If the question cannot be read, is out of bounds, comes too often or is about what the viewer may not see; if the cluster has more than 25,000
     /// Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
-        let (lasts, changes) = read(viewer, body)?;
+        let snapshot = self.store.snapshot();
+        let (lasts, changes) = read((viewer, &SeenQueues::of(snapshot.as_deref(), viewer)), body)?;
         let _turn = self.users.take(&viewer.user)?;
         check_size(self.store.workloads(), self.most)?;
-        let (viewer, snapshot) = (viewer.clone(), self.store.snapshot());
+        let viewer = viewer.clone();
         let pace = Pace { alone: STOPS, shared: SHARED, waiting: self.waiting.clone() };
         let simulating = move |begin, cancel| {
             simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), &pace)
@@ -271,7 +273,10 @@ fn parsed(body: &[u8]) -> Result<Asked, String> {
 }
 
 /// What is asked, within its bounds.
-fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), Refusal> {
+fn read(
+    (viewer, queues): (&Viewer, &SeenQueues<'_>),
+    body: &[u8],
+) -> Result<(SignedDuration, Vec<Change>), Refusal> {
     let wrong = |why: String| Refusal::BadRequest(why);
     let asked = parsed(body).map_err(wrong)?;
     let lasts = match asked.lasts.as_deref() {
@@ -285,7 +290,7 @@ fn read(viewer: &Viewer, body: &[u8]) -> Result<(SignedDuration, Vec<Change>), R
         return Err(wrong(format!("changes: expected at most {MOST_CHANGES}")));
     }
     for change in &asked.changes {
-        change.check(viewer)?;
+        change.check(viewer, queues)?;
     }
     Ok((lasts, asked.changes))
 }
@@ -354,7 +359,7 @@ fn simulated(
         base.end_with(other.lasted);
         other.partial |= base.partial;
         let compared = Difference::new(&base.record, base.lasted, &other.record, other.lasted, seed);
-        difference = seen::words(&compared, viewer);
+        difference = seen::words(&compared, viewer, &SeenQueues::of(snapshot, viewer));
         changed = Some(report(&other));
     }
     let refused = refused::reported(&refused, viewer);

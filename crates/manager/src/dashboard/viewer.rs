@@ -1,4 +1,4 @@
-//! What a caller may see: the namespaces in which they may read Workloads.
+//! What a caller may see: the namespaces in which they may read Workloads, and whether they may list nodes and ClusterQueues.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,8 @@ pub struct Viewer {
     pub namespaces: BTreeSet<Name>,
     /// The viewer may list nodes.
     pub nodes: bool,
+    /// The viewer may list ClusterQueues: others know those that LocalQueues of theirs lead to.
+    pub queues: bool,
 }
 
 /// A viewer, as far as it is known what they may see.

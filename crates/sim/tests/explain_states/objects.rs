@@ -244,11 +244,16 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
     );
 
     let (victim, kind) = (WorkloadKey::new("a", "victim"), LoopKind::InReturn);
-    let held = Detail::PreemptionLoop { victim, elsewhere: None, kind, pod_sets: Vec::new() };
-    let explained = decided(held, &workload);
-    assert_eq!(codes(&explained), [Code::PreemptionHeldBack]);
-    let why = "preemption is held back: it would evict a/victim, which preempted this workload, and nothing changed since";
-    assert_eq!(explained.findings[0].text, why);
+    for (elsewhere, named) in [(false, "a/victim"), (true, "a workload of another namespace")] {
+        let victim = victim.clone();
+        let held = Detail::PreemptionLoop { victim, elsewhere, kind, pod_sets: Vec::new() };
+        let explained = decided(held, &workload);
+        assert_eq!(codes(&explained), [Code::PreemptionHeldBack]);
+        let why = format!(
+            "preemption is held back: it would evict {named}, which preempted this workload, and nothing changed since"
+        );
+        assert_eq!(explained.findings[0].text, why);
+    }
     for detail in [
         Detail::NoLongerFits,
         Detail::OverlappingTargets,

@@ -6,6 +6,7 @@ use super::{
 };
 
 /// A file of a Go module that belongs beside a program.
+#[derive(Clone, Copy)]
 pub(super) struct Companion {
     /// The Go module.
     pub module: &'static str,

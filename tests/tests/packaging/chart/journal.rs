@@ -12,7 +12,6 @@ use super::objects;
 fn the_journal_comes_with_its_volume_its_configuration_and_its_role() {
     let objects = objects(&[
         "journal.enabled=true",
-        "journal.volume.emptyDir=null",
         "journal.volume.persistentVolumeClaim.claimName=kept",
         "journal.maxTotalSize=5Gi",
     ]);
@@ -20,7 +19,8 @@ fn the_journal_comes_with_its_volume_its_configuration_and_its_role() {
     let named = |list: &Value| {
         list.as_array().unwrap().iter().find(|item| item["name"] == "journal").cloned().unwrap()
     };
-    assert_eq!(named(&pod["volumes"])["persistentVolumeClaim"]["claimName"], "kept");
+    let volume = json!({"name": "journal", "persistentVolumeClaim": {"claimName": "kept"}});
+    assert_eq!(named(&pod["volumes"]), volume, "without the default");
     let folder = named(&pod["containers"][0]["volumeMounts"])["mountPath"].clone();
     let text =
         objects["ConfigMap/kueue-manager-config"]["data"]["controller_manager_config.yaml"].as_str().unwrap();

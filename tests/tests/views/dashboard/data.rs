@@ -127,7 +127,7 @@ pub fn now(more: usize) -> Value {
     let recent = (0..more).rev().map(new).chain((0..200 - more).map(event));
     json!({
         "at": at(80_000), "live": true, "revision": 7, "cohorts": cohorts.collect::<Vec<_>>(),
-        "clusterQueues": (0..QUEUES).map(queue).collect::<Vec<_>>(), "recent": recent.collect::<Vec<_>>(),
+        "clusterQueues": (0..QUEUES).map(queue).collect::<Vec<_>>(), "others": null, "recent": recent.collect::<Vec<_>>(),
     })
 }
 

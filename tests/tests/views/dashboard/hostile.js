@@ -93,6 +93,9 @@
   const tree = lines({ cohorts: [{ name: "a", parent: "b" }, { name: "b", parent: "a" }, { name: "c", parent: "c" }], clusterQueues: [{ name: "q", cohort: "a" }, { name: "r", cohort: null }, { name: "s", cohort: "gone" }] }, new Set(), "");
   const queues = tree.map((line) => line.queue?.name).filter(Boolean).sort().join();
   if (queues !== "q,r,s") trouble.push(`the tree has the queues ${queues}`);
+  // Queues that the user may not know.
+  const [, sum] = lines({ cohorts: [], clusterQueues: [{ name: "q", cohort: null }], others: { queues: 2, pending: 3, flavors: [] } }, new Set(), "");
+  if (sum?.queue.name !== "2 other queues") trouble.push(`the sum of other queues is ${JSON.stringify(sum)}`);
   const [found, rest] = events("event: a\r\ndata: 1\r\n\r\n: ping\n\ndata:2\ndata: 3\n\nevent: x");
   if (JSON.stringify([found, rest]) !== JSON.stringify([[{ event: "a", data: "1" }, { event: "message", data: "2\n3" }], "event: x"])) trouble.push(`events: ${JSON.stringify(found)}`);
   return trouble;

@@ -19,6 +19,8 @@ pub struct DeclaredNames<'a> {
     pub kind: &'a str,
     /// The plural resource name.
     pub plural: &'a str,
+    /// The path of the field that suspends its jobs.
+    pub suspend: &'a [&'a str],
     /// Whether its jobs end by themselves.
     pub ends: bool,
     /// Whether its pods wait for admission in its place.
@@ -30,7 +32,7 @@ pub struct DeclaredNames<'a> {
 impl DeclaredNames<'_> {
     /// The facts of the kind, its names kept for as long as the process runs.
     pub(super) fn integration(&self) -> Integration {
-        let Self { group, version, kind, plural, ends, suspends_pods, pod_index } = self;
+        let Self { group, version, kind, plural, suspend, ends, suspends_pods, pod_index } = self;
         let kept = |name: &str| -> &'static str { String::from(name).leak() };
         let framework = kept(&format!("{group}/{}", kind.to_ascii_lowercase()));
         Integration {
@@ -46,6 +48,7 @@ impl DeclaredNames<'_> {
             reporter: kept(&format!("{framework}-kueue-controller")),
             follows_changes: true,
             observes_generation: true,
+            suspend: suspend.iter().map(|part| kept(part)).collect::<Vec<_>>().leak(),
             ends: *ends,
             suspends_pods: *suspends_pods,
             pod_index: pod_index.map(kept),

@@ -103,6 +103,12 @@ pub struct Integration {
     pub follows_changes: bool,
     /// Whether its jobs end by themselves.
     pub ends: bool,
+    /// The path of the field that suspends its jobs.
+    pub suspend: &'static [&'static str],
+    /// The condition that says that its pods run, or are to, where one does.
+    pub active: &'static str,
+    /// The condition that says that its pods are ready, where one does.
+    pub ready: &'static str,
     /// The condition that says that it succeeded, where one does.
     pub succeeded: &'static str,
     /// The condition that says that it failed, where one does.
@@ -159,6 +165,9 @@ pub(super) const PLAIN: Integration = Integration {
     managed_by: None,
     follows_changes: false,
     ends: true,
+    suspend: &["spec", "suspend"],
+    active: "",
+    ready: "",
     succeeded: "",
     failed: "",
     exclusive_topology: None,

@@ -13,7 +13,7 @@ pub(super) const BUDGET: &str = "@budget";
 /// The function that pays for a value before it is used: `(budget, value, factor)`.
 pub(super) const PAY: &str = "@pay";
 /// The function that pays for a comprehension before it begins: `(budget, what it goes through, steps for each)`. It makes the list of its keys
-/// of a map.
+/// of a map: these alone are copied, so that what the map holds costs no more than reading it did.
 pub(super) const RANGE: &str = "@range";
 
 /// So many bytes of a string are one step.
@@ -107,10 +107,14 @@ fn pay<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionErr
 
 fn range<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let (budget, value, each) = arguments(args)?;
-    charge(value.as_ref(), 1, &budget)?;
     let length = value.as_sizer().map_or(0, |sizer| u64::try_from(*sizer.size().inner()).unwrap_or(0));
     budget.take(length.saturating_mul(each))?;
-    let Some(map) = value.downcast_ref::<CelMap>() else { return Ok(value) };
+    let Some(map) = value.downcast_ref::<CelMap>() else {
+        charge(value.as_ref(), 1, &budget)?;
+        return Ok(value);
+    };
+    budget.take(1)?;
+    map.inner().keys().try_for_each(|key| charge(key.inner(), 1, &budget))?;
     let mut keys: Vec<_> = map.inner().keys().collect();
     keys.sort_unstable();
     let keys: Vec<Box<dyn Val + 'v>> = keys.into_iter().map(|key| key.inner().clone_as_boxed()).collect();

@@ -1,4 +1,4 @@
-//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings and for lists of numbers. What one of them may make
+//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings, for lists of numbers and for quantities. What one of them may make
 //! of a large text is known from the expression alone, so that it can be paid for before.
 
 use cel::common::ast::{CallExpr, Expr, LiteralValue};
@@ -7,15 +7,23 @@ use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError, extensions};
 
 /// Functions that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
-pub(super) const NAMES: [&str; 27] = [
+pub(super) const NAMES: [&str; 38] = [
+    "add",
+    "asApproximateFloat",
+    "asInteger",
     "bool",
     "charAt",
+    "compareTo",
     "contains",
     "double",
     "endsWith",
     "hasValue",
     "indexOf",
     "int",
+    "isGreaterThan",
+    "isInteger",
+    "isLessThan",
+    "isQuantity",
     "isSorted",
     "join",
     "lastIndexOf",
@@ -25,11 +33,14 @@ pub(super) const NAMES: [&str; 27] = [
     "min",
     "or",
     "orValue",
+    "quantity",
     "replace",
+    "sign",
     "size",
     "split",
     "startsWith",
     "string",
+    "sub",
     "substring",
     "sum",
     "trim",
@@ -117,6 +128,7 @@ pub(super) fn environment() -> Env {
         env.add_member_overload(name, &id, LIST_TYPE, Vec::new(), function)
             .expect("CEL has no such function");
     }
+    super::quantity::add_to(&mut env);
     env
 }
 

@@ -9,6 +9,7 @@ mod cost;
 mod failure;
 mod functions;
 mod path;
+mod quantity;
 mod value;
 
 use std::collections::BTreeMap;

@@ -56,6 +56,28 @@ fn expressions_mean_what_they_mean_to_kubernetes() {
         ("self.spec.tasks.map(t, t.n).max() - [3, 1, 2].min()", json!(1)),
         ("[1.5, 0.5].max()", json!(1.5)),
         ("[1, 2, 2].isSorted() && ![2, 1].isSorted()", json!(true)),
+        ("quantity('1500m').add(quantity('500m')).asInteger()", json!(2)),
+        (
+            "quantity('1Gi').isGreaterThan(quantity('1G')) && quantity('1').isLessThan(quantity('2'))",
+            json!(true),
+        ),
+        ("quantity('1').compareTo(quantity('1000m')) + quantity('2').compareTo(quantity('1'))", json!(1)),
+        (
+            "quantity('1') == quantity('1000m') && quantity('1') != quantity('2') && quantity('1') != 1",
+            json!(true),
+        ),
+        ("quantity('3').sub(1).sub(quantity('500m'))", json!("1500m")),
+        ("{'cpu': quantity('1').add(1), 'memory': quantity('1Gi')}", json!({"cpu": "2", "memory": "1Gi"})),
+        ("isQuantity('5Gi') && !isQuantity('5 apples')", json!(true)),
+        (
+            "quantity('-1').sign() == -1 && quantity('2').isInteger() && !quantity('2500m').isInteger()",
+            json!(true),
+        ),
+        ("quantity('2500m').asApproximateFloat()", json!(2.5)),
+        (
+            "self.spec.tasks.map(t, quantity(string(t.n))).exists(q, q.isGreaterThan(quantity('1')))",
+            json!(true),
+        ),
         (
             "{'spec': {'containers': self.spec.tasks}}",
             json!({"spec": {"containers": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]}}),
@@ -91,6 +113,12 @@ fn what_is_not_there_is_told_from_what_is_wrong() {
         "self.status.phase.sum()",
         "self.status.phase.substring(7)",
         "[1].join()",
+        "quantity('5 apples')",
+        "quantity(5)",
+        "quantity('1500m').asInteger()",
+        "quantity('1').add('1')",
+        "self.status.phase.isLessThan(quantity('1'))",
+        "quantity('1').compareTo(1)",
     ] {
         assert!(
             matches!(value(source, &object), Err(Failure::Wrong(_))),
@@ -133,12 +161,15 @@ fn a_mistake_is_found_when_it_is_compiled() {
 fn no_object_makes_an_expression_take_long() {
     let numbers: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
     let text = "a".repeat(1_000_000);
-    let object =
-        json!({"list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
+    let keyed: serde_json::Map<_, _> = (0..300).map(|n| (format!("key-{n}"), json!({"n": n}))).collect();
+    let object = json!({"keyed": keyed, "list": numbers, "text": text, "few": vec![1; 300], "texts": vec!["b".repeat(1000); 300]});
     for source in [
         "self.list.all(a, self.list.all(b, self.list.all(c, a.n + b.n + c.n >= 0)))",
         "self.few.all(a, self.few.all(b, self.few.all(c, true)))",
         "self.few.exists(a, self.few.exists(b, self.few.exists(c, false)))",
+        "self.keyed.exists(a, self.keyed.exists(b, self.keyed[a].n == self.keyed[b]))",
+        "self.keyed.exists(a, self.keyed.map(k, k) == [])",
+        "self.keyed.exists(a, self.keyed.map(k, self.keyed[k]) == [])",
         "self.list.exists(a, self == self)",
         "self.few.map(a, self.few).map(l, self.few.map(a, self.few)) == []",
         "[self.few, self.few].map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]).map(x, [x, x]) == []",
@@ -157,6 +188,8 @@ fn no_object_makes_an_expression_take_long() {
         "self.texts.exists(t, self.texts.join('------------------------') == t)",
         "self.few.exists(a, self.few.exists(b, self.few.sum() == 0))",
         "self.texts.exists(t, self.texts.exists(u, u.substring(999) == 'c'))",
+        "self.texts.exists(t, self.texts.exists(u, isQuantity(t + u)))",
+        "self.few.exists(a, self.few.exists(b, quantity('1').add(quantity('2')).isLessThan(quantity('3'))))",
     ] {
         let expression = Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}"));
         assert_eq!(expression.value(&object, &Budget::new()), Err(Failure::TooCostly), "{source}");
@@ -171,4 +204,19 @@ fn what_fits_the_budget_is_not_refused() {
     let budget = Budget::new();
     assert_eq!(Expression::compile(source).unwrap().truth(&object, &budget), Ok(true));
     println!("{budget:?}");
+}
+
+#[test]
+fn what_a_map_holds_is_paid_for_once() {
+    let left = |text: usize, source: &str| {
+        let held: serde_json::Map<_, _> =
+            (0..100).map(|n| (format!("{n}"), json!("x".repeat(text)))).collect();
+        let budget = Budget::new();
+        Expression::compile(source).unwrap().value(&json!({"held": held}), &budget).unwrap();
+        budget.left()
+    };
+    let each = 32 * 50;
+    let cost = |source| left(0, source) - left(each, source);
+    assert_eq!(cost("self.held.exists(k, k == '')"), 100 * 50);
+    assert_eq!(cost("self.held == null"), 2 * 100 * 50, "a comparison goes through it once more");
 }

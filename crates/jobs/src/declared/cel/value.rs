@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::cost::Budget;
 use super::failure::Failure;
+use super::quantity::CelQuantity;
 
 /// A part of an object, whose texts are borrowed; none if it is too large for the budget.
 pub(super) fn read<'v>(value: &'v Value, budget: &Budget) -> Option<Box<dyn Val + 'v>> {
@@ -63,6 +64,9 @@ pub(super) fn written(value: &dyn Val, budget: &Budget) -> Result<Value, Failure
     if let Some(text) = value.downcast_ref::<CelString>() {
         budget.take_text(text.inner().len()).map_err(|_| Failure::TooCostly)?;
         return Ok(Value::from(text.inner()));
+    }
+    if let Some(quantity) = value.downcast_ref::<CelQuantity>() {
+        return Ok(Value::from(quantity.0.to_string()));
     }
     if value.downcast_ref::<CelNull>().is_some() {
         return Ok(Value::Null);

@@ -92,10 +92,17 @@ function lent(slot, lends) {
   return given.join(", ");
 }
 
+/** The queues, and as one more those that the user may not know. */
+function everyone(now) {
+  if (!now.others) return now.clusterQueues;
+  const count = number(now.others.queues);
+  return [...now.clusterQueues, { ...now.others, name: count === 1 ? "1 other queue" : `${count} other queues`, state: "", others: true }];
+}
+
 /** The tree as lines: those below what is closed are left out. */
 export function lines(now, closed, search) {
   const wanted = search.toLowerCase();
-  const queues = now.clusterQueues.filter((queue) => !wanted || queue.name.toLowerCase().includes(wanted) || String(queue.cohort ?? "").toLowerCase().includes(wanted));
+  const queues = everyone(now).filter((queue) => !wanted || queue.name.toLowerCase().includes(wanted) || String(queue.cohort ?? "").toLowerCase().includes(wanted));
   const below = new Map();
   for (const queue of queues) {
     const name = queue.cohort ?? "";
@@ -154,13 +161,14 @@ function cells(line, columns) {
     const own = line.queue ? slots(line.queue) : sums(line.queues, line.cohorts);
     const top = fullest(own);
     const count = (field) => (line.queue ? number(line.queue[field]) : line.queues.reduce((sum, queue) => sum + number(queue[field]), 0));
-    const name = line.queue ? el("a", { href: queueLink(line.queue.name), tabindex: "-1", class: "text" }, line.queue.name) : el("span", { class: "text" }, `${line.cohort} (${line.queues.length})`);
+    const name = line.queue && !line.queue.others ? el("a", { href: queueLink(line.queue.name), tabindex: "-1", class: "text" }, line.queue.name)
+      : el("span", { class: "text" }, line.queue ? line.queue.name : `${line.cohort} (${line.queues.length})`);
     const state = line.queue ? line.queue.state : "";
     put([who(line.level, line.expanded, name), top ? bar(top, own.map(says).slice(0, 12).join("\n")) : "",
       top ? `${texts(top).used} of ${texts(top).nominal} ${top.resource}` : "no quota", ...[borrowed, (slot) => lent(slot, line.lends)].map((part) => own.map(part).filter(Boolean).join(", ")),
       count("pending"), count("admitted"), state === "active" ? "active" : [state, line.queue?.reason].filter(Boolean).join(": ")]);
   }
-  const off = line.queue && line.queue.state !== "active";
+  const off = line.queue && !line.queue.others && line.queue.state !== "active";
   return { cells: columns.map((column) => all.get(column)), level: line.level, expanded: line.expanded, opens: line.expanded !== undefined,
     kind: line.cohort !== undefined ? "cohort" : line.slot ? "slot" : off ? "off" : "" };
 }
@@ -208,8 +216,8 @@ export function view(host) {
     } });
   const redraw = () => {
     shown = lines(now, closed, search.value.trim());
-    const pending = now.clusterQueues.reduce((sum, queue) => sum + number(queue.pending), 0);
-    count.textContent = `${now.clusterQueues.length} queues, ${pending} workloads pending`;
+    const pending = everyone(now).reduce((sum, queue) => sum + number(queue.pending), 0);
+    count.textContent = `${now.clusterQueues.length + number(now.others?.queues)} queues, ${pending} workloads pending`;
     rows.refresh();
   };
   const read = async (signal) => {
@@ -217,7 +225,7 @@ export function view(host) {
       now = { cohorts: [], clusterQueues: [], recent: [], ...await get("/api/now", {}, signal) };
       note.replaceChildren();
       renew(recent, el("ol", null, now.recent.length ? now.recent.slice(0, 200).map(event) : el("li", null, "Nothing has happened yet.")));
-      renew(flavors, el("div", null, flavorTable(now.clusterQueues, now.cohorts)));
+      renew(flavors, el("div", null, flavorTable(everyone(now), now.cohorts)));
       redraw();
     } catch (error) {
       if (error.name === "AbortError") return;

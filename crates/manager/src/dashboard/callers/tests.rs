@@ -92,7 +92,7 @@ async fn a_user_who_may_see_each_of_many_namespaces_is_asked_about_them_bit_by_b
         let viewer = tokens.of_user(&user("eve"), None).await.unwrap().viewer;
         assert_eq!(viewer.namespaces.len(), NAMESPACES, "after {second} s");
         let asked = asked.load(Ordering::Relaxed);
-        assert!(second == 0 || asked - before <= 102, "{} questions in second {second}", asked - before);
+        assert!(second == 0 || asked - before <= 103, "{} questions in second {second}", asked - before);
         before = asked;
     }
 }

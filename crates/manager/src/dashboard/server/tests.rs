@@ -40,8 +40,9 @@ fn api_server() -> Client {
         let (user, object) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]);
         let readable = object["resource"] == "workloads" || object["resource"] == "events";
         let own = *user == "alice" && object["namespace"] == "a" && readable;
-        // Dave may see Workloads everywhere, and have explanations nowhere.
-        let sees = *user == "dave" && object["resource"] == "workloads" && object["subresource"] != "explain";
+        // Dave may see Workloads and ClusterQueues everywhere, and have explanations nowhere.
+        let seen = object["resource"] == "workloads" || object["resource"] == "clusterqueues";
+        let sees = *user == "dave" && seen && object["subresource"] != "explain";
         found(&json!({"status": {"allowed": own || sees || *user == "root"}}))
     })
 }
@@ -238,12 +239,34 @@ async fn names_of_other_tenants_are_in_no_answer_and_amounts_are() {
     );
     let hidden = now["recent"].as_array().unwrap().iter().filter(|one| one["namespace"].is_null());
     for one in hidden {
+        let queue = &one["clusterQueue"];
         assert!(
-            one["workload"].is_null() && one["message"].is_null() && one["clusterQueue"] == "cq",
+            one["workload"].is_null() && one["message"].is_null() && (queue == "cq" || queue.is_null()),
             "{one}"
         );
     }
     assert_eq!(now["cohorts"], json!([{"name": "all", "parent": null, "flavors": []}]));
+}
+
+#[tokio::test]
+async fn the_queue_of_another_tenant_is_for_those_who_may_list_cluster_queues() {
+    let client = client();
+    let json = || Request::post("/api/tomorrow").header("content-type", "application/json");
+    let quota = json!({"kind": "quota", "clusterQueue": "secret-team", "flavor": "spot", "resource": "cpu", "value": "1"});
+    let body = json!({"changes": [quota]}).to_string();
+    for (user, sees) in [("alice", false), ("dave", true)] {
+        let now = get(&client, user, "/api/now").await.json();
+        assert_eq!(now["clusterQueues"].to_string().contains("secret-team"), sees, "{user}: {now}");
+        assert_eq!(now["cohorts"].to_string().contains("secret-cohort"), sees, "{user}: {now}");
+        assert_eq!(now["others"]["queues"], if sees { json!(null) } else { json!(1) }, "{user}");
+        let queue = get(&client, user, "/api/queues/secret-team").await;
+        assert_eq!(queue.status, if sees { 200 } else { 404 }, "{user}: {}", queue.body);
+        let starts = get(&client, user, "/api/queues/secret-team/starts").await;
+        assert_eq!(starts.status == 404, !sees, "{user}: {}", starts.body);
+        let tried = say(&client, json().header("authorization", format!("Bearer {user}-token")), &body).await;
+        let none = tried.status == 400 && tried.body.contains("there is no ClusterQueue");
+        assert_eq!(none, !sees, "{user}: {}", tried.body);
+    }
 }
 
 #[tokio::test]

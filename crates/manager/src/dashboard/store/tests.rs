@@ -10,10 +10,14 @@ fn object<T: serde::de::DeserializeOwned>(of: Value) -> T {
 
 /// A ClusterQueue of the cohort `all`, with four cores of the flavor `spot`.
 pub(crate) fn cluster_queue(name: &str) -> Object {
+    cluster_queue_of("all", name)
+}
+
+fn cluster_queue_of(cohort: &str, name: &str) -> Object {
     let quota = json!({"name": "cpu", "nominalQuota": "4", "borrowingLimit": "2"});
     Object::ClusterQueue(object(json!({
         "metadata": {"name": name},
-        "spec": {"cohortName": "all", "resourceGroups": [
+        "spec": {"cohortName": cohort, "resourceGroups": [
             {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]},
         ]},
         "status": {"pendingWorkloads": 7, "flavorsReservation": [
@@ -72,7 +76,8 @@ pub(crate) fn node(name: &str, ready: bool) -> Object {
     })))
 }
 
-/// Two namespaces that share a ClusterQueue: `a` has a Workload that is admitted and one that waits, `secret-ns` the same.
+/// Two namespaces that share a ClusterQueue: `a` has a Workload that is admitted and one that waits, `secret-ns` the same, and one more that waits in a
+/// ClusterQueue of its own.
 pub(crate) fn world() -> Store {
     let store = Store::default();
     let labels = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "racks"});
@@ -102,6 +107,12 @@ pub(crate) fn world() -> Store {
             ),
         ]);
     }
+    let waits = condition("QuotaReserved", "False", "Pending", 1);
+    objects.extend([
+        cluster_queue_of("secret-cohort", "secret-team"),
+        local_queue("secret-ns", "secret-lq", "secret-team"),
+        waiting_in("secret-ns", "secret-lq", "secret-waits", &waits),
+    ]);
     for object in objects {
         store.note(&Input::Applied(object));
     }
@@ -119,14 +130,14 @@ pub(crate) fn many(queues: usize, workloads: usize) -> Store {
     }
     for number in 0..workloads {
         let name = format!("w-{number:05}");
-        store.note(&Input::Applied(waiting_in(&format!("lq-{}", number % queues), &name, &waits)));
+        store.note(&Input::Applied(waiting_in("a", &format!("lq-{}", number % queues), &name, &waits)));
     }
     store.synced();
     store
 }
 
-fn waiting_in(queue: &str, name: &str, waits: &Value) -> Object {
-    let Object::Workload(mut object) = workload("a", name, std::slice::from_ref(waits)) else {
+fn waiting_in(namespace: &str, queue: &str, name: &str, waits: &Value) -> Object {
+    let Object::Workload(mut object) = workload(namespace, name, std::slice::from_ref(waits)) else {
         unreachable!()
     };
     object.spec.queue_name = queue.into();
@@ -138,7 +149,7 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
     let store = many(1_000, 20_000);
     let before = store.fresh();
     let waits = condition("QuotaReserved", "False", "Other", 2);
-    let change = waiting_in("lq-7", "w-00007", &waits);
+    let change = waiting_in("a", "lq-7", "w-00007", &waits);
     let noted = allocation_counter::measure(|| store.note(&Input::Applied(change.clone())));
     assert!(noted.count_total < 200, "{noted:?}");
     let after = store.fresh();
@@ -181,7 +192,7 @@ fn what_is_gone_is_not_shown_and_what_is_the_same_is_no_change() {
     store.note(&Input::Listed { kind: Kind::Node, present: vec![kept], as_of: None });
     store.rows().made = None;
     let snapshot = store.snapshot().unwrap();
-    assert_eq!(snapshot.workloads.len(), 3);
+    assert_eq!(snapshot.workloads.len(), 4);
     assert_eq!(snapshot.nodes.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["n2"]);
     let revisions = *store.revisions().borrow();
     assert_eq!((revisions.all, revisions.nodes, revisions.queues), (before + 2, before + 2, before + 1));
@@ -264,9 +275,9 @@ fn a_late_deletion_takes_no_namesake_away() {
     let object = workload("a", "runs", &[]).object_ref();
     let gone = |uid: &str| store.note(&Input::Deleted { object: object.clone(), uid: Some(uid.into()) });
     gone("uid-of-one-before");
-    assert_eq!(store.fresh().workloads.len(), 4);
+    assert_eq!(store.fresh().workloads.len(), 5);
     gone("uid-runs");
-    assert_eq!(store.fresh().workloads.len(), 3);
+    assert_eq!(store.fresh().workloads.len(), 4);
 }
 
 #[test]

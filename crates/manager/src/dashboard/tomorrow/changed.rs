@@ -8,6 +8,7 @@ use sluice_engine::input::Kind;
 use sluice_quantity::Quantity;
 use sluice_sim::Manifest;
 
+use crate::dashboard::seen_queues::SeenQueues;
 use crate::dashboard::viewer::Viewer;
 use crate::visibility::status::Refusal;
 
@@ -58,9 +59,9 @@ impl Change {
     ///
     /// # Errors
     ///
-    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, or the viewer may not see Workloads of the namespace
-    /// or may not list nodes.
-    pub fn check(&self, viewer: &Viewer) -> Result<(), Refusal> {
+    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, or the viewer may not see Workloads of the namespace,
+    /// may not list nodes, or may not know the ClusterQueue: that is then as if there were none.
+    pub fn check(&self, viewer: &Viewer, queues: &SeenQueues<'_>) -> Result<(), Refusal> {
         let wrong = |why: &str| Err(Refusal::BadRequest(why.to_owned()));
         let names: [&str; 4] = match self {
             Self::Quota { cluster_queue, flavor, resource, value } => {
@@ -73,8 +74,11 @@ impl Change {
             return wrong("changes: a name is too long");
         }
         match self {
-            Self::Quota { value, .. } => match Quantity::parse(value) {
-                Ok(quantity) if !quantity.is_negative() => Ok(()),
+            Self::Quota { cluster_queue, value, .. } => match Quantity::parse(value) {
+                Ok(quantity) if !quantity.is_negative() && queues.queue(cluster_queue) => Ok(()),
+                Ok(quantity) if !quantity.is_negative() => {
+                    Err(Refusal::BadRequest(format!("changes: {}", no_queue(cluster_queue))))
+                }
                 _ => wrong("changes: value: expected a quantity that is not negative, such as 10 or 64Gi"),
             },
             Self::Priority { namespace, .. } if !viewer.sees(namespace) => {
@@ -129,6 +133,10 @@ fn is(object: &Value, namespace: Option<&str>, name: &str) -> bool {
     metadata["name"] == name && namespace.is_none_or(|namespace| metadata["namespace"] == namespace)
 }
 
+fn no_queue(name: &str) -> String {
+    format!("there is no ClusterQueue {name:?}")
+}
+
 fn quota(
     objects: &mut [Manifest],
     queue: &str,
@@ -137,7 +145,7 @@ fn quota(
 ) -> Result<(), String> {
     let queues = objects.iter_mut().filter(|m| m.kind == Kind::ClusterQueue);
     let found = queues.map(|m| &mut m.object).find(|object| is(object, None, queue));
-    let object = found.ok_or_else(|| format!("there is no ClusterQueue {queue:?}"))?;
+    let object = found.ok_or_else(|| no_queue(queue))?;
     let groups = object["spec"]["resourceGroups"].as_array_mut().into_iter().flatten();
     let flavors = groups.flat_map(|group| group["flavors"].as_array_mut().into_iter().flatten());
     let mut quotas = flavors

@@ -1,4 +1,4 @@
-//! What a viewer may see of a simulation: figures of all queues, and the jobs of the viewer's namespaces.
+//! What a viewer may see of a simulation: figures of the queues that they may know, sums over all, and the jobs of the viewer's namespaces.
 
 use serde::Serialize;
 use sluice_sim::explain::without_nodes;
@@ -6,6 +6,7 @@ use sluice_sim::report::Line;
 use sluice_sim::whatif::{Difference, Moved};
 use sluice_sim::{Record, Report, TimelineEvent};
 
+use crate::dashboard::seen_queues::SeenQueues;
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
@@ -45,6 +46,8 @@ impl Seen {
 /// The report, and whether lines were left out. Nodes are those of the snapshot.
 pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: Option<&Snapshot>) -> Seen {
     let mut report = Report::new(record, end, seed, Vec::new());
+    let queues = SeenQueues::of(snapshot, viewer);
+    report.queues.retain(|queue| queues.queue(&queue.name));
     let before = report.timeline.len();
     report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
     // What is about no job may name any.
@@ -107,8 +110,8 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The difference between both, in words. What comes to the same in words is left out.
-pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
+/// The difference between both, in words. What comes to the same in words is left out, and so is what the viewer may not know.
+pub fn words(difference: &Difference, viewer: &Viewer, queues: &SeenQueues<'_>) -> Vec<String> {
     let mut words = Vec::new();
     let (before, after) = (&difference.before, &difference.after);
     let totals = [
@@ -122,7 +125,7 @@ pub fn words(difference: &Difference, viewer: &Viewer) -> Vec<String> {
     if before.preemptions != after.preemptions {
         words.push(format!("Preemptions: {} instead of {}.", after.preemptions, before.preemptions));
     }
-    for queue in &difference.queues {
+    for queue in difference.queues.iter().filter(|queue| queues.queue(&queue.name)) {
         let (old, new) = (time(queue.wait_p50.0), time(queue.wait_p50.1));
         if old != new {
             let name = &queue.name;
@@ -205,7 +208,10 @@ mod tests {
                 after: Some(used.1),
             }],
         };
-        let all = Viewer { all: true, ..Viewer::default() };
+        let all = Viewer { all: true, queues: true, ..Viewer::default() };
+        let words = |difference: &Difference, viewer: &Viewer| {
+            super::words(difference, viewer, &SeenQueues::of(None, viewer))
+        };
         let same = difference((600.0, 601.0), (50.1, 50.2), (10.0, 10.2));
         assert_eq!(words(&same, &all), ["Nothing changes."]);
         let other = difference((600.0, 660.0), (50.1, 51.2), (10.0, 11.0));
@@ -217,5 +223,7 @@ mod tests {
                 "a/j starts 1 s later.",
             ]
         );
+        let team = Viewer { all: true, ..Viewer::default() };
+        assert_eq!(words(&other, &team)[0], "Of cpu in spot, 51 % is used instead of 50 %.");
     }
 }

@@ -8,6 +8,7 @@ use sluice_engine::Name;
 use super::items::item;
 use crate::dashboard::query::Page;
 use crate::dashboard::rows::{Fact, State, WorkloadRow};
+use crate::dashboard::seen_queues::SeenQueues;
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
@@ -25,7 +26,9 @@ pub fn displaced(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
         .collect();
     all.sort_by_key(|(row, since)| (-i64::from(row.priority), since.is_none(), *since, &row.key));
     let shown = all.iter().skip(page.offset).take(page.limit);
-    let items: Vec<Value> = shown.map(|(row, since)| shown_item(snapshot, viewer, row, *since)).collect();
+    let queues = snapshot.seen_queues(viewer);
+    let items: Vec<Value> =
+        shown.map(|(row, since)| shown_item(snapshot, (viewer, &queues), row, *since)).collect();
     json!({"total": all.len(), "items": items})
 }
 
@@ -46,10 +49,15 @@ fn since(snapshot: &Snapshot, row: &WorkloadRow) -> Option<Timestamp> {
     row.lost.iter().filter_map(of).min().or(row.lost_since)
 }
 
-fn shown_item(snapshot: &Snapshot, viewer: &Viewer, row: &WorkloadRow, since: Option<Timestamp>) -> Value {
+fn shown_item(
+    snapshot: &Snapshot,
+    (viewer, queues): (&Viewer, &SeenQueues<'_>),
+    row: &WorkloadRow,
+    since: Option<Timestamp>,
+) -> Value {
     let seen = viewer.sees(&row.key.namespace);
     let mut shown = item(row, None, viewer);
-    shown["clusterQueue"] = json!(snapshot.queue_of(row));
+    shown["clusterQueue"] = json!(snapshot.queue_of(row).filter(|queue| seen || queues.queue(queue)));
     shown["since"] = json!(since.map(|since| since.to_string()));
     // The status of a Workload that was evicted lists no nodes any more: its message names them.
     shown["lost"] = json!({
@@ -69,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::dashboard::store::Store;
-    use crate::dashboard::store::tests::{condition, workload, world};
+    use crate::dashboard::store::tests::{condition, local_queue, workload, world};
 
     const ALL: Page = Page { offset: 0, limit: 100 };
 
@@ -89,7 +97,7 @@ mod tests {
     }
 
     fn root() -> Viewer {
-        Viewer { user: "root".to_owned(), all: true, nodes: true, ..Viewer::default() }
+        Viewer { user: "root".to_owned(), all: true, nodes: true, queues: true, ..Viewer::default() }
     }
 
     /// What is shown of a store of which everything was seen.
@@ -194,6 +202,7 @@ mod tests {
         let store = world();
         store.note(&on_lost_nodes("secret-ns", "secret-evicted", 5, &evicted, &[]));
         store.note(&on_lost_nodes("secret-ns", "secret-stays", 4, &runs, &["secret-node"]));
+        store.note(&Input::Applied(local_queue("secret-ns", "lq", "secret-team")));
         let viewer = Viewer {
             user: "alice".to_owned(),
             namespaces: BTreeSet::from(["a".into()]),
@@ -204,5 +213,11 @@ mod tests {
         assert!(!shown.to_string().contains("secret"), "{shown}");
         assert_eq!((&shown["total"], &shown["items"][1]["lost"]["count"]), (&json!(2), &json!(1)));
         assert_eq!(shown["items"][0]["requests"], json!({"cpu": "3"}), "amounts are for all");
+        let queues = [0, 1].map(|at: usize| shown["items"][at]["clusterQueue"].clone());
+        assert_eq!(
+            queues,
+            [json!(null), json!("cq")],
+            "one waits in a queue of others, one runs in a shared one"
+        );
     }
 }

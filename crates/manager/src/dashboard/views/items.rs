@@ -38,7 +38,7 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
 }
 
 /// The members of a ClusterQueue: admitted, reserved, then those that wait, in order. Nothing if there is no such queue, as far as the viewer may
-/// know: where ClusterQueues cannot be read, the viewer's LocalQueues name theirs.
+/// know: to one who may not list ClusterQueues, their LocalQueues name theirs.
 pub fn queue(
     snapshot: &Snapshot,
     viewer: &Viewer,
@@ -48,7 +48,8 @@ pub fn queue(
 ) -> Option<Value> {
     let named =
         |((namespace, _), target): (&(Name, Name), &Name)| **target == *name && viewer.sees(namespace);
-    if !snapshot.cluster_queues.contains_key(name) && !snapshot.local_queues.iter().any(named) {
+    let listed = viewer.queues && snapshot.cluster_queues.contains_key(name);
+    if !listed && !snapshot.local_queues.iter().any(named) {
         return None;
     }
     let empty = Vec::new();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn viewer(all: bool) -> Viewer {
-        Viewer { user: "eve".to_owned(), all, namespaces: ["a".into()].into(), nodes: true }
+        Viewer { user: "eve".to_owned(), all, namespaces: ["a".into()].into(), nodes: true, queues: all }
     }
 
     #[test]

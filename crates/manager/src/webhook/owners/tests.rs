@@ -206,6 +206,7 @@ fn an_application_in_another_job_is_admitted_with_that() {
 /// A kind that only a configuration describes. Other tests do not see it.
 fn errand() -> JobKind {
     JobKind::declared(&DeclaredNames {
+        suspend: &["spec", "suspend"],
         group: "owners.example.com",
         version: "v1",
         kind: "Errand",

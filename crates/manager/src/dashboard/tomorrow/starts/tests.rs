@@ -122,7 +122,7 @@ fn tomorrow_of(most: usize, objects: fn() -> Vec<Manifest>) -> (Tomorrow, Arc<St
 }
 
 fn viewer(user: &str, all: bool) -> Viewer {
-    Viewer { user: user.to_owned(), all, namespaces: ["a".into()].into(), nodes: all }
+    Viewer { user: user.to_owned(), all, namespaces: ["a".into()].into(), nodes: all, queues: all }
 }
 
 fn item<'a>(answer: &'a Value, name: &str) -> &'a Value {
