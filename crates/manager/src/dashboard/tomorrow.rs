@@ -4,6 +4,7 @@
 //! reserved for it before.
 
 pub mod changed;
+pub mod pool;
 pub mod refused;
 pub mod seen;
 pub mod starts;

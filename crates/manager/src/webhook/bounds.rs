@@ -248,7 +248,8 @@ impl Bounds {
             }
         }
         granted.entry.make_room(missing);
-        let more = tokio::time::timeout_at(until.into(), Arc::clone(&self.bodies).acquire_many_owned(permits)).await;
+        let more =
+            tokio::time::timeout_at(until.into(), Arc::clone(&self.bodies).acquire_many_owned(permits)).await;
         granted.add(more.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?);
         Ok(())
     }
@@ -384,7 +385,8 @@ mod tests {
     #[tokio::test]
     async fn what_can_be_stored_can_be_changed_and_deleted() {
         let bounds = Bounds::default();
-        let judge = async |old, new, more| bounds.turn(&review(old, new, more), 0, deadline(None)).await.map(drop);
+        let judge =
+            async |old, new, more| bounds.turn(&review(old, new, more), 0, deadline(None)).await.map(drop);
         // As many as can be created.
         let (mut most, mut step) = (0, 1 << 16);
         while step > 0 {
@@ -442,7 +444,8 @@ mod tests {
         let bounds = Bounds::default();
         let (now, later) = (Instant::now(), deadline(None));
         let half = objects(ALL_WORK / 2 / (OBJECT + VALUE + 3 * COPIES) - 1);
-        let large = [bounds.turn(&half, 0, later).await.unwrap(), bounds.turn(&half, 0, later).await.unwrap()];
+        let large =
+            [bounds.turn(&half, 0, later).await.unwrap(), bounds.turn(&half, 0, later).await.unwrap()];
         assert_eq!(bounds.turn(&half, 0, now).await.unwrap_err(), Refusal::Busy);
         let small = objects(SMALL / (OBJECT + VALUE + 3 * COPIES) - 1);
         let mut turns = Vec::new();

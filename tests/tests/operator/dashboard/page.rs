@@ -216,8 +216,10 @@ async fn what_comes(page: &mut Page, root: &Caller, waits: &str) {
     go(page, "tomorrow", &["Play the future"]).await;
     submit(page, "Change a priority", &["dash-a", waits, "7"]).await;
     submit(page, "Add nodes", &["dash-r1-0", "2"]).await;
+    submit(page, "Add a node pool", &["dash-a", "2", "cpu=4, memory=8Gi", ""]).await;
     play(page, ("dash-a", "3")).await;
-    for change in [format!("dash-a/{waits}"), "dash-r1-0".to_owned()] {
+    let pool = "2 new nodes of dash-a, each with 4 cpu, 8Gi memory".to_owned();
+    for change in [format!("dash-a/{waits}"), "dash-r1-0".to_owned(), pool] {
         let listed = page.run("document.querySelector('ul.changes').textContent").await.unwrap();
         assert!(listed.as_str().unwrap().contains(&change), "{change}: {listed}");
     }

@@ -45,6 +45,7 @@ const words = (change) => ({
   quota: () => `nominal quota of ${change.clusterQueue}: ${change.value} ${change.resource} of ${change.flavor}`,
   priority: () => `priority of ${change.namespace}/${change.workload}: ${change.value}`,
   nodes: () => `${change.count} more nodes like ${change.like}`,
+  pool: () => `${change.count} new nodes of ${change.flavor}, each with ${Object.entries(change.capacity).map(([name, value]) => `${value} ${name}`).join(", ")}${change.clusterQueue ? `, and quota for them in ${change.clusterQueue}` : ""}`,
 })[change.kind]();
 
 export function view(host) {
@@ -64,6 +65,10 @@ export function view(host) {
   const [priorityField, priority] = field("New priority", { class: "short", type: "number", step: "1", min: "-2147483648", max: "2147483647" });
   const [likeField, like] = field("Like this node");
   const [countField, count] = field("How many", { class: "short", type: "number", min: "1", max: "1000", step: "1", value: "1" });
+  const [poolField, pool] = field("Flavor of the pool");
+  const [sizeField, size] = field("How many nodes", { class: "short", type: "number", min: "1", max: "1000", step: "1", value: "1" });
+  const [hasField, has] = field("Each has", { placeholder: "cpu=8, nvidia.com/gpu=4", pattern: "\\s*[^=,\\s]+\\s*=\\s*[^=,\\s]+\\s*(,\\s*[^=,\\s]+\\s*=\\s*[^=,\\s]+\\s*)*", title: "resource=amount, and more after commas" });
+  const [getsField, gets] = field("Quota for them to (ClusterQueue, if any)", { list: queues.id, required: false });
   const listed = el("ul", { class: "changes", "aria-label": "Changes to try" });
   const showChanges = () => listed.replaceChildren(...changes.map((change, at) => el("li", null, words(change), " ",
     el("button", { type: "button", "aria-label": `remove: ${words(change)}`, onclick: () => { changes.splice(at, 1); showChanges(); play.focus(); } }, "remove"))));
@@ -83,7 +88,8 @@ export function view(host) {
         () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
       adding("Change a priority", [spaceField, nameField, priorityField], () => ({ kind: "priority", namespace: namespace.value.trim(), workload: workload.value.trim(), value: Number(priority.value) })),
       adding("Add nodes", [likeField, countField], () => ({ kind: "nodes", like: like.value.trim(), count: Number(count.value) })),
-      el("p", { class: "plain" }, "Nodes bring no quota: jobs start sooner only where nodes are short (flavors with a topology, and Hotswap). Change the quota, too, to see what a larger pool brings. The new nodes have the labels, taints and capacity of one that is there."), listed),
+      adding("Add a node pool", [poolField, sizeField, hasField, getsField], () => ({ kind: "pool", flavor: pool.value.trim(), count: Number(size.value), capacity: Object.fromEntries(has.value.split(",").map((one) => one.split("=").map((part) => part.trim()))), ...(gets.value.trim() && { clusterQueue: gets.value.trim() }) })),
+      el("p", { class: "plain" }, "More nodes have the labels, taints and capacity of one that is there, and bring no quota: jobs start sooner only where nodes are short (flavors with a topology, and Hotswap). A new pool has the labels and taints of its flavor, is a domain of its own in its topology, and brings quota to the ClusterQueue that you name."), listed),
     el("div", { class: "tools" }, el("label", null, "for ", horizon), play), note, below);
   const run = async () => {
     if (busy) return;

@@ -1,4 +1,4 @@
-//! Changes that a caller wants to see tried: a quota, a priority, more nodes.
+//! Changes that a caller wants to see tried: a quota, a priority, more nodes, a new node pool.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -8,6 +8,7 @@ use sluice_engine::input::Kind;
 use sluice_quantity::Quantity;
 use sluice_sim::Manifest;
 
+use super::pool::{self, HOSTNAME, Pool};
 use crate::dashboard::seen_queues::SeenQueues;
 use crate::dashboard::viewer::Viewer;
 use crate::visibility::status::Refusal;
@@ -18,8 +19,6 @@ const MOST_NODES: u32 = 1000;
 const LONGEST: usize = 512;
 /// The label by which a job names the class of its priority.
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
-/// The label by which topologies know a node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -52,6 +51,8 @@ pub enum Change {
         /// How many.
         count: u32,
     },
+    /// A node pool that is not there yet.
+    Pool(Pool),
 }
 
 impl Change {
@@ -59,16 +60,17 @@ impl Change {
     ///
     /// # Errors
     ///
-    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, or the viewer may not see Workloads of the namespace,
+    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, what they have is no quantity above zero, or the viewer may not see Workloads of the namespace,
     /// may not list nodes, or may not know the ClusterQueue: that is then as if there were none.
     pub fn check(&self, viewer: &Viewer, queues: &SeenQueues<'_>) -> Result<(), Refusal> {
         let wrong = |why: &str| Err(Refusal::BadRequest(why.to_owned()));
-        let names: [&str; 4] = match self {
+        let names: Vec<&String> = match self {
             Self::Quota { cluster_queue, flavor, resource, value } => {
-                [cluster_queue, flavor, resource, value]
+                vec![cluster_queue, flavor, resource, value]
             }
-            Self::Priority { namespace, workload, .. } => [namespace, workload, "", ""],
-            Self::Nodes { like, .. } => [like, "", "", ""],
+            Self::Priority { namespace, workload, .. } => vec![namespace, workload],
+            Self::Nodes { like, .. } => vec![like],
+            Self::Pool(pool) => pool.names().collect(),
         };
         if names.iter().any(|name| name.len() > LONGEST) {
             return wrong("changes: a name is too long");
@@ -87,13 +89,22 @@ impl Change {
                     "User {user:?} cannot get Workloads in the namespace {namespace:?}"
                 )))
             }
-            Self::Nodes { .. } if !viewer.nodes => {
+            Self::Nodes { .. } | Self::Pool(_) if !viewer.nodes => {
                 let user = &viewer.user;
                 Err(Refusal::Forbidden(format!("User {user:?} cannot list nodes")))
             }
-            Self::Nodes { count, .. } if !(1..=MOST_NODES).contains(count) => {
+            Self::Nodes { count, .. } | Self::Pool(Pool { count, .. })
+                if !(1..=MOST_NODES).contains(count) =>
+            {
                 wrong("changes: count: expected a number from 1 to 1000")
             }
+            Self::Pool(pool) => match (pool.wrong(), &pool.cluster_queue) {
+                (Some(why), _) => wrong(why),
+                (None, Some(queue)) if !queues.queue(queue) => {
+                    Err(Refusal::BadRequest(format!("changes: {}", no_queue(queue))))
+                }
+                (None, _) => Ok(()),
+            },
             Self::Priority { .. } | Self::Nodes { .. } => Ok(()),
         }
     }
@@ -115,10 +126,18 @@ pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Re
             Change::Priority { namespace, workload, value } => priority(objects, namespace, workload, *value),
             Change::Nodes { like, count } => match model(objects, like) {
                 Ok(model) => {
-                    let more = usize::try_from(*count).ok().and_then(|n| n.checked_mul(memory(&model)));
-                    left = more.and_then(|more| left.checked_sub(more)).ok_or_else(too_many)?;
-                    nodes(objects, &model, like, (at, *count));
+                    left = room_for(&model, *count, left)?;
+                    nodes(objects, &model, &format!("{like}-more-{}", at + 1), *count);
                     Ok(())
+                }
+                Err(why) => Err(why),
+            },
+            Change::Pool(new) => match new.node(objects, at) {
+                Ok(model) => {
+                    left = room_for(&model, new.count, left)?;
+                    nodes(objects, &model, &pool::name(&new.flavor, at), new.count);
+                    let queue = new.cluster_queue.as_deref();
+                    queue.map_or(Ok(()), |queue| new.give_quota(queue_of(objects, queue)?))
                 }
                 Err(why) => Err(why),
             },
@@ -137,15 +156,18 @@ fn no_queue(name: &str) -> String {
     format!("there is no ClusterQueue {name:?}")
 }
 
+fn queue_of<'a>(objects: &'a mut [Manifest], name: &str) -> Result<&'a mut Value, String> {
+    let queues = objects.iter_mut().filter(|m| m.kind == Kind::ClusterQueue);
+    queues.map(|m| &mut m.object).find(|object| is(object, None, name)).ok_or_else(|| no_queue(name))
+}
+
 fn quota(
     objects: &mut [Manifest],
     queue: &str,
     (flavor, resource): (&str, &str),
     value: &str,
 ) -> Result<(), String> {
-    let queues = objects.iter_mut().filter(|m| m.kind == Kind::ClusterQueue);
-    let found = queues.map(|m| &mut m.object).find(|object| is(object, None, queue));
-    let object = found.ok_or_else(|| no_queue(queue))?;
+    let object = queue_of(objects, queue)?;
     let groups = object["spec"]["resourceGroups"].as_array_mut().into_iter().flatten();
     let flavors = groups.flat_map(|group| group["flavors"].as_array_mut().into_iter().flatten());
     let mut quotas = flavors
@@ -189,16 +211,22 @@ fn memory(document: &Manifest) -> usize {
     size_of::<Manifest>() + weight(&document.object)
 }
 
+/// What is left for documents, in bytes, after so many nodes.
+fn room_for(model: &Manifest, count: u32, left: usize) -> Result<usize, Refusal> {
+    let more = usize::try_from(count).ok().and_then(|count| count.checked_mul(memory(model)));
+    more.and_then(|more| left.checked_sub(more)).ok_or_else(too_many)
+}
+
 fn too_many() -> Refusal {
     let why = "changes: the new nodes take more memory than is free for a simulation: ask for fewer nodes, give the program \
                more memory, or use kubectl kueue simulate --from-cluster";
     Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why.to_owned())
 }
 
-fn nodes(objects: &mut Vec<Manifest>, model: &Manifest, like: &str, (change, count): (usize, u32)) {
+fn nodes(objects: &mut Vec<Manifest>, model: &Manifest, named: &str, count: u32) {
     for number in 1..=count {
         let mut node = model.clone();
-        let name = format!("{like}-more-{}-{number}", change + 1);
+        let name = format!("{named}-{number}");
         let metadata = &mut node.object["metadata"];
         metadata["name"] = Value::from(name.as_str());
         if let Some(metadata) = metadata.as_object_mut() {

@@ -192,6 +192,22 @@ fn with_more_nodes_a_job_starts_sooner_and_the_words_say_so() {
 }
 
 #[test]
+fn with_a_new_pool_that_brings_quota_a_job_starts_sooner() {
+    let pool = |capacity: &str, queue: Option<&str>| {
+        let pool = json!({"kind": "pool", "flavor": "spot", "count": 1, "capacity": {"cpu": capacity}, "clusterQueue": queue});
+        let (_, changes) = read(&admin(), json!({"changes": [pool]}).to_string().as_bytes()).unwrap();
+        let answer = simulated(begin(), SignedDuration::from_hours(24), &changes, &admin()).unwrap();
+        let last = |report: &Value| {
+            let starts = ["a/own-job", "secret-ns/secret-job"].map(|job| start(report, job).unwrap());
+            starts[0].max(starts[1])
+        };
+        last(&answer["base"]) - last(&answer["changed"])
+    };
+    assert!(pool("1", Some("cq")) > 500.0, "its quota is the queue's");
+    assert!(pool("1", None).abs() < 1.0, "no queue has quota for it");
+}
+
+#[test]
 fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
     let answer =
         simulated(begin(), SignedDuration::from_hours(24), &[quota_of("2")], &viewer(&["a"])).unwrap();
@@ -353,7 +369,12 @@ fn what_is_asked_has_bounds() {
     assert!(matches!(asked(other), Err(Refusal::Forbidden(_))));
     let nodes = |count: u32| json!({"changes": [{"kind": "nodes", "like": "n", "count": count}]});
     assert!(matches!(asked(nodes(1)), Err(Refusal::Forbidden(_))), "the viewer may not list nodes");
+    let pool = |count: u32, cpu: &str| json!({"changes": [{"kind": "pool", "flavor": "f", "count": count, "capacity": {"cpu": cpu}}]});
+    assert!(matches!(asked(pool(1, "1")), Err(Refusal::Forbidden(_))), "the viewer may not list nodes");
     let asked = |body: Value| read(&admin(), body.to_string().as_bytes());
+    assert!(
+        asked(pool(1000, "1")).is_ok() && asked(pool(1001, "1")).is_err() && asked(pool(1, "0")).is_err()
+    );
     assert!(asked(nodes(1000)).is_ok() && asked(nodes(1001)).is_err() && asked(nodes(0)).is_err());
 }
 

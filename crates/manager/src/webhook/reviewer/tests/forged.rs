@@ -33,7 +33,10 @@ fn only_the_job_controller_makes_pods_of_a_queued_job() {
     for round in 0..2 {
         for forged in [pod(&of_job("own"), &own), pod(&of_job("own"), &none)] {
             let why = refusal(&bed, TENANT, &none, &forged).unwrap();
-            assert!(why.starts_with("metadata: Forbidden: only the Job controller makes pods of the Job \"own\""), "{why}");
+            assert!(
+                why.starts_with("metadata: Forbidden: only the Job controller makes pods of the Job \"own\""),
+                "{why}"
+            );
             assert_eq!(refusal(&bed, JOB_CONTROLLER, &none, &forged), None, "{round}");
         }
         admit(&bed.facts, JobKind::JOB, "own", "own");
