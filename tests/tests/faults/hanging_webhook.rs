@@ -39,7 +39,9 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
 
     follower.pause().unwrap();
     // All quota is in use: none of these may run, whether they are let in or not.
-    let queued = async |number: usize| here.job(&format!("queued-{number}"), "lq", 1).await.map_err(|why| format!("{why:#}"));
+    let queued = async |number: usize| {
+        here.job(&format!("queued-{number}"), "lq", 1).await.map_err(|why| format!("{why:#}"))
+    };
     let unqueued = async |number: usize| {
         let mut job = job(&format!("unqueued-{number}"), "", 1, 1, 3_600);
         job["metadata"]["labels"] = json!({});

@@ -10,8 +10,8 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use serde_json::{Value, json};
-use sluice_testkit::{chart, client_of};
 use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::{chart, client_of};
 use sluice_tests::place::{DEADLINE, Place, job};
 
 use crate::bed::bed;
@@ -100,7 +100,7 @@ async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
     // One that has all that its job's pods have would take their place: only the Job controller makes it, or makes another pod one.
     let tenant = tenant(&place).await;
     let only = "only the Job controller makes pods of the Job";
-    for (name, label) in [("runs", &runs), ("waits", &waits)] {
+    for (name, label) in [("runs", runs.as_str()), ("waits", waits.as_str())] {
         let counted = forged("f-counted", name, label, Some(label));
         is_refused(tenant.create(&PostParams::default(), &read(counted)).await, only);
         let mut adopted = forged("f-adopted", name, label, Some(label));
@@ -113,7 +113,10 @@ async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
     let label = Patch::Merge(json!({"metadata": {"labels": {UID: runs}}}));
     is_refused(tenant.patch("f-relabelled", &PatchParams::default(), &label).await, only);
     // The controller makes a new one for one that is gone.
-    tenant.delete(real["metadata"]["name"].as_str().unwrap(), &DeleteParams::default().grace_period(0)).await.unwrap();
+    tenant
+        .delete(real["metadata"]["name"].as_str().unwrap(), &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
     eventually("the Job controller to make another pod", DEADLINE, || async {
         let (milli, names) = place.live_cpu().await?;
         Ok(progress(milli == 1_000, format!("{milli}m of {names:?}")))
@@ -173,7 +176,8 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     is_refused(resized("1001m").await, "does not get more than its Workload has quota for");
     resized("500m").await.unwrap();
     // So many that to compare them costs more than a policy may.
-    let many = (0..500).map(|n| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": "1m"}}}));
+    let many = (0..500)
+        .map(|n| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": "1m"}}}));
     let mut crowd = job("crowd", QUEUE, 1, 1, HOUR);
     crowd["spec"]["template"]["spec"]["containers"] = many.collect();
     place.make_job(&crowd).await.unwrap();
@@ -209,7 +213,9 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     };
     let alone = "a job that another one made stays below it";
     refused(detached, alone).await;
-    let mut others = serde_json::to_value(jobs.get("set-main-0").await.unwrap()).unwrap()["metadata"]["ownerReferences"].clone();
+    let mut others =
+        serde_json::to_value(jobs.get("set-main-0").await.unwrap()).unwrap()["metadata"]["ownerReferences"]
+            .clone();
     others[0]["uid"] = json!("another");
     refused(json!({"metadata": {"ownerReferences": others}}), alone).await;
     let mut no_controller = others;

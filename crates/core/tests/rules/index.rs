@@ -43,7 +43,11 @@ fn tests_of(source: &str) -> BTreeSet<&str> {
                 names.extend(rest.split('(').next());
                 marked = false;
             }
-            None => marked = line == "#[test]" || line.starts_with("#[tokio::test") || (marked && line.starts_with("#[")),
+            None => {
+                marked = line == "#[test]"
+                    || line.starts_with("#[tokio::test")
+                    || (marked && line.starts_with("#["))
+            }
         }
     }
     names

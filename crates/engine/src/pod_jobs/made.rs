@@ -145,7 +145,9 @@ fn may_have_made(view: &JobView, member: &Member) -> bool {
     let pod = MadePod { name: &member.name, labels: &pod_set.scheduling.labels };
     // A pod that is older was adopted: that a Job of any size takes it for its own gives it no quota.
     let adopted = member.created < view.created;
-    !wrapped && !adopted && may_be_pod_of(&Maker { kind, name: &view.job.name, uid: &view.job.uid, marks: &marks }, &pod)
+    !wrapped
+        && !adopted
+        && may_be_pod_of(&Maker { kind, name: &view.job.name, uid: &view.job.uid, marks: &marks }, &pod)
 }
 
 /// When a pod that was made at that time is looked at next: ever later, and at the same time whatever it was looked at for before.

@@ -44,9 +44,7 @@ impl UserInfo {
         let name = self.username.as_str();
         let named_by_kubernetes =
             name.starts_with(SYSTEM) && !name.starts_with(SERVICE_ACCOUNTS) && name != ANONYMOUS;
-        named_by_kubernetes
-            || self.is_of_kubernetes()
-            || self.groups.iter().any(|group| group == MASTERS)
+        named_by_kubernetes || self.is_of_kubernetes() || self.groups.iter().any(|group| group == MASTERS)
     }
 }
 

@@ -15,7 +15,12 @@ const PARTS: [&str; 6] =
     ["name", "generateName", "labels", "annotations", "ownerReferences", "deletionTimestamp"];
 
 /// The answer to a review on a hook that is not worked on; none if its failure is answer enough.
-pub(super) fn turned_away(reviewers: &Reviewers, hook: JobHook, head: &[u8], why: Refusal) -> Option<Vec<u8>> {
+pub(super) fn turned_away(
+    reviewers: &Reviewers,
+    hook: JobHook,
+    head: &[u8],
+    why: Refusal,
+) -> Option<Vec<u8>> {
     let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
     if why == Refusal::Incomplete || !reviewers.kinds.contains(&kind) {
         return None;

@@ -145,7 +145,10 @@ async fn what_is_not_worked_on_is_answered_by_its_head_where_that_matters() {
     let long = "head".to_owned() + &"x".repeat(2 * BODY_BYTES);
     let too_long = (200, "head: the review is larger than 8 MiB".to_owned());
     assert_eq!(post_to(address, "/head", &long).await, too_long);
-    assert_eq!(post_to(address, "/head", "headless").await, (200, "head: the review cannot be read".to_owned()));
+    assert_eq!(
+        post_to(address, "/head", "headless").await,
+        (200, "head: the review cannot be read".to_owned())
+    );
     assert_eq!(post_to(address, "/head-panic", "head").await, (200, "head: the review failed".to_owned()));
     assert_eq!(post_to(address, "/head", "x").await, (400, "the review cannot be read\n".to_owned()));
 }

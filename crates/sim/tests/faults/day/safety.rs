@@ -172,7 +172,9 @@ impl Safety {
 
     /// What waited in a StrictFIFO queue and was overtaken.
     fn overtaken(&self, admitted: &Workload, seen: &BTreeMap<Name, Seen>, now: Timestamp) -> Option<String> {
-        let is_strict = |world: &World| world.queues.get(&admitted.queue).is_some_and(|q| q.strategy == Strategy::StrictFifo);
+        let is_strict = |world: &World| {
+            world.queues.get(&admitted.queue).is_some_and(|q| q.strategy == Strategy::StrictFifo)
+        };
         if !self.worlds.iter().all(|one| is_strict(&one.world)) {
             return None;
         }
@@ -202,8 +204,9 @@ impl Safety {
             let Some(preemptor) = seen.values().find(|seen| *seen.plain.uid == **uid) else { continue };
             let Some(held) = victim.held.as_ref() else { continue };
             self.judged.victims.fetch_add(1, Ordering::Relaxed);
-            let unjustified =
-                |world: &World| self.unjustified(world, &preemptor.plain, held, reason, now).map(str::to_owned);
+            let unjustified = |world: &World| {
+                self.unjustified(world, &preemptor.plain, held, reason, now).map(str::to_owned)
+            };
             if let Some(why) = self.wrong_by_all(&preemptor.plain.queue, unjustified) {
                 wrong.push(format!("{} preempted {key} for {reason}, but {why}", preemptor.plain.key));
             }
@@ -248,13 +251,7 @@ impl Safety {
     }
 
     /// Victims in other queues are where more is used than is their own, up to where the two queues meet.
-    fn not_a_borrower(
-        &self,
-        world: &World,
-        by: &Name,
-        of: &Name,
-        now: Timestamp,
-    ) -> Option<&'static str> {
+    fn not_a_borrower(&self, world: &World, by: &Name, of: &Name, now: Timestamp) -> Option<&'static str> {
         let tree = Tree::of(world);
         let (by, of) = (queue(by), queue(of));
         let own: BTreeSet<&Node> = tree.ancestors(&by).collect();
