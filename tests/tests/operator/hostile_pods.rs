@@ -186,7 +186,7 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     let first = |cpu: &str| json!({"name": "c0", "resources": {"requests": {"cpu": cpu}}});
     let status = Patch::Strategic(json!({"status": {"containerStatuses": [first("1m")]}}));
     pods(&place).patch_status(crowded, &PatchParams::default(), &status).await.unwrap();
-    let larger = Patch::Strategic(json!({"spec": {"containers": [first(LARGE)]}}));
+    let larger = Patch::Strategic(json!({"spec": {"containers": [first("8")]}}));
     let answer = pods(&place).patch_subresource("resize", crowded, &PatchParams::default(), &larger).await;
     is_refused(answer, "does not get more than its Workload has quota for");
     place.delete_job("crowd").await.unwrap();
