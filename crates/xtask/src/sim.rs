@@ -54,10 +54,14 @@ type Begin = fn(u64, PerFault) -> Result<Simulation, String>;
 /// Its day.
 type End = fn(u64, &mut Simulation) -> Result<(), String>;
 
+fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
+    day::begin(seed, rates).map(|(simulation, _)| simulation)
+}
+
 /// Plays a day and prints its timeline.
 fn show(seed: u64, rates: PerFault, machines: bool) -> anyhow::Result<ExitCode> {
     let (begin, end): (Begin, End) =
-        if machines { (day::machines::begin, day::machines::end) } else { (day::begin, day::end) };
+        if machines { (day::machines::begin, day::machines::end) } else { (begin, day::end) };
     let mut simulation = begin(seed, rates).map_err(anyhow::Error::msg)?;
     let outcome = end(seed, &mut simulation);
     print_day(&simulation);

@@ -13,7 +13,9 @@ use sluice_testkit::{Balancer, ControlPlane, Manager, Setup, chart, crds};
 use sluice_tests::place::{DEADLINE, Place, job};
 
 /// How many Jobs are made at once: some go to each replica.
-const JOBS: usize = 8;
+const JOBS: usize = 16;
+/// A Job that took so long met the replica that hangs.
+const HUNG: Duration = Duration::from_secs(1);
 /// How long a Job may take that no webhook must review: the API server waits two seconds for each of two.
 const UNREVIEWED: Duration = Duration::from_secs(8);
 
@@ -28,6 +30,7 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     let first = chart::install(&plane, first, &values).await.unwrap();
     let second = second.acting_as(first.kubeconfig.clone());
     let leader = Manager::start(&plane, first).await.unwrap();
+    let mut follower = Manager::start(&plane, second).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     let here = Place::new(&plane, "hanging", 1).await.unwrap();
     let elsewhere = Place::bare(&plane, "elsewhere").await.unwrap();
@@ -35,9 +38,10 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     here.wait_until("runs", true).await.unwrap();
     here.job("waits", "lq", 1).await.unwrap();
     here.wait_for_condition("waits", "QuotaReserved", "False").await.unwrap();
-    let mut follower = Manager::start(&plane, second).await.unwrap();
 
     follower.pause().unwrap();
+    let before = balancer.served()[1];
+    balancer.cut();
     // All quota is in use: none of these may run, whether they are let in or not.
     let queued = async |number: usize| {
         here.job(&format!("queued-{number}"), "lq", 1).await.map_err(|why| format!("{why:#}"))
@@ -65,8 +69,10 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
         tokio::join!(join_all((0..JOBS).map(queued)), join_all((0..JOBS).map(unqueued)), stopped);
     let slowest = took.into_iter().max().unwrap();
     assert!(slowest < UNREVIEWED, "{slowest:?}");
+    assert!(balancer.served()[1] > before, "{:?}", balancer.served());
     let refused: Vec<_> = made.iter().filter_map(|made| made.as_ref().err()).collect();
     println!("{} of {JOBS} were refused, others took {slowest:?}", refused.len());
+    assert!(!refused.is_empty() || slowest > HUNG, "none of them met the replica that hangs: {slowest:?}");
     assert!(refused.iter().all(|why| why.contains("failed calling webhook")), "{refused:?}");
     for (number, made) in made.iter().enumerate() {
         assert!(made.is_err() || here.suspended(&format!("queued-{number}")).await.unwrap(), "{number} runs");

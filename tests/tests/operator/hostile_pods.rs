@@ -100,7 +100,7 @@ async fn a_pod_that_names_a_job_gains_no_quota_by_that() {
     // One that has all that its job's pods have would take their place: only the Job controller makes it, or makes another pod one.
     let tenant = tenant(&place).await;
     let only = "only the Job controller makes pods of the Job";
-    for (name, label) in [("runs", &runs), ("waits", &waits)] {
+    for (name, label) in [("runs", runs.as_str()), ("waits", waits.as_str())] {
         let counted = forged("f-counted", name, label, Some(label));
         is_refused(tenant.create(&PostParams::default(), &read(counted)).await, only);
         let mut adopted = forged("f-adopted", name, label, Some(label));
@@ -186,7 +186,7 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     let first = |cpu: &str| json!({"name": "c0", "resources": {"requests": {"cpu": cpu}}});
     let status = Patch::Strategic(json!({"status": {"containerStatuses": [first("1m")]}}));
     pods(&place).patch_status(crowded, &PatchParams::default(), &status).await.unwrap();
-    let larger = Patch::Strategic(json!({"spec": {"containers": [first(LARGE)]}}));
+    let larger = Patch::Strategic(json!({"spec": {"containers": [first("8")]}}));
     let answer = pods(&place).patch_subresource("resize", crowded, &PatchParams::default(), &larger).await;
     is_refused(answer, "does not get more than its Workload has quota for");
     place.delete_job("crowd").await.unwrap();

@@ -120,7 +120,7 @@ fn a_pod_that_is_older_than_its_job_was_adopted_and_stays_queued() {
     let uid = uid(&c, "a");
     older["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
     older["metadata"]["labels"][UID] = json!(uid);
-    older["metadata"]["creationTimestamp"] = json!((c.now - SignedDuration::from_secs(1)).to_string());
+    older["metadata"]["creationTimestamp"] = json!((c.now - SignedDuration::from_secs(60)).to_string());
     c.api.add_pod(older);
     c.settle();
     c.advance(3_600);
@@ -142,7 +142,11 @@ fn a_pod_of_a_job_that_was_not_seen_yet_is_queued_only_if_the_job_does_not_come(
         let mut c = bed("1");
         add_job_set(&mut c);
         let part = part(&c, "old-main-0");
-        add(&mut c, made("old-main-0-x", "old-main-0", uid_of_job));
+        // As old as its Job, which the watch shows a second later.
+        let mut pod = made("old-main-0-x", "old-main-0", uid_of_job);
+        pod["metadata"]["creationTimestamp"] = json!((c.now + SignedDuration::from_secs(1)).to_string());
+        c.api.add_pod(pod);
+        c.settle();
         assert_eq!((of_pods(&c), c.api.is_gated("old-main-0-x")), (0, true));
         c.advance(1);
         c.api.add_job(part);

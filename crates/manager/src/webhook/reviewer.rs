@@ -10,6 +10,7 @@ use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
 use sluice_api::job::JobKind;
+use sluice_api::labels;
 use sluice_api::webhooks::{AdmissionReview, WEBHOOKS, review};
 use sluice_jobs::pods::Parent;
 use sluice_jobs::webhook::{
@@ -147,8 +148,10 @@ impl Reviewers {
 
     /// Whether a pod is queued, if it is no other job's.
     fn queues_pods(&self, request: &Request, context: &Context<'_>) -> bool {
+        let is_marked = request.object["metadata"]["labels"][labels::MANAGED] == "true";
         let context = Context { managed_owner: false, ..*context };
-        matches!(mutate_plain_pod(&request.object, &context, &self.pod_selectors()), Patch::Json(all) if !all.is_empty())
+        let queued = || mutate_plain_pod(&request.object, &context, &self.pod_selectors());
+        is_marked || matches!(queued(), Patch::Json(operations) if !operations.is_empty())
     }
 
     /// Which pods are managed.

@@ -46,20 +46,15 @@ pub struct Day {
 
 /// Plays the day of a seed; on failure, what is wrong, with seed and step.
 pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
-    let judged = Arc::default();
-    let mut simulation = begin_judged(seed, rates, Arc::clone(&judged))?;
+    let (mut simulation, judged) = begin(seed, rates)?;
     match end(seed, &mut simulation) {
         Ok(()) => Ok(Day { simulation, judged }),
         Err(why) => Err(format!("seed {seed}: {why}\n(cargo xtask sim --seed {seed} shows the day)")),
     }
 }
 
-/// The world of a seed, at the beginning of its day.
-pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
-    begin_judged(seed, rates, Arc::default())
-}
-
-fn begin_judged(seed: u64, rates: PerFault, judged: Arc<Judged>) -> Result<Simulation, String> {
+/// The world of a seed, at the beginning of its day, and how much of that will have been judged.
+pub fn begin(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<Judged>), String> {
     let drawn = Drawn::new(seed);
     let options = Options { audit: true, seed, ..Options::new(drawn.configuration()) };
     let all = |errors: Vec<sluice_sim::ManifestError>| {
@@ -68,9 +63,10 @@ fn begin_judged(seed: u64, rates: PerFault, judged: Arc<Judged>) -> Result<Simul
     };
     let manifests = drawn.manifests().map_err(all)?;
     let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
-    let mut safety = Safety::new(drawn.world.fair.clone(), rates, judged);
+    let judged = Arc::default();
+    let mut safety = Safety::new(drawn.world.fair.clone(), rates, Arc::clone(&judged));
     simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
-    Ok(simulation)
+    Ok((simulation, judged))
 }
 
 /// Plays to the end of the day, and checks that every job that can run runs, while long jobs still do, and when all have ended.

@@ -64,6 +64,13 @@ fn a_pod_does_not_become_one_of_a_queued_job() {
     let (old, new) = (pod(&json!({"a": "b"}), &Value::Null), pod(&of_job("own"), &Value::Null));
     assert!(refusal(&bed, TENANT, &old, &new).is_some());
     assert_eq!(refusal(&bed, TENANT, &new, &new), None, "it was one before");
+    // Nor one that has all that a queued pod has.
+    let marked = |labels: Value| {
+        let mut pod = pod(&labels, &Value::Null);
+        pod["metadata"]["labels"]["kueue.x-k8s.io/managed"] = json!("true");
+        pod
+    };
+    assert!(refusal(&bed, TENANT, &marked(json!({})), &marked(of_job("own"))).is_some());
     assert_eq!(refusal(&bed, JOB_CONTROLLER, &old, &new), None);
 }
 
