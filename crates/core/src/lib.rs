@@ -119,8 +119,8 @@ pub use report::{
     PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
 pub use room::{
-    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity, NodeGroup,
-    NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
+    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity,
+    NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;
 pub use scheduler::asked_shapes::PodShape;

@@ -27,8 +27,8 @@ use crate::{Amount, Name};
 
 pub use candidates::{Candidate, Candidates};
 use free_nodes::{FreeMark, FreeNodes};
-use ground::CapacityGround;
 pub use ground::Answers;
+use ground::CapacityGround;
 use needs::free_sets;
 pub use needs::{NodeGroup, NodeGroups, SetNeeds};
 pub use node_set::NodeSet;
@@ -241,7 +241,8 @@ impl<'a> FreeCapacity<'a> {
 
     /// Where the workload is that was placed last, and after that mark: the numbers of the nodes.
     pub fn placed(&self, mark: CapacityMark) -> (NodeSet, AssignedPods) {
-        let domains = self.found.iter().filter_map(|nodes| Some(self.assigned.as_ref()?.domains(&self.names, nodes)));
+        let domains =
+            self.found.iter().filter_map(|nodes| Some(self.assigned.as_ref()?.domains(&self.names, nodes)));
         let assigned = AssignedPods {
             domains: domains.collect(),
             asked: self.found_for.clone(),
@@ -261,7 +262,8 @@ impl<'a> FreeCapacity<'a> {
         assigned: &AssignedPods,
     ) -> bool {
         let mark = self.mark();
-        let placed = self.free.place(&free_sets(needs), Some(nodes)) && self.assign_again(key, needs, assigned);
+        let placed =
+            self.free.place(&free_sets(needs), Some(nodes)) && self.assign_again(key, needs, assigned);
         if !placed {
             self.undo(mark);
         }

@@ -53,7 +53,20 @@ impl<'r, 'n, 'a> CapacityGround<'r, 'n, 'a> {
         let dear = needs.iter().any(|set| set.assigned.is_some());
         let known = answers.0.len();
         let began = Some(began).filter(|_| known > 0);
-        Self { room, key, needs, probe, dear, shown, began, most, answers, known, asked: 0, pending: BTreeMap::new() }
+        Self {
+            room,
+            key,
+            needs,
+            probe,
+            dear,
+            shown,
+            began,
+            most,
+            answers,
+            known,
+            asked: 0,
+            pending: BTreeMap::new(),
+        }
     }
 
     /// Whether the answer to the next question is known.

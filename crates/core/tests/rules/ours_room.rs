@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::world::{World, cq, job, key, n, node, q, topology};
 use sluice_core::{
-    Amount, Answers, AssignedPods, CapacityNode, Choice, FreeCapacity, HOSTNAME, Name, NodeGroup, NodeGroups, NodeSet, PodsApart,
-    RequestedLevel, SetNeeds, TopologyRequest, WorkloadKey,
+    Amount, Answers, AssignedPods, CapacityNode, Choice, FreeCapacity, HOSTNAME, Name, NodeGroup, NodeGroups,
+    NodeSet, PodsApart, RequestedLevel, SetNeeds, TopologyRequest, WorkloadKey,
 };
 
 const RACK: &str = "rack";

@@ -228,7 +228,11 @@ fn room_in_one_pool_is_not_kept_once_its_nodes_are_in_two() {
     bed.c.api.edit(&ObjectRef::cluster(Kind::Node, "c-3"), &json!({"metadata": {"labels": {POOL: "d"}}}));
     bed.pass(60);
     assert_eq!(bed.evictions("low"), [("Preempted".to_owned(), 1)]);
-    assert!(bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')), "{:?}", assigned(&bed, "high"));
+    assert!(
+        bed.runs("high") && assigned(&bed, "high").iter().all(|node| node.starts_with('b')),
+        "{:?}",
+        assigned(&bed, "high")
+    );
 }
 
 #[test]
