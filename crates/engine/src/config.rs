@@ -104,8 +104,8 @@ pub struct EngineConfig {
     pub old_provisioning_annotations: bool,
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
-    /// So many nodes and Workloads are looked at in a cycle at most to find room for displaced work, and those of one placement more; the search
-    /// goes on in the next.
+    /// To find room for displaced work a cycle makes so many steps at most, and those of one placement more; the search goes on in the next. A
+    /// step is a node that pods are put on, a Workload that goes, or sixteen nodes, domains or Workloads that are only compared.
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,

@@ -89,7 +89,7 @@ pub struct Work {
     pub placement_searches: u64,
     /// Lowest domains of topologies that were counted for those.
     pub counted_domains: u64,
-    /// Nodes and Workloads that searches for room for displaced work have looked at.
+    /// Steps of searches for room for displaced work: nodes and Workloads, and those that were only compared, many of which are one.
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
     pub hotswap_looks: u64,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::bed::{Bed, TPU};
@@ -40,6 +41,35 @@ fn while_a_node_fails_others_that_come_are_looked_at_together() {
     assert!(made <= 1, "{made} looks for 50 Workloads that came in the same second");
     bed.c.advance(1);
     assert!(looks(&bed) - before <= 3, "{} looks", looks(&bed) - before);
+}
+
+#[test]
+fn nodes_that_change_soon_after_each_other_are_looked_at_together_and_heartbeats_not_at_all() {
+    let mut bed = degraded();
+    let node = bed.nodes_of(&["b"])[0].clone();
+    let later = |bed: &mut Bed, milliseconds: i64| {
+        bed.c.now = bed.c.now.checked_add(SignedDuration::from_millis(milliseconds)).unwrap();
+        bed.c.api.now = bed.c.now;
+        bed.c.settle();
+    };
+    bed.pass(5);
+    let before = looks(&bed);
+    for number in 0..50 {
+        bed.c.api.edit(&node, &json!({"metadata": {"annotations": {"beat": number.to_string()}}}));
+        later(&mut bed, 10);
+    }
+    assert_eq!(looks(&bed), before, "what is looked at did not change");
+    bed.c.api.edit(&node, &json!({"metadata": {"labels": {"first": "1"}}}));
+    bed.c.settle();
+    assert_eq!(looks(&bed), before + 1, "the first is looked at at once");
+    for number in 0..50 {
+        bed.c.api.edit(&node, &json!({"metadata": {"labels": {"more": number.to_string()}}}));
+        later(&mut bed, 10);
+    }
+    assert!(looks(&bed) - before <= 1 + 5, "{} looks in half a second", looks(&bed) - before);
+    let before = looks(&bed);
+    bed.c.advance(1);
+    assert!(looks(&bed) > before, "the last is looked at, too");
 }
 
 #[test]
