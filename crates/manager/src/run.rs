@@ -59,7 +59,7 @@ use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
-use crate::writer::lanes::Class;
+use crate::writer::class::Class;
 use crate::writer::traffic::Traffic;
 use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};

@@ -49,6 +49,11 @@ impl Series {
         Self { name, count: 1, last, sent_at, note: note.to_owned(), note_is_sent: true }
     }
 
+    /// Whether an event that happened then belongs to it.
+    fn goes_on(&self, happened: Duration) -> bool {
+        happened.saturating_sub(self.last) < SERIES
+    }
+
     /// When the count since the last update is to be sent.
     fn due(&self) -> Duration {
         self.sent_at.saturating_add(UPDATE)
@@ -84,6 +89,11 @@ impl<K: Ord + Clone> Dedup<K> {
         }
     }
 
+    /// Whether an event that happened then would be a new one.
+    pub fn is_new(&self, key: &K, happened: Duration) -> bool {
+        self.entries.get(key).is_none_or(|entry| !entry.goes_on(happened))
+    }
+
     /// An event that happened at a monotonic time is to be sent `now`; `name` makes a name for a new one. Events of one key are one series,
     /// whatever their notes say: the latest note is shown.
     pub fn offer(
@@ -94,8 +104,7 @@ impl<K: Ord + Clone> Dedup<K> {
         name: impl FnOnce() -> String,
     ) -> EventAction {
         if let Some(entry) = self.entries.get_mut(key) {
-            let fresh = happened.saturating_sub(entry.last) < SERIES;
-            if !fresh {
+            if !entry.goes_on(happened) {
                 self.pending_updates.remove(&(entry.due(), key.clone()));
                 *entry = Series::new(name(), note, (happened, now));
                 return EventAction::Create(entry.name.clone());

@@ -138,19 +138,17 @@ async fn send_all(
         if let Some((event, happened)) = event {
             let key = key(&event);
             let (at, happened) = (before(happened.elapsed()), happened.saturating_duration_since(started));
-            match dedup.offer(&key, &event.note, (happened, now), || event_name(&event.object.name)) {
-                EventAction::Create(name) => {
-                    if rates.allow(&event.object, Importance::of(&event), happened) {
-                        calls.push((create(&event, name, &reporter, at), key));
-                    } else {
-                        waiting.count_dropped(1);
-                        dedup.forget(&key);
-                    }
-                }
-                EventAction::Update(pending) => {
+            let drops =
+                dedup.is_new(&key, happened) && !rates.allow(&event.object, Importance::of(&event), happened);
+            let name = || event_name(&event.object.name);
+            let action = (!drops).then(|| dedup.offer(&key, &event.note, (happened, now), name));
+            match action {
+                None => _ = waiting.count_dropped(1),
+                Some(EventAction::Create(name)) => calls.push((create(&event, name, &reporter, at), key)),
+                Some(EventAction::Update(pending)) => {
                     calls.push((update(&event.object, &pending, last(&pending)), key));
                 }
-                EventAction::Counted => {}
+                Some(EventAction::Counted) => {}
             }
         }
         for (call, key) in calls {

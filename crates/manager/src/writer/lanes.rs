@@ -4,94 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sluice_engine::effect::Purpose;
+use super::class::Class;
 
 /// While more important writes wait, one of the others goes this often: none waits for good. That delays a more important write by one request in
 /// a tenth of a second at most.
 const TURN: Duration = Duration::from_millis(100);
 /// So many of the more important ones go before that at least: where few writes may go in a second, most of them are these.
 const BETWEEN: u32 = 3;
-
-/// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// A job starts or stops.
-    Jobs,
-    /// Quota is given or taken.
-    Admissions,
-    /// A Workload is made, or follows its job.
-    Workloads,
-    /// What is over is put away.
-    Ends,
-    /// Why something waits, and how much of a queue is used.
-    Reports,
-}
-
-impl Class {
-    /// All, the most important first.
-    pub const ALL: [Self; 5] = [Self::Jobs, Self::Admissions, Self::Workloads, Self::Ends, Self::Reports];
-
-    /// Its place among all.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Its name in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Jobs => "jobs",
-            Self::Admissions => "admissions",
-            Self::Workloads => "workloads",
-            Self::Ends => "ends",
-            Self::Reports => "reports",
-        }
-    }
-
-    /// The lane of a write.
-    pub const fn of(purpose: Purpose) -> Self {
-        match purpose {
-            Purpose::StartJob
-            | Purpose::StopJob
-            | Purpose::SuspendJob
-            | Purpose::AskController
-            | Purpose::DeleteChild
-            | Purpose::UpdateChild
-            | Purpose::ReplacePart
-            | Purpose::FailPod
-            | Purpose::DeletePod
-            | Purpose::MovePod
-            | Purpose::UngatePod
-            | Purpose::RemovePod => Self::Jobs,
-            Purpose::ReserveQuota
-            | Purpose::Admit
-            | Purpose::Evict
-            | Purpose::ReleaseQuota
-            | Purpose::Requeue
-            | Purpose::SyncChecks
-            | Purpose::Deactivate
-            | Purpose::Reclaim
-            | Purpose::UnhealthyNodes
-            | Purpose::Place
-            | Purpose::Read => Self::Admissions,
-            Purpose::CreateWorkload
-            | Purpose::UpdateWorkload
-            | Purpose::DeleteWorkload
-            | Purpose::ResizeSlice
-            | Purpose::CreateTemplate
-            | Purpose::CreateRequest
-            | Purpose::MoveTemplate
-            | Purpose::DeleteRequest => Self::Workloads,
-            Purpose::Finish
-            | Purpose::EndPods
-            | Purpose::Finalizer
-            | Purpose::ReleaseFinished
-            | Purpose::ReleasePod
-            | Purpose::DeleteJob
-            | Purpose::Replacement => Self::Ends,
-            Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady | Purpose::QueueStatus => Self::Reports,
-        }
-    }
-}
 
 /// What has items in the lanes.
 pub trait Key: Ord + Clone {

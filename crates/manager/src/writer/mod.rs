@@ -2,6 +2,7 @@
 //! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine. Those that hang
 //! leave their places to others.
 
+pub mod class;
 mod end_pods;
 pub mod lanes;
 pub mod limit;
@@ -32,7 +33,8 @@ use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
-use lanes::{Class, Lanes};
+use class::Class;
+use lanes::Lanes;
 use pending_writes::{Next, PendingWrites};
 use request::{Plan, answer, plan, step_call, view};
 pub use sending::Server;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::input::ObjectRef;
 
-use super::lanes::{Class, Key as _, Lanes};
+use super::class::Class;
+use super::lanes::{Key as _, Lanes};
 use super::sending::{LONG, Progress, SHORT, UnderWay};
 use super::suspects::{Group, Patience, Suspects};
 use super::traffic::Traffic;

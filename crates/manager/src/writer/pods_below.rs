@@ -23,14 +23,14 @@ impl<K: Ord> PodsBelow<K> {
         Self { uids, by_controller }
     }
 
-    fn controlled(&self, uid: &K) -> impl Iterator<Item = usize> {
-        self.by_controller.get(uid).into_iter().flatten().copied()
+    fn controlled(&self, uid: &K) -> &[usize] {
+        self.by_controller.get(uid).map_or(&[], Vec::as_slice)
     }
 
     /// Whether each pod is controlled by one of these UIDs, or by a pod that is.
     pub fn below(&self, of: impl IntoIterator<Item = K>) -> Vec<bool> {
         let mut found = vec![false; self.uids.len()];
-        let mut next: Vec<usize> = of.into_iter().flat_map(|uid| self.controlled(&uid)).collect();
+        let mut next: Vec<usize> = of.into_iter().flat_map(|uid| self.controlled(&uid)).copied().collect();
         while let Some(at) = next.pop() {
             if !std::mem::replace(&mut found[at], true) {
                 next.extend(self.controlled(&self.uids[at]));

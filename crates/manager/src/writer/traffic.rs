@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::lanes::Class;
+use super::class::Class;
 use super::limit::Limit;
 
 /// While writes wait, an event is sent this often at least.
