@@ -353,7 +353,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether it passes by itself, and nobody knows what became of the write.
+    /// Whether it passes by itself, and it is not known what became of the write.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Transient(_) | Self::Later { .. })

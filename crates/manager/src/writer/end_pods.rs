@@ -22,8 +22,9 @@ use crate::api_call::{Call, Content};
 const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=100";
 /// The same of whole pods, which may have a megabyte and a half each.
 const WHOLE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=25";
-/// So many pods at most.
+/// So many pods at most, and so many pages, whatever is in them.
 const MOST_PODS: usize = 100_000;
+const PAGES: usize = MOST_PODS / 25;
 /// So many pods are deleted at most, before it is looked again: other writes wait for a place meanwhile.
 const MOST: usize = 200;
 
@@ -233,7 +234,7 @@ async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Ve
     let query = if whole { WHOLE } else { LIVE };
     let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
-    while found.len() < MOST_PODS {
+    for _ in 0..PAGES {
         let call = Call::get(page);
         let call = if whole { call } else { call.list_of_metadata() };
         let page_in_memory = sending.large_answer().await?;
@@ -243,6 +244,9 @@ async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Ve
         found.extend(items.into_iter().flatten());
         if metadata.next.is_empty() {
             return Ok(found);
+        }
+        if found.len() >= MOST_PODS {
+            break;
         }
         page = format!("{list}&continue={}", metadata.next);
     }

@@ -70,7 +70,7 @@ impl State {
         self.queues.entry(Arc::clone(queue)).or_default().waiting += 1;
     }
 
-    /// One has ended. If none waits, nobody is late.
+    /// One has ended. If none waits, none is late.
     fn ended(&mut self, queue: &str, now: Instant) {
         if let Some(queue) = self.queues.get_mut(queue).filter(|queue| queue.waiting > 0) {
             queue.freed.get_or_insert(now);

@@ -206,13 +206,14 @@ fn what_users_write_into_their_pods_is_not_kept() {
     };
     let pages = Arc::new([page(0, "p1"), page(1, "p2"), page(2, "")]);
     let largest = pages[0].len();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
     let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
         let at = uri.to_string().split("continue=p").nth(1).map_or(0, |page| page.parse().unwrap());
         let page: Bytes = Bytes::clone(&pages[at]);
         async move { axum::response::Response::new(page.into()) }
     });
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut found = 0;
     let cost = allocation_counter::measure(|| {
         let sending = Sending::alone(server);

