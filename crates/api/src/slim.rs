@@ -26,14 +26,58 @@ pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
 pub use workload::{PodSet, Workload, WorkloadSpec};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
-/// Decodes `metadata` and drops `managedFields`, the largest part that is not read.
+/// Decodes `metadata` but for `managedFields`, the largest part that is not read: it is passed over.
 pub(crate) fn reduced_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let mut metadata = ObjectMeta::deserialize(deserializer)?;
-    metadata.managed_fields = None;
-    Ok(metadata)
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Metadata {
+        annotations: Option<BTreeMap<String, String>>,
+        creation_timestamp: Option<Time>,
+        deletion_grace_period_seconds: Option<i64>,
+        deletion_timestamp: Option<Time>,
+        finalizers: Option<Vec<String>>,
+        generate_name: Option<String>,
+        generation: Option<i64>,
+        labels: Option<BTreeMap<String, String>>,
+        name: Option<String>,
+        namespace: Option<String>,
+        owner_references: Option<Vec<OwnerReference>>,
+        resource_version: Option<String>,
+        self_link: Option<String>,
+        uid: Option<String>,
+    }
+    let read = Metadata::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        annotations: read.annotations,
+        creation_timestamp: read.creation_timestamp,
+        deletion_grace_period_seconds: read.deletion_grace_period_seconds,
+        deletion_timestamp: read.deletion_timestamp,
+        finalizers: read.finalizers,
+        generate_name: read.generate_name,
+        generation: read.generation,
+        labels: read.labels,
+        managed_fields: None,
+        name: read.name,
+        namespace: read.namespace,
+        owner_references: read.owner_references,
+        resource_version: read.resource_version,
+        self_link: read.self_link,
+        uid: read.uid,
+    })
+}
+
+/// An object of Kubernetes' own types, with its metadata reduced.
+#[derive(Deserialize)]
+pub(crate) struct Parts<Spec, Status> {
+    #[serde(default, deserialize_with = "reduced_metadata")]
+    pub metadata: ObjectMeta,
+    pub spec: Option<Spec>,
+    pub status: Option<Status>,
 }
 
 /// Implements `kube::Resource` (without a client) for a slim type.
@@ -70,3 +114,41 @@ macro_rules! watchable {
     };
 }
 pub(crate) use watchable;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn managed_fields_are_not_even_decoded_and_all_else_is() {
+        let owner = json!({"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "o", "controller": true});
+        let mut metadata = json!({
+            "annotations": {"a": "1"},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": 30,
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "finalizers": ["f"],
+            "generateName": "w-",
+            "generation": 3,
+            "labels": {"l": "1"},
+            "name": "w-1",
+            "namespace": "ns",
+            "ownerReferences": [owner],
+            "resourceVersion": "7",
+            "selfLink": "/w",
+            "uid": "u",
+        });
+        let whole: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&whole).unwrap(), metadata, "these are all fields");
+        metadata["managedFields"] = json!("no list of entries");
+        assert_eq!(reduced_metadata(&metadata).unwrap(), whole);
+        let object = json!({"metadata": metadata});
+        serde_json::from_value::<Workload>(object.clone()).unwrap();
+        serde_json::from_value::<Pod>(object.clone()).unwrap();
+        serde_json::from_value::<JobPod>(object.clone()).unwrap();
+        serde_json::from_value::<Namespace>(object.clone()).unwrap();
+        serde_json::from_value::<Node>(object).unwrap();
+    }
+}

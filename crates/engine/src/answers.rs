@@ -257,13 +257,13 @@ impl Engine {
         if open.object.kind == Kind::Workload && open.job.is_none() {
             self.workload_write_failed(open, error);
         }
-        if let Some(expected) = expected.filter(|_| matches!(error, WriteError::Transient(_))) {
+        if let Some(expected) = expected.filter(|_| error.is_transient()) {
             self.answer_lost(open, expected);
         }
         self.not_made(open, error);
         self.report_failure(open, error);
         if open.purpose == Purpose::StartJob
-            && matches!(error, WriteError::Transient(_))
+            && error.is_transient()
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
             entry.uncertain = true;
@@ -309,7 +309,7 @@ impl Engine {
     /// Takes back what was assumed, or keeps the decision to write it again.
     fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
         let key = workload_key(&open.object);
-        let uncertain = matches!(error, WriteError::Transient(_) | WriteError::Conflict(_));
+        let uncertain = error.is_transient() || matches!(error, WriteError::Conflict(_));
         if matches!(open.decision, Some(Decision::Reserve { .. }))
             && matches!(error, WriteError::Conflict(_))
             && let Some(entry) = self.world.workloads.get_mut(&key)

@@ -342,6 +342,22 @@ pub enum WriteError {
     /// Anything else, after the writer's own retries: tried again with backoff.
     #[error("failed: {0}")]
     Transient(String),
+    /// The same, and the server asks not to try again before.
+    #[error("failed: {why}")]
+    Later {
+        /// What it said.
+        why: String,
+        /// How long to wait.
+        seconds: u64,
+    },
+}
+
+impl WriteError {
+    /// Whether it passes by itself, and it is not known what became of the write.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Transient(_) | Self::Later { .. })
+    }
 }
 
 /// One thing that happened.

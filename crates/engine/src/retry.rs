@@ -9,6 +9,9 @@ use crate::input::WriteError;
 /// After so long without a failure the next one is the first.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
+/// A server that asks for a longer pause is asked again after so many seconds all the same.
+const ASKED: i64 = 60;
+
 /// How writes on one object fare.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retry {
@@ -35,6 +38,7 @@ impl Retry {
         let backoff = match error {
             WriteError::Conflict(_) | WriteError::Withdrawn => Backoff::millis(50, 60_000),
             WriteError::Transient(_)
+            | WriteError::Later { .. }
             | WriteError::NotFound(_)
             | WriteError::PodsLeft { .. }
             | WriteError::PodsRemain(_) => Backoff::seconds(1, 60),
@@ -45,7 +49,11 @@ impl Retry {
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
             self.failures = 0;
         }
-        let wait = backoff.doubled(self.failures);
+        let asked = match error {
+            WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
+            _ => 0,
+        };
+        let wait = backoff.doubled(self.failures).max(asked.saturating_mul(1_000));
         let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
         self.failures = self.failures.saturating_add(1);
         self.conflict = matches!(error, WriteError::Conflict(_));
@@ -75,7 +83,7 @@ impl Retry {
     pub fn should_report(&mut self, error: &WriteError, note: &str) -> bool {
         let patience = match error {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
-            WriteError::AlreadyExists(_) | WriteError::Transient(_) => 3,
+            WriteError::AlreadyExists(_) | WriteError::Transient(_) | WriteError::Later { .. } => 3,
             WriteError::Conflict(_) => 8,
             WriteError::Unstartable(_)
             | WriteError::PodsLeft { .. }
@@ -120,6 +128,20 @@ mod tests {
         let later = now.checked_add(SignedDuration::from_hours(1)).unwrap();
         let until = retry.failed(Purpose::Pend, &refused(), later);
         assert_eq!(until.duration_since(later).as_secs(), 5, "that was long ago");
+    }
+
+    #[test]
+    fn the_server_is_not_asked_before_the_time_that_it_wants_up_to_a_minute() {
+        let mut retry = Retry::default();
+        let mut now = T0;
+        for (seconds, waits) in [(30, 30), (0, 2), (3, 4), (600, 60), (u64::MAX, 60), (1, 32)] {
+            let later = WriteError::Later { why: "too many requests".to_owned(), seconds };
+            let until = retry.failed(Purpose::StartJob, &later, now);
+            assert_eq!(until.duration_since(now).as_secs(), waits);
+            retry.seen_newer();
+            assert!(retry.waits(now), "nothing else ends that");
+            now = until;
+        }
     }
 
     #[test]

@@ -136,6 +136,16 @@ impl CallError {
         }
     }
 
+    /// Whether it is what came of asking webhooks: one of them denied the request, or could not be asked.
+    pub fn is_of_admission(&self) -> bool {
+        match self {
+            Self::Status { message, .. } => {
+                message.contains("admission webhook") || message.contains("failed calling webhook")
+            }
+            _ => false,
+        }
+    }
+
     /// How long the server asks to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -210,7 +220,8 @@ impl Call {
                 .map(Duration::from_secs);
             let body = answer.into_body().collect_bytes().await.map_err(failed)?;
             if status.is_success() {
-                Ok(body.to_vec())
+                // Without another copy of what may be large.
+                Ok(Vec::from(body))
             } else {
                 Err(self.refused(status, retry_after, &body))
             }

@@ -59,7 +59,7 @@ use crate::watch::versions::Versions;
 use crate::watches::{self, Crds, Wanted, watched_kinds};
 use crate::webhook::facts::FactStore;
 use crate::webhook::reviewer::Reviewers;
-use crate::writer::lanes::Class;
+use crate::writer::class::Class;
 use crate::writer::traffic::Traffic;
 use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
@@ -406,7 +406,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
             Err(WriteError::Conflict(_) | WriteError::AlreadyExists(_)) => "conflict",
             Err(WriteError::NotFound(_)) => "gone",
             Err(WriteError::Refused(_) | WriteError::Unstartable(_)) => "refused",
-            Err(WriteError::Transient(_) | WriteError::Withdrawn) => "failed",
+            Err(WriteError::Transient(_) | WriteError::Later { .. } | WriteError::Withdrawn) => "failed",
         };
         let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
         let labels = labels.map(str::to_owned).to_vec();

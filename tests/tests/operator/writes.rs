@@ -1,12 +1,13 @@
-//! How many writes Workloads that users make directly take on a real API server, counted at its door (docs/manual/performance.md "Writes").
+//! How many writes Workloads and Jobs take on a real API server, counted at its door (docs/manual/performance.md "Writes").
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::time::Duration;
 
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{FaultProxy, Write, workloads};
 use sluice_tests::place::{DEADLINE, Place};
 
@@ -18,11 +19,16 @@ fn api(here: &Place<'_>) -> Api<DynamicObject> {
 
 /// A Workload with one pod that asks for so many processors.
 async fn make(here: &Place<'_>, name: &str, cpu: u32) {
+    make_with(here, name, cpu, 0).await;
+}
+
+/// The same with a priority.
+async fn make_with(here: &Place<'_>, name: &str, cpu: u32, priority: i32) {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu.to_string()}}});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
     let workload = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
-        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]},
+        "spec": {"queueName": "lq", "priority": priority, "podSets": [{"name": "main", "count": 1, "template": template}]},
     });
     api(here).create(&PostParams::default(), &serde_json::from_value(workload).unwrap()).await.unwrap();
 }
@@ -97,6 +103,113 @@ async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
     let events = proxy.writes().iter().filter(|write| write.path.contains("/events")).count();
     // Seven admissions with an event each, and the Workloads that waited.
     assert!(events <= 9 + waited, "{events}");
+    manager.stop().await.unwrap();
+    plane.stop();
+}
+
+/// What was written on a Job and its Workload since the last look, in that order: the methods, and whether on the Workload or its status.
+async fn of_job(here: &Place<'_>, proxy: &FaultProxy, job: &str) -> Vec<String> {
+    let workload = here.workload(job).await.unwrap();
+    let workload = workload["metadata"]["name"].as_str().unwrap();
+    let what = |write: &Write| {
+        let path = &write.path;
+        let on = if path.ends_with(&format!("/workloads/{workload}/status")) {
+            "status"
+        } else if path.ends_with("/workloads") || path.ends_with(&format!("/workloads/{workload}")) {
+            "workload"
+        } else if path.contains(&format!("/jobs/{job}")) {
+            "job"
+        } else {
+            return None;
+        };
+        assert!(write.status < 300, "{write:?}");
+        Some(format!("{} {on}", write.method))
+    };
+    let writes = proxy.writes().iter().filter_map(what).collect();
+    proxy.forget_writes();
+    writes
+}
+
+/// Says of the pods of a Job what a kubelet would, once there are any.
+async fn report_pods(here: &Place<'_>, job: &str, status: &Value) {
+    let pods: Api<Pod> = Api::namespaced(here.client.clone(), &here.name);
+    let of_job = ListParams::default().labels(&format!("job-name={job}"));
+    let found = eventually(&format!("pods of {job}"), DEADLINE, || async {
+        let found = pods.list(&of_job).await?.items;
+        Ok(if found.is_empty() { Progress::NotYet("none".to_owned()) } else { Progress::Done(found) })
+    })
+    .await
+    .unwrap();
+    for pod in found {
+        let patch = Patch::Merge(json!({"status": status}));
+        pods.patch_status(pod.metadata.name.as_deref().unwrap(), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_job_takes_three_writes_until_it_runs_and_two_at_its_end() {
+    let (plane, proxy, manager) = start_with(&json!({"waitForPodsReady": {"timeout": "5m"}})).await;
+    let here = Place::new(&plane, "counted-jobs", 1).await.unwrap();
+    here.wait_for_queue(&here.local_queues(), "lq", "True/Ready").await.unwrap();
+    proxy.forget_writes();
+    here.job("a", "lq", 1).await.unwrap();
+    here.wait_until("a", true).await.unwrap();
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    report_pods(&here, "a", &ready).await;
+    here.wait_for_condition("a", "PodsReady", "True").await.unwrap();
+    assert_eq!(
+        of_job(&here, &proxy, "a").await,
+        ["POST workload", "PATCH status", "PATCH job", "PATCH status"],
+        "it is made, admitted, started, and ready"
+    );
+    report_pods(&here, "a", &json!({"phase": "Succeeded", "conditions": []})).await;
+    let mut end = Vec::new();
+    eventually("the end of the Job", DEADLINE, || async {
+        let workload = here.workload("a").await?;
+        let finalizers = workload["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        Ok(progress(finalizers == 0, workload["status"]["conditions"].to_string()))
+    })
+    .await
+    .unwrap();
+    end.extend(of_job(&here, &proxy, "a").await);
+    consistently("no more writes", Duration::from_secs(1), || async {
+        let more = proxy.writes().into_iter().filter(|write| write.path.contains("/jobs/")).count();
+        Ok(progress(more == 0, more.to_string()))
+    })
+    .await
+    .unwrap();
+    end.extend(of_job(&here, &proxy, "a").await);
+    assert_eq!(end, ["PATCH status", "PATCH workload"], "Finished, and the finalizer");
+    manager.stop().await.unwrap();
+    plane.stop();
+}
+
+#[tokio::test]
+async fn a_preempted_job_takes_four_more_writes_and_its_stop() {
+    let (plane, proxy, manager) = start_with(&json!({})).await;
+    let here = Place::bare(&plane, "counted-turns").await.unwrap();
+    here.flavor(&here.name).await.unwrap();
+    let preempts = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
+    here.cluster_queue(&here.name, 1, &preempts).await.unwrap();
+    here.local_queue("lq", &here.name).await.unwrap();
+    here.wait_for_queue(&here.local_queues(), "lq", "True/Ready").await.unwrap();
+    here.job("low", "lq", 1).await.unwrap();
+    here.wait_until("low", true).await.unwrap();
+    here.wait_for_condition("low", "Admitted", "True").await.unwrap();
+    proxy.forget_writes();
+    make_with(&here, "high", 1, 1_000).await;
+    wait_for(&here, "high", "Admitted", "True").await;
+    here.wait_until("low", false).await.unwrap();
+    finish(&here, "high").await;
+    here.wait_until("low", true).await.unwrap();
+    here.wait_for_condition("low", "Admitted", "True").await.unwrap();
+    let mut writes = of_job(&here, &proxy, "low").await;
+    let stops = writes.iter().filter(|write| *write == "PATCH job").count() - 1;
+    assert!((1..=2).contains(&stops), "{writes:?}");
+    writes.retain(|write| write != "PATCH job");
+    assert_eq!(writes, ["PATCH status"; 3], "evicted, its quota released and reserved again");
     manager.stop().await.unwrap();
     plane.stop();
 }

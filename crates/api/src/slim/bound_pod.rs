@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::pod::PodTemplate;
-use super::watchable;
+use super::{Parts, watchable};
 use crate::labels::{JOBSET_NAME, SAFE_TO_FORCEFULLY_DELETE};
 
 /// The type of the condition of a pod that was removed by force (docs/reference/03-conditions-events.md).
@@ -69,7 +69,8 @@ impl From<core::Pod> for Pod {
 
 impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        core::Pod::deserialize(deserializer).map(Self::from)
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        Ok(core::Pod { metadata, spec, status }.into())
     }
 }
 

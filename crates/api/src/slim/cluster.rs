@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-use super::watchable;
+use super::{Parts, watchable};
 
 /// The metadata that is kept of a cluster object: name, labels, annotations, versions and times.
 fn kept(full: ObjectMeta) -> ObjectMeta {
@@ -49,7 +49,13 @@ impl From<core::Namespace> for Namespace {
     }
 }
 
-decoded_through!(core::Namespace => Namespace);
+impl<'de> Deserialize<'de> for Namespace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        Ok(core::Namespace { metadata, spec, status }.into())
+    }
+}
+
 watchable!(Namespace, "Namespace", "", "v1", "namespaces", ClusterResourceScope);
 
 /// A Node: labels, taints, what it offers and whether it is well.
@@ -85,7 +91,13 @@ impl From<core::Node> for Node {
     }
 }
 
-decoded_through!(core::Node => Node);
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        Ok(core::Node { metadata, spec, status }.into())
+    }
+}
+
 watchable!(Node, "Node", "", "v1", "nodes", ClusterResourceScope);
 
 /// A PriorityClass.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-use super::watchable;
+use super::{Parts, watchable};
 use crate::labels::{
     ELASTIC_JOB_SCHEDULING_GATE, POD_INDEX_OFFSET, POD_SET, POD_SET_PREFERRED_TOPOLOGY,
     POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
@@ -119,7 +119,8 @@ impl From<core::Pod> for JobPod {
 
 impl<'de> Deserialize<'de> for JobPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        core::Pod::deserialize(deserializer).map(Self::from)
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        Ok(core::Pod { metadata, spec, status }.into())
     }
 }
 

@@ -287,7 +287,7 @@ impl Engine {
     }
 
     /// Writes why a workload waits, if it still waits after a delay; seldom while others use what it needs; and not at all when only figures
-    /// changed.
+    /// changed, but for those of the Workload itself.
     pub(super) fn report_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.pending_message = None;
@@ -309,7 +309,12 @@ impl Engine {
         let news = known.map_or(News::Reason, |known| news(known, why, granular, &message));
         let same_words =
             known.is_some_and(|known| known.reason == reason && same_words(&known.message, &message));
+        // What it says of the Workload as it was is not true any more.
+        let object = &entry.object;
+        let is_outdated = known.is_some_and(|known| known.observed_generation != object.metadata.generation)
+            || transition::other_requests(&object.status, &why.requests).is_some();
         let not_before = match news {
+            _ if is_outdated => None,
             News::Figures => return self.reported(key),
             News::Others => self.next_of_others(key),
             News::Reason => None,

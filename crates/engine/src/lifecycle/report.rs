@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::job::JobView;
 use sluice_core::{Detail, Reason, Unadmitted, WorkloadKey};
+use sluice_quantity::Quantity;
 
 use super::workload::later;
 use crate::effect::{EventType, Level};
@@ -36,9 +37,15 @@ const fn is_for_others(reason: Reason) -> bool {
     )
 }
 
-/// A message without its figures: two that differ in figures only say the same.
-fn without_figures(text: &str) -> impl Iterator<Item = char> {
-    text.chars().filter(|c| !c.is_ascii_digit())
+/// The words of a message, with all figures as one: two messages that differ in figures only say the same. A figure is a word that is a quantity;
+/// names may have digits, too.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace().map(|word| {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        // "2/3 slice(s)"
+        let is_figure = bare.split('/').all(|part| Quantity::parse(part).is_ok());
+        if is_figure { "0" } else { word }
+    })
 }
 
 /// The maximum capacities that a message names: these change with what is configured, and not with what others use.
@@ -47,8 +54,9 @@ fn capacities(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether two messages say the same, but for figures.
-pub(super) fn same_words(a: &str, b: &str) -> bool {
-    without_figures(a).eq(without_figures(b))
+#[must_use]
+pub fn same_words(a: &str, b: &str) -> bool {
+    words(a).eq(words(b))
 }
 
 /// What `message` has new beside the condition that is there.
@@ -156,5 +164,34 @@ impl Engine {
     pub(super) fn next_of_others(&self, key: &WorkloadKey) -> Option<Timestamp> {
         let at = self.world.workloads.get(key)?.message_at?;
         Some(later(at, self.config.message_interval_seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_in_names_are_no_figures() {
+        let says = |flavor: &str, more: &str| {
+            format!("insufficient unused quota for nvidia.com/gpu in flavor {flavor}, {more} more needed")
+        };
+        for (a, b, same) in [
+            (says("h100", "4"), says("h100", "8"), true),
+            (says("h100", "4"), says("h100", "1500m"), true),
+            (says("h100", "4Gi"), says("h100", "12.5Gi"), true),
+            (says("h100", "4"), says("h200", "4"), false),
+            (says("pool-1", "4"), says("pool-2", "4"), false),
+            ("(4) > maximum capacity (2)".to_owned(), "(8) > maximum capacity (3)".to_owned(), true),
+            ("fit; 2/3 slice(s)".to_owned(), "fit; 10/12 slice(s)".to_owned(), true),
+            (
+                "Total nodes: 3; excluded: affinity: 3".to_owned(),
+                "Total nodes: 12; excluded: affinity: 5".to_owned(),
+                true,
+            ),
+            ("fit only 2 out of 3 pod(s)".to_owned(), "fit only 2 out of 3 slice(s)".to_owned(), false),
+        ] {
+            assert_eq!(same_words(&a, &b), same, "{a} | {b}");
+        }
     }
 }

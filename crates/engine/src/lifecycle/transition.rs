@@ -278,18 +278,24 @@ pub(crate) fn pend(
     let why = at.reason(why.as_str(), why.legacy());
     let mut changed = at.set(status, Type::QuotaReserved, false, why, message);
     changed |= admit_if_ready(status, at);
-    if !requests.is_empty() {
-        let wanted: Vec<_> = requests
-            .iter()
-            .map(|(name, amounts)| PodSetRequest {
-                name: name.to_string(),
-                resources: resource_list(amounts),
-            })
-            .collect();
-        changed |= status.resource_requests != wanted;
+    if let Some(wanted) = other_requests(status, requests) {
+        changed = true;
         status.resource_requests = wanted;
     }
     changed
+}
+
+/// What the status is to say about the requests of a Workload that waits, if it says something else.
+pub(crate) fn other_requests(
+    status: &WorkloadStatus,
+    requests: &[(core::Name, Vec<(core::Name, core::Amount)>)],
+) -> Option<Vec<PodSetRequest>> {
+    let of_pod_set = |(name, amounts): &(core::Name, Vec<_>)| PodSetRequest {
+        name: name.to_string(),
+        resources: resource_list(amounts),
+    };
+    let wanted: Vec<_> = requests.iter().map(of_pod_set).collect();
+    (!wanted.is_empty() && status.resource_requests != wanted).then_some(wanted)
 }
 
 /// Lets the workload be queued again.

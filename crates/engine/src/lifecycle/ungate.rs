@@ -170,7 +170,7 @@ impl Engine {
         let job = known.controller.clone().filter(|_| known.elastic);
         // Whatever may have been carried out counts until a newer version is seen: a conflict may be one with just that.
         known.uncertain |=
-            open.purpose == Purpose::UngatePod && matches!(result, Ok(_) | Err(WriteError::Transient(_)));
+            open.purpose == Purpose::UngatePod && result.as_ref().err().is_none_or(WriteError::is_transient);
         if let Some(place) = known.place.as_mut().filter(|_| !known.uncertain) {
             place.target = None;
         }

@@ -96,7 +96,7 @@ impl Engine {
             job.pods.expect_no_longer(&uid);
         }
         let fare = job.fares.entry(name.clone()).or_default();
-        fare.uncertain |= open.purpose == Purpose::StartJob && matches!(error, WriteError::Transient(_));
+        fare.uncertain |= open.purpose == Purpose::StartJob && error.is_transient();
         let until = fare.retry.failed(open.purpose, error, now);
         self.wake_at(together(until), Alarm::Job(key.clone()));
         self.report_failure(open, error);

@@ -222,6 +222,25 @@ fn figures_alone_are_no_reason_to_write() {
 }
 
 #[test]
+fn a_workload_that_changes_its_size_while_it_waits_says_what_it_needs_now() {
+    let mut c = cluster("", "4", &json!({}));
+    direct(&mut c, "first", "2", 0);
+    let w = direct(&mut c, "w", "4", 0);
+    c.advance(60);
+    let requests =
+        |c: &Cluster| c.api.json(&w).unwrap()["status"]["resourceRequests"][0]["resources"]["cpu"].clone();
+    assert_eq!(requests(&c), "4");
+    let smaller = serde_json::to_value(template("3")).unwrap();
+    c.api.edit(&w, &json!({"spec": {"podSets": [{"name": "main", "count": 1, "template": smaller}]}}));
+    c.advance(60);
+    assert_eq!(requests(&c), "3");
+    c.advance(3600);
+    assert_eq!(writes(&c, &w), [Purpose::Pend; 2]);
+    let events = c.events.iter().filter(|event| event.reason == "WaitingForQuota").count();
+    assert_eq!(events, 1, "the reason is the same");
+}
+
+#[test]
 fn an_admission_does_not_wait_for_a_reason_that_has_not_been_sent() {
     let mut c = cluster("", "1", &json!({}));
     let first = direct(&mut c, "first", "1", 0);
@@ -251,6 +270,22 @@ fn reasons_are_written_a_few_at_a_time_and_all_in_the_end() {
     c.release();
     c.advance(1);
     assert_eq!(all_writes(&c).len(), 100);
+}
+
+#[test]
+fn a_queue_under_load_is_told_its_use_once_a_second_at_most() {
+    let mut c = cluster("", "1000", &json!({}));
+    c.checked = false;
+    c.advance(30);
+    c.writes.clear();
+    for step in 0..100 {
+        queued(&mut c, &format!("w{step}"), "lq", "1", 0);
+        tenths(&mut c, 1);
+    }
+    for queue in [cq(), ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq")] {
+        let count = writes(&c, &queue).len();
+        assert!((2..=11).contains(&count), "{count} writes on {queue} in ten seconds");
+    }
 }
 
 const QUEUES: usize = 25;

@@ -28,6 +28,8 @@ pub struct Update {
     pub count: i32,
     /// The latest note, if it is another than the event has.
     pub note: Option<String>,
+    /// When it was seen last.
+    pub last: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -43,9 +45,13 @@ struct Series {
 }
 
 impl Series {
-    fn new(name: String, note: &str, now: Duration) -> Self {
-        let note = note.to_owned();
-        Self { name, count: 1, last: now, sent_at: now, note, note_is_sent: true }
+    fn new(name: String, note: &str, (last, sent_at): (Duration, Duration)) -> Self {
+        Self { name, count: 1, last, sent_at, note: note.to_owned(), note_is_sent: true }
+    }
+
+    /// Whether an event that happened then belongs to it.
+    fn goes_on(&self, happened: Duration) -> bool {
+        happened.saturating_sub(self.last) < SERIES
     }
 
     /// When the count since the last update is to be sent.
@@ -57,7 +63,8 @@ impl Series {
     fn update(&mut self, now: Duration) -> Update {
         self.sent_at = now;
         let news = !std::mem::replace(&mut self.note_is_sent, true);
-        Update { name: self.name.clone(), count: self.count, note: news.then(|| self.note.clone()) }
+        let note = news.then(|| self.note.clone());
+        Update { name: self.name.clone(), count: self.count, note, last: self.last }
     }
 }
 
@@ -82,23 +89,27 @@ impl<K: Ord + Clone> Dedup<K> {
         }
     }
 
-    /// An event occurs at monotonic time `now`; `name` makes a name for a new one. Events of one key are one series, whatever their notes
-    /// say: the latest note is shown.
+    /// Whether an event that happened then would be a new one.
+    pub fn is_new(&self, key: &K, happened: Duration) -> bool {
+        self.entries.get(key).is_none_or(|entry| !entry.goes_on(happened))
+    }
+
+    /// An event that happened at a monotonic time is to be sent `now`; `name` makes a name for a new one. Events of one key are one series,
+    /// whatever their notes say: the latest note is shown.
     pub fn offer(
         &mut self,
         key: &K,
         note: &str,
-        now: Duration,
+        (happened, now): (Duration, Duration),
         name: impl FnOnce() -> String,
     ) -> EventAction {
         if let Some(entry) = self.entries.get_mut(key) {
-            let fresh = now.saturating_sub(entry.last) < SERIES;
-            if !fresh {
+            if !entry.goes_on(happened) {
                 self.pending_updates.remove(&(entry.due(), key.clone()));
-                *entry = Series::new(name(), note, now);
+                *entry = Series::new(name(), note, (happened, now));
                 return EventAction::Create(entry.name.clone());
             }
-            entry.last = now;
+            entry.last = happened;
             entry.count = entry.count.saturating_add(1);
             if entry.note != note {
                 note.clone_into(&mut entry.note);
@@ -117,7 +128,7 @@ impl<K: Ord + Clone> Dedup<K> {
             self.drop_entry(&oldest);
         }
         let name = name();
-        self.entries.insert(key.clone(), Series::new(name.clone(), note, now));
+        self.entries.insert(key.clone(), Series::new(name.clone(), note, (happened, now)));
         self.order.push_back(key.clone());
         EventAction::Create(name)
     }
@@ -160,15 +171,29 @@ mod tests {
     use super::*;
 
     fn noted(dedup: &mut Dedup<&'static str>, key: &'static str, note: &str, at_s: u64) -> EventAction {
-        dedup.offer(&key, note, Duration::from_secs(at_s), || format!("{key}.{at_s}"))
+        let at = Duration::from_secs(at_s);
+        dedup.offer(&key, note, (at, at), || format!("{key}.{at_s}"))
     }
 
     fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> EventAction {
         noted(dedup, key, "", at_s)
     }
 
-    fn update(name: &str, count: i32, note: Option<&str>) -> Update {
-        Update { name: name.to_owned(), count, note: note.map(str::to_owned) }
+    fn update(name: &str, count: i32, note: Option<&str>, last: u64) -> Update {
+        let last = Duration::from_secs(last);
+        Update { name: name.to_owned(), count, note: note.map(str::to_owned), last }
+    }
+
+    #[test]
+    fn events_that_are_sent_late_are_series_by_the_time_when_they_happened() {
+        let (mut dedup, now) = (Dedup::new(8), Duration::from_secs(1_000));
+        let mut late = |happened: u64, now| {
+            dedup.offer(&"a", "", (Duration::from_secs(happened), now), || format!("a.{happened}"))
+        };
+        assert_eq!(late(0, now), EventAction::Create("a.0".to_owned()));
+        assert_eq!(late(100, now), EventAction::Counted, "it was sent just now");
+        assert_eq!(late(100 + 360, now), EventAction::Create("a.460".to_owned()));
+        assert_eq!(late(470, now + UPDATE), EventAction::Update(update("a.460", 2, None, 470)));
     }
 
     #[test]
@@ -176,7 +201,7 @@ mod tests {
         let mut dedup = Dedup::new(8);
         assert_eq!(offer(&mut dedup, "a", 0), EventAction::Create("a.0".to_owned()));
         assert_eq!(offer(&mut dedup, "a", 1), EventAction::Counted);
-        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None)));
+        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None, 11)));
         assert_eq!(offer(&mut dedup, "a", 12), EventAction::Counted);
         assert_eq!(offer(&mut dedup, "b", 12), EventAction::Create("b.12".to_owned()));
     }
@@ -194,11 +219,11 @@ mod tests {
         }
         assert_eq!(dedup.next_due(), Some(UPDATE));
         assert_eq!(dedup.due(Duration::from_secs(9)), []);
-        let last = update("preempted.0", 8, Some("victim 7"));
+        let last = update("preempted.0", 8, Some("victim 7"), 0);
         assert_eq!(dedup.due(UPDATE), [("preempted", last)]);
         assert_eq!((dedup.next_due(), dedup.due(Duration::from_secs(99))), (None, Vec::new()));
         assert_eq!(noted(&mut dedup, "preempted", "victim 7", 12), EventAction::Counted);
-        assert_eq!(dedup.due(Duration::from_secs(20)), [("preempted", update("preempted.0", 9, None))]);
+        assert_eq!(dedup.due(Duration::from_secs(20)), [("preempted", update("preempted.0", 9, None, 12))]);
     }
 
     #[test]
@@ -206,7 +231,7 @@ mod tests {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 1);
-        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None)));
+        assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None, 11)));
         assert_eq!(dedup.due(Duration::from_secs(30)), []);
     }
 

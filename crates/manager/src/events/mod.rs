@@ -1,16 +1,17 @@
 //! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to what the API takes, and never in the way of
-//! admission: what does not fit into the queue is dropped, the least important first, and counted.
+//! admission: what does not fit into the queue is dropped, the least important first, and counted. However late they are sent, they carry the time
+//! when they happened.
 
 pub mod dedup;
 pub mod queue;
+mod rates;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event as WireEvent;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -28,7 +29,8 @@ use crate::supervise::Supervisor;
 use crate::traces::Sampling;
 use crate::writer::traffic::Traffic;
 use dedup::{Dedup, EventAction, Update};
-use queue::Queue;
+use queue::{Importance, Queue};
+use rates::Rates;
 
 /// Events that may wait to be sent.
 const WAITING: usize = 8192;
@@ -51,7 +53,6 @@ type Key = (ObjectRef, Arc<str>, &'static str, String, String, Option<u32>);
 #[derive(Clone, Debug)]
 pub struct EventSink {
     queue: Arc<Door>,
-    dropped: Arc<AtomicU64>,
 }
 
 /// Closes the queue with the last sink.
@@ -66,7 +67,7 @@ impl Drop for Door {
 
 impl EventSink {
     fn new(queue: &Arc<Queue>) -> Self {
-        Self { queue: Arc::new(Door(Arc::clone(queue))), dropped: Arc::default() }
+        Self { queue: Arc::new(Door(Arc::clone(queue))) }
     }
 
     /// Queues an event, cut to what the API takes, or drops the least important one when too many wait.
@@ -78,14 +79,15 @@ impl EventSink {
                 *text = cut(text, bytes);
             }
         }
-        if self.queue.0.push(event) && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+        let queue = &self.queue.0;
+        if queue.push(event, Instant::now()) && queue.count_dropped(1) {
             warn!("events come faster than they can be written: some are dropped");
         }
     }
 
     /// How many events were dropped.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.queue.0.dropped()
     }
 }
 
@@ -113,7 +115,8 @@ async fn send_all(
 ) {
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-    let mut dedup = Dedup::new(REMEMBERED);
+    let (mut dedup, mut rates) = (Dedup::new(REMEMBERED), Rates::new(REMEMBERED));
+    let last = |pending: &Update| before(started.elapsed().saturating_sub(pending.last));
     // Each request that is under way sends one at most. They are taken before each further request, so that there is room: those of all that were
     // under way then, and of that one.
     let (failed, mut failures) = mpsc::channel::<Key>(2 * IN_FLIGHT);
@@ -130,22 +133,30 @@ async fn send_all(
         let mut calls = Vec::new();
         let now = started.elapsed();
         for (key, pending) in dedup.due(now) {
-            calls.push((update(&key.0, &pending, Timestamp::now()), key));
+            calls.push((update(&key.0, &pending, last(&pending)), key));
         }
-        if let Some(event) = event {
+        if let Some((event, happened)) = event {
             let key = key(&event);
-            match dedup.offer(&key, &event.note, now, || event_name(&event.object.name)) {
-                EventAction::Create(name) => {
-                    calls.push((create(&event, name, &reporter, Timestamp::now()), key));
+            let (at, happened) = (before(happened.elapsed()), happened.saturating_duration_since(started));
+            let drops =
+                dedup.is_new(&key, happened) && !rates.allow(&event.object, Importance::of(&event), happened);
+            let name = || event_name(&event.object.name);
+            let action = (!drops).then(|| dedup.offer(&key, &event.note, (happened, now), name));
+            match action {
+                None => _ = waiting.count_dropped(1),
+                Some(EventAction::Create(name)) => calls.push((create(&event, name, &reporter, at), key)),
+                Some(EventAction::Update(pending)) => {
+                    calls.push((update(&event.object, &pending, last(&pending)), key));
                 }
-                EventAction::Update(pending) => {
-                    calls.push((update(&event.object, &pending, Timestamp::now()), key));
-                }
-                EventAction::Counted => {}
+                Some(EventAction::Counted) => {}
             }
         }
         for (call, key) in calls {
             forget_failed(&mut dedup, &mut failures);
+            let wait = rates.wait(started.elapsed());
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             // They share the limit of writes, and come last.
             traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
@@ -162,6 +173,12 @@ async fn send_all(
     }
     // Wait for those that are being sent.
     drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
+}
+
+/// The time so long ago.
+fn before(ago: Duration) -> Timestamp {
+    let ago = SignedDuration::try_from(ago).unwrap_or_default();
+    Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// What was not recorded is made anew when it happens again.
@@ -228,7 +245,7 @@ impl Reporter {
     }
 }
 
-fn create(event: &Event, name: String, reporter: &Reporter, now: Timestamp) -> Call {
+fn create(event: &Event, name: String, reporter: &Reporter, at: Timestamp) -> Call {
     let object = &event.object;
     let (group, version) = (object.kind.group(), object.kind.version());
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -239,7 +256,7 @@ fn create(event: &Event, name: String, reporter: &Reporter, now: Timestamp) -> C
             annotations: reporter.annotations(event),
             ..ObjectMeta::default()
         },
-        event_time: Some(MicroTime(now)),
+        event_time: Some(MicroTime(at)),
         type_: Some(event.type_.as_str().to_owned()),
         reason: Some(event.reason.clone()),
         action: Some(event.action.clone()),
@@ -259,8 +276,8 @@ fn create(event: &Event, name: String, reporter: &Reporter, now: Timestamp) -> C
     Call::with_body(Method::POST, uri(object), Content::Json, &body)
 }
 
-fn update(object: &ObjectRef, pending: &Update, now: Timestamp) -> Call {
-    let mut body = json!({"series": {"count": pending.count, "lastObservedTime": MicroTime(now)}});
+fn update(object: &ObjectRef, pending: &Update, last: Timestamp) -> Call {
+    let mut body = json!({"series": {"count": pending.count, "lastObservedTime": MicroTime(last)}});
     let uri = match &pending.note {
         None => uri(object),
         Some(note) => {
@@ -300,183 +317,4 @@ pub fn of_manager(object: ObjectRef, uid: Arc<str>, reason: &str, note: String) 
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-    use crate::fake_api;
-    use crate::supervise::tests::supervisor;
-    use sluice_engine::input::Kind;
-
-    fn event(object: ObjectRef, note: &str) -> Event {
-        of_manager(object, "u1".into(), "QuotaReserved", note.to_owned())
-    }
-
-    fn reporter(sampling: Option<Sampling>) -> Reporter {
-        Reporter { instance: "sluice-0".to_owned(), sampling }
-    }
-
-    #[test]
-    fn an_event_of_an_attempt_says_its_trace() {
-        let mut event = event(ObjectRef::namespaced(Kind::Workload, "ns", "job-a"), "reserved");
-        let annotations = |event: &Event, sampling| reporter(sampling).annotations(event);
-        assert_eq!(annotations(&event, Some(Sampling::new(1.0))), None);
-        event.attempt = Some(2);
-        let id = crate::traces::TraceId::of("u1", 2).to_string();
-        let expected = BTreeMap::from([("sluice.dev/trace-id".to_owned(), id)]);
-        assert_eq!(annotations(&event, Some(Sampling::new(1.0))), Some(expected));
-        // What is not sampled has none that could be looked up.
-        assert_eq!(annotations(&event, Some(Sampling::new(0.0))), None);
-        assert_eq!(annotations(&event, None), None);
-    }
-
-    #[test]
-    fn an_event_names_its_object_in_full() {
-        let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "job-a"), "reserved");
-        let call = create(&event, "job-a.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
-        assert_eq!(call.uri, "/apis/events.k8s.io/v1/namespaces/ns/events");
-        insta::assert_json_snapshot!(serde_json::from_slice::<serde_json::Value>(&call.body).unwrap(), @r#"
-        {
-          "action": "QuotaReserved",
-          "apiVersion": "events.k8s.io/v1",
-          "eventTime": "1970-01-01T00:00:00.000000Z",
-          "kind": "Event",
-          "metadata": {
-            "name": "job-a.1",
-            "namespace": "ns"
-          },
-          "note": "reserved",
-          "reason": "QuotaReserved",
-          "regarding": {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": "Workload",
-            "name": "job-a",
-            "namespace": "ns",
-            "uid": "u1"
-          },
-          "reportingController": "kueue-workload-controller",
-          "reportingInstance": "sluice-0",
-          "type": "Warning"
-        }
-        "#);
-    }
-
-    #[test]
-    fn an_event_on_a_cluster_scoped_object_lives_in_default() {
-        let event = event(ObjectRef::cluster(Kind::ClusterQueue, "cq"), "note");
-        assert_eq!(uri(&event.object), "/apis/events.k8s.io/v1/namespaces/default/events");
-        let again = |note: Option<&str>| {
-            let pending = Update { name: "cq.1".to_owned(), count: 7, note: note.map(str::to_owned) };
-            let call = update(&event.object, &pending, Timestamp::UNIX_EPOCH);
-            (call.uri, String::from_utf8(call.body).unwrap())
-        };
-        let (uri, body) = again(None);
-        assert_eq!(uri, "/apis/events.k8s.io/v1/namespaces/default/events/cq.1");
-        assert!(body.contains("\"count\":7") && !body.contains("message"));
-        let (uri, body) = again(Some("more"));
-        assert_eq!(uri, "/api/v1/namespaces/default/events/cq.1");
-        assert!(body.contains("\"message\":\"more\""));
-    }
-
-    /// The largest event that anything can cause.
-    fn largest(number: usize) -> Event {
-        let name = format!("{number:0>253}");
-        let object = ObjectRef::namespaced(Kind::Workload, "n".repeat(63), name);
-        let mut event = event(object, &"note".repeat(1_000));
-        event.reason = "reason".repeat(100);
-        event.action = "action".repeat(100);
-        event
-    }
-
-    #[test]
-    fn what_waits_and_what_is_remembered_is_bounded_in_bytes() {
-        let waiting = Arc::new(Queue::new(WAITING));
-        let sink = EventSink::new(&waiting);
-        let next = || waiting.next().now_or_never().flatten();
-        let cost = allocation_counter::measure(|| {
-            for number in 0..WAITING + 10 {
-                sink.record(largest(number));
-            }
-        });
-        assert_eq!(sink.dropped(), 10);
-        assert!(cost.bytes_current < 20 << 20, "{cost:?}");
-        while next().is_some() {}
-
-        let mut dedup = Dedup::new(REMEMBERED);
-        let cost = allocation_counter::measure(|| {
-            for number in 0..2 * REMEMBERED {
-                sink.record(largest(number));
-                let event = next().unwrap();
-                // Counted, and waiting to be told.
-                for _ in 0..2 {
-                    dedup.offer(&key(&event), &event.note, Duration::ZERO, || event_name(&event.object.name));
-                }
-            }
-        });
-        assert!(cost.bytes_current < 20 << 20, "{cost:?}");
-    }
-
-    #[test]
-    fn events_that_differ_in_their_note_alone_are_one_series() {
-        let object = || ObjectRef::namespaced(Kind::Workload, "ns", "w");
-        let one = || event(object(), "Preempted workload a");
-        let first = key(&one());
-        assert_eq!(key(&event(object(), "Preempted workload b")), first);
-        let differs: [fn(&mut Event); 7] = [
-            |event| event.object = ObjectRef::namespaced(Kind::Workload, "ns", "other"),
-            |event| event.uid = "other".into(),
-            |event| event.reporter = "other",
-            |event| event.type_ = EventType::Normal,
-            |event| event.reason = "Other".to_owned(),
-            |event| event.action = "Other".to_owned(),
-            |event| event.attempt = Some(2),
-        ];
-        for (at, change) in differs.into_iter().enumerate() {
-            let mut other = one();
-            change(&mut other);
-            assert_ne!(key(&other), first, "{at}");
-        }
-    }
-
-    #[tokio::test]
-    async fn every_event_that_was_not_recorded_is_made_anew_when_it_happens_again() {
-        const EVENTS: usize = 100;
-        let made = Arc::new(tokio::sync::watch::Sender::new(0_usize));
-        let answer = {
-            let made = Arc::clone(&made);
-            move |method: Method, _, _| {
-                assert_eq!(method, Method::POST, "each event is a new one, so none is patched");
-                made.send_modify(|made| *made += 1);
-                std::future::ready(fake_api::failed(403, "Forbidden"))
-            }
-        };
-        let (supervisor, _fatals, _stopper) = supervisor();
-        let client = fake_api::client(answer);
-        let (sink, task) = start(&supervisor, client, ("sluice-0", None), Traffic::default());
-        let record = |number: usize| {
-            let object = ObjectRef::namespaced(Kind::Workload, "ns", format!("w-{number}"));
-            sink.record(event(object, "note"));
-        };
-        let mut counted = made.subscribe();
-        for round in 1..=3 {
-            (0..EVENTS).for_each(record);
-            // When the last of these is sent, there is no place for one before them.
-            (round * EVENTS..round * EVENTS + IN_FLIGHT).for_each(record);
-            counted.wait_for(|made| *made == round * (EVENTS + IN_FLIGHT)).await.unwrap();
-        }
-        drop(sink);
-        task.await.unwrap();
-    }
-
-    #[test]
-    fn long_notes_are_cut_at_a_character() {
-        let cut_text = cut(&"ä".repeat(600), NOTE_BYTES);
-        assert!(cut_text.len() <= NOTE_BYTES && cut_text.ends_with('…'));
-        assert_eq!(cut("short", NOTE_BYTES), "short");
-    }
-
-    #[test]
-    fn names_of_events_fit_into_a_name() {
-        assert!(event_name(&"x".repeat(253)).len() <= 253);
-    }
-}
+mod tests;

@@ -60,7 +60,7 @@ fn own_definitions() -> Vec<Definition> {
         ),
         define(
             EVENTS_DROPPED,
-            "Events that were dropped because too many waited to be sent.",
+            "Events that were not sent: too many waited, their object had too many, or they came too late.",
             Shape::Gauge,
             &[],
         ),

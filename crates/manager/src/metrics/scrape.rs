@@ -17,7 +17,7 @@ use super::server::Scrape;
 use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, WRITES_IN_FLIGHT, WRITES_LIMIT, WRITES_WAITING, process};
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
-use crate::writer::lanes::Class;
+use crate::writer::class::Class;
 use crate::writer::traffic::Traffic;
 
 /// docs/reference/05-metrics.md: 1, 2.5, 5, 10, … doubling.

@@ -2,25 +2,32 @@
 //! knows few pods, and their labels are what their users write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use axum::http::Method;
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use sluice_api::labels;
 use sluice_engine::input::{Kind, ObjectRef, WriteError};
 use sluice_engine::{EndPods, LeftPods};
 use tracing::warn;
 
+use super::pods_below::PodsBelow;
 use super::request::{collection, decode, uri};
 use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 use crate::random;
 
-/// Pods that have not ended, in pages of so many.
-const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=500";
-/// So many pages at most: 100,000 pods.
-const PAGES: usize = 200;
+/// Pods that have not ended, in pages of so many: a page is in memory as it comes, and users write a quarter of a megabyte into the annotations of
+/// each pod.
+const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=100";
+/// The same of whole pods, which may have a megabyte and a half each.
+const WHOLE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=25";
+/// So many pods at most, and so many pages, whatever is in them.
+const MOST_PODS: usize = 100_000;
+const PAGES: usize = MOST_PODS / 25;
 /// So many pods are deleted at most, before it is looked again: other writes wait for a place meanwhile.
 const MOST: usize = 200;
 /// So many that fail otherwise than by a refusal are the API server's trouble: it is left alone until the next look.
@@ -62,38 +69,70 @@ struct Gate {
     name: String,
 }
 
+/// What is read of it. Nothing else is kept: there may be very many pods, and users write what they like into theirs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
     uid: String,
-    #[serde(default)]
-    owner_references: Vec<Owner>,
+    /// The UID of the object that controls it.
+    #[serde(default, rename = "ownerReferences", deserialize_with = "controller")]
+    controller: Option<String>,
     deletion_timestamp: Option<String>,
     deletion_grace_period_seconds: Option<i64>,
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    labels: Labels,
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct Owner {
-    uid: String,
-    #[serde(default)]
-    controller: bool,
-}
-
-/// A pod that another object controls.
-struct Pod {
-    name: String,
-    uid: String,
-    controller: String,
-    leaves: bool,
+    annotations: Annotations,
 }
 
 /// The labels by which Kubernetes' own controller of Jobs knows their pods.
-const OF_JOB: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+#[derive(Default, Deserialize)]
+struct Labels {
+    #[serde(rename = "batch.kubernetes.io/controller-uid")]
+    job: Option<String>,
+    /// The same before Kubernetes 1.27.
+    #[serde(rename = "controller-uid")]
+    legacy_job: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotations {
+    /// The name in [`sluice_api::labels::WORKLOAD`].
+    #[serde(rename = "kueue.x-k8s.io/workload")]
+    workload: Option<String>,
+}
+
+/// Reads the UID of the controller alone from owner references.
+fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    struct Owner {
+        uid: String,
+        #[serde(default)]
+        controller: bool,
+    }
+    struct Owners;
+    impl<'de> Visitor<'de> for Owners {
+        type Value = Option<String>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("owner references")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut owners: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(Owner { uid, controller }) = owners.next_element()? {
+                found = found.or_else(|| controller.then_some(uid));
+            }
+            Ok(found)
+        }
+    }
+    deserializer.deserialize_any(Owners)
+}
 
 /// The gates that only the manager takes off.
 const GATES: [&str; 3] = [
@@ -103,21 +142,21 @@ const GATES: [&str; 3] = [
 ];
 
 impl Item {
+    fn leaves(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
     /// Whether it uses no quota, nor will: it waits behind a gate of ours, or was deleted before it got a node or on one that is lost.
     fn uses_nothing(&self, lost: &[Arc<str>]) -> bool {
         let node = &*self.spec.node_name;
         let never_ends = node.is_empty() || lost.iter().any(|lost| **lost == *node);
-        let leaves = self.metadata.deletion_timestamp.is_some();
-        leaves && never_ends || self.spec.scheduling_gates.iter().any(|gate| GATES.contains(&&*gate.name))
+        self.leaves() && never_ends || self.spec.scheduling_gates.iter().any(|gate| GATES.contains(&&*gate.name))
     }
 }
 
-impl Pod {
-    fn of(item: Item) -> Option<Self> {
-        let Metadata { name, uid, owner_references, deletion_timestamp, .. } = item.metadata;
-        let controller = owner_references.into_iter().find(|owner| owner.controller)?.uid;
-        Some(Self { name, uid, controller, leaves: deletion_timestamp.is_some() })
-    }
+/// Pods by their controllers.
+fn by_controller(items: &[Item]) -> PodsBelow<&str> {
+    PodsBelow::new(items.iter().map(|item| (&*item.metadata.uid, item.metadata.controller.as_deref())))
 }
 
 /// Looks for the pods below these UIDs and does with those that go on what is wanted. Nothing if there are none.
@@ -132,16 +171,18 @@ pub async fn end(
         return look(sending, &job.name, left, lost).await;
     }
     let items = list(sending, &job.namespace, false).await?;
-    let all = below(items.into_iter().filter_map(Pod::of).collect(), of);
-    let leaving = all.iter().filter(|pod| pod.leaves).count();
-    let going_on: Vec<_> = all.into_iter().filter(|pod| !pod.leaves).collect();
+    let below = by_controller(&items).below(of.iter().map(|uid| &**uid));
+    let all = items.iter().zip(below).filter_map(|(pod, below)| below.then_some(pod));
+    let (leaving, going_on): (Vec<_>, Vec<_>) = all.partition(|pod| pod.leaves());
+    let leaving = leaving.len();
     match then {
         EndPods::Touch(patch) if !going_on.is_empty() => {
             let call = Call::with_body(Method::PATCH, uri(job, version, None), Content::MergePatch, patch);
             persist(sending, &call).await?;
         }
         EndPods::Delete => {
-            let all: Vec<_> = going_on.iter().map(|pod| (&*pod.name, &*pod.uid, None)).collect();
+            let all: Vec<_> =
+                going_on.iter().map(|pod| (&*pod.metadata.name, &*pod.metadata.uid, None)).collect();
             if let Some((_, error)) = delete_each(sending, &job.namespace, &all).await {
                 return Err(error);
             }
@@ -166,12 +207,14 @@ async fn look(
     let mut items = list(sending, namespace, whole).await?;
     items.retain(|item| !whole || !item.uses_nothing(lost));
     let owners = whose(&items, left);
-    let overdue = items.iter().zip(&owners).filter_map(|(item, of)| {
-        let within = of.iter().filter_map(|at| left.get(*at)?.ends_within).max()?;
-        let Metadata { name, uid, deletion_timestamp, deletion_grace_period_seconds: grace, .. } =
-            &item.metadata;
-        let in_time =
-            deletion_timestamp.is_some() && grace.is_none_or(|seconds| seconds <= i64::from(within));
+    let own: Vec<_> =
+        owners.iter().map(|of| of.iter().filter_map(|at| left.get(*at)?.ends_within).max()).collect();
+    // Pods that pods made have as long as those.
+    let ends_within = by_controller(&items).greatest(&own);
+    let overdue = items.iter().zip(ends_within).filter_map(|(item, within)| {
+        let within = within?;
+        let Metadata { name, uid, deletion_grace_period_seconds: grace, .. } = &item.metadata;
+        let in_time = item.leaves() && grace.is_none_or(|seconds| seconds <= i64::from(within));
         (!in_time).then_some((&**name, &**uid, Some(within)))
     });
     let overdue: Vec<_> = overdue.collect();
@@ -185,78 +228,52 @@ async fn look(
     if remain.is_empty() { Ok(()) } else { Err(WriteError::PodsRemain(remain)) }
 }
 
-/// The positions of those to which each of these pods belongs.
+/// The positions of those to which each of these pods belongs by itself. One that a pod made belongs to those of that pod, too.
 fn whose(items: &[Item], left: &[LeftPods]) -> Vec<BTreeSet<usize>> {
-    let by_workload: BTreeMap<&str, usize> = left
-        .iter()
-        .enumerate()
-        .filter(|(_, left)| left.by_name)
-        .map(|(at, left)| (&*left.workload, at))
-        .collect();
+    let goes = left.iter().enumerate().filter(|(_, left)| left.by_name);
+    let by_workload: BTreeMap<&str, usize> = goes.map(|(at, left)| (&*left.workload, at)).collect();
     let mut by_uid = BTreeMap::<&str, BTreeSet<usize>>::new();
     for (at, left) in left.iter().enumerate() {
         for uid in &left.of {
             by_uid.entry(uid).or_default().insert(at);
         }
     }
-    let mut found: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); items.len()];
-    // Pods that pods made are found by those.
-    loop {
-        let mut more = false;
-        for (Item { metadata, .. }, of) in items.iter().zip(&mut found) {
-            let before = of.len();
-            of.extend(
-                metadata.annotations.get(labels::WORKLOAD).and_then(|name| by_workload.get(name.as_str())),
-            );
-            let controller = metadata.owner_references.iter().find(|owner| owner.controller);
-            let labels = || OF_JOB.iter().filter_map(|key| metadata.labels.get(*key));
-            let released = labels().filter(|_| controller.is_none());
-            let uids = released.chain(controller.map(|owner| &owner.uid)).chain([&metadata.uid]);
-            of.extend(uids.filter_map(|uid| by_uid.get(uid.as_str())).flatten());
-            if of.len() > before {
-                by_uid.entry(&metadata.uid).or_default().extend(of.iter());
-                more = true;
-            }
-        }
-        if !more {
-            return found;
-        }
-    }
+    let belongs = |Item { metadata, .. }: &Item| {
+        let Metadata { uid, controller, labels, annotations, .. } = metadata;
+        let released = [&labels.job, &labels.legacy_job].into_iter().filter(|_| controller.is_none());
+        let uids = released.flatten().chain(controller).chain([uid]);
+        let by_uid = uids.filter_map(|uid| by_uid.get(uid.as_str())).flatten();
+        by_uid
+            .chain(annotations.workload.as_deref().and_then(|name| by_workload.get(name)))
+            .copied()
+            .collect()
+    };
+    items.iter().map(belongs).collect()
 }
 
 /// The pods of a namespace that have not ended: what is known of all objects, or `whole`.
 async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Vec<Item>, WriteError> {
     let all = ObjectRef::namespaced(Kind::Pod, Arc::clone(namespace), "");
-    let list = format!("{}?{LIVE}", collection(&all, Kind::Pod.version()));
+    let query = if whole { WHOLE } else { LIVE };
+    let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
     for _ in 0..PAGES {
         let call = Call::get(page);
         let call = if whole { call } else { call.list_of_metadata() };
+        let page_in_memory = sending.large_answer().await?;
         let answer = persist(sending, &call).await?;
         let List { metadata, items } = decode(&answer)?;
+        drop((answer, page_in_memory));
         found.extend(items.into_iter().flatten());
         if metadata.next.is_empty() {
             return Ok(found);
         }
+        if found.len() >= MOST_PODS {
+            break;
+        }
         page = format!("{list}&continue={}", metadata.next);
     }
     Err(WriteError::Transient(format!("there are too many pods in {namespace}")))
-}
-
-/// Those that one of these UIDs controls, or a pod does that one of them controls.
-fn below(pods: Vec<Pod>, of: &[Arc<str>]) -> Vec<Pod> {
-    let mut owners: BTreeSet<String> = of.iter().map(ToString::to_string).collect();
-    let (mut found, mut rest) = (Vec::new(), pods);
-    loop {
-        let (more, others): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|pod| owners.contains(&pod.controller));
-        if more.is_empty() {
-            return found;
-        }
-        owners.extend(more.iter().map(|pod| pod.uid.clone()));
-        found.extend(more);
-        rest = others;
-    }
 }
 
 /// Deletes pods: name, UID, and how many seconds they have. Gives one that could not be deleted, and why: that keeps none of the others. Each time

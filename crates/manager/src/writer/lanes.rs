@@ -4,91 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sluice_engine::effect::Purpose;
+use super::class::Class;
 
-/// While more important writes wait, one of the others goes this often: none waits for good.
+/// While more important writes wait, one of the others goes this often: none waits for good. That delays a more important write by one request in
+/// a tenth of a second at most.
 const TURN: Duration = Duration::from_millis(100);
-
-/// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// A job starts or stops.
-    Jobs,
-    /// Quota is given or taken.
-    Admissions,
-    /// A Workload is made, or follows its job.
-    Workloads,
-    /// What is over is put away.
-    Ends,
-    /// Why something waits, and how much of a queue is used.
-    Reports,
-}
-
-impl Class {
-    /// All, the most important first.
-    pub const ALL: [Self; 5] = [Self::Jobs, Self::Admissions, Self::Workloads, Self::Ends, Self::Reports];
-
-    /// Its place among all.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Its name in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Jobs => "jobs",
-            Self::Admissions => "admissions",
-            Self::Workloads => "workloads",
-            Self::Ends => "ends",
-            Self::Reports => "reports",
-        }
-    }
-
-    /// The lane of a write.
-    pub const fn of(purpose: Purpose) -> Self {
-        match purpose {
-            Purpose::StartJob
-            | Purpose::StopJob
-            | Purpose::SuspendJob
-            | Purpose::AskController
-            | Purpose::DeleteChild
-            | Purpose::UpdateChild
-            | Purpose::ReplacePart
-            | Purpose::FailPod
-            | Purpose::DeletePod
-            | Purpose::MovePod
-            | Purpose::UngatePod
-            | Purpose::RemovePod => Self::Jobs,
-            Purpose::ReserveQuota
-            | Purpose::Admit
-            | Purpose::Evict
-            | Purpose::ReleaseQuota
-            | Purpose::Requeue
-            | Purpose::SyncChecks
-            | Purpose::Deactivate
-            | Purpose::Reclaim
-            | Purpose::UnhealthyNodes
-            | Purpose::Place
-            | Purpose::Read => Self::Admissions,
-            Purpose::CreateWorkload
-            | Purpose::UpdateWorkload
-            | Purpose::DeleteWorkload
-            | Purpose::ResizeSlice
-            | Purpose::CreateTemplate
-            | Purpose::CreateRequest
-            | Purpose::MoveTemplate
-            | Purpose::DeleteRequest => Self::Workloads,
-            Purpose::Finish
-            | Purpose::EndPods
-            | Purpose::Finalizer
-            | Purpose::ReleaseFinished
-            | Purpose::ReleasePod
-            | Purpose::DeleteJob
-            | Purpose::Replacement => Self::Ends,
-            Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady | Purpose::QueueStatus => Self::Reports,
-        }
-    }
-}
+/// So many of the more important ones go before that at least: where few writes may go in a second, most of them are these.
+const BETWEEN: u32 = 3;
 
 /// What has items in the lanes.
 pub trait Key: Ord + Clone {
@@ -178,11 +100,14 @@ pub struct Lanes<K: Key, T> {
     number: u64,
     /// When the last item went before more important ones, and from which lane.
     turn: (Duration, usize),
+    /// How many went since, up to [`BETWEEN`].
+    between: u32,
 }
 
 impl<K: Key, T> Default for Lanes<K, T> {
     fn default() -> Self {
-        Self { by_key: BTreeMap::new(), ready: Default::default(), number: 0, turn: (Duration::ZERO, 0) }
+        let turn = (Duration::ZERO, 0);
+        Self { by_key: BTreeMap::new(), ready: Default::default(), number: 0, turn, between: BETWEEN }
     }
 }
 
@@ -213,7 +138,9 @@ impl<K: Key, T> Lanes<K, T> {
         let lanes = &self.ready[..=last.index()];
         let next: Vec<_> = lanes.iter().map(|keys| keys.next(&passes_over)).collect();
         let first = next.iter().position(Option::is_some)?;
-        let at = self.others_turn(first, &next, now).unwrap_or(first);
+        let turn = self.others_turn(first, &next, now);
+        self.between = if turn.is_some() { 0 } else { (self.between + 1).min(BETWEEN) };
+        let at = turn.unwrap_or(first);
         let key = self.ready[at].take(next[at]?)?;
         let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
         Some((key, lane, item))
@@ -227,7 +154,7 @@ impl<K: Key, T> Lanes<K, T> {
     /// The lane after `first` whose turn it is, in rotation, of those with an item that is next.
     fn others_turn(&mut self, first: usize, next: &[Option<u64>], now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
-        if now.saturating_sub(last) < TURN {
+        if now.saturating_sub(last) < TURN || self.between < BETWEEN {
             return None;
         }
         let after = (first + 1..next.len()).filter(|at| next[*at].is_some());
@@ -368,11 +295,28 @@ mod tests {
             lanes.push(200 + key, Reports, ());
         }
         let mut took = Vec::new();
-        for ms in (0..400).step_by(50) {
+        for ms in (0..400).step_by(25) {
             took.extend(lanes.pop(Duration::from_millis(ms), Reports, |_| false).map(|(_, lane, ())| lane));
         }
-        let turns = [Admissions, Admissions, Ends, Admissions, Reports, Admissions, Ends, Admissions];
+        let mut turns = vec![Admissions];
+        for others in [Ends, Reports, Ends] {
+            turns.extend([Admissions, Admissions, Admissions, others]);
+        }
+        turns.extend([Admissions; 3]);
         assert_eq!(took, turns);
+    }
+
+    #[test]
+    fn where_few_may_go_in_a_second_most_of_them_are_the_important_ones() {
+        let mut lanes = Lanes::default();
+        for key in 0..20 {
+            lanes.push(key, Jobs, ());
+            lanes.push(100 + key, Reports, ());
+        }
+        let took =
+            |second| lanes.pop(Duration::from_secs(second), Reports, |_| false).map(|(_, lane, ())| lane);
+        let took: Vec<_> = (1..=8).filter_map(took).collect();
+        assert_eq!(took, [Reports, Jobs, Jobs, Jobs, Reports, Jobs, Jobs, Jobs]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! of the requests in flight only wait (as TCP Vegas does it). A few of them keep the server busy, more only make all of them later. Now and then
 //! the limit goes down for one window, so that the shortest mean is that of today.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The least and the most in flight.
 const BOUNDS: (f64, f64) = (2.0, 64.0);
@@ -18,6 +18,8 @@ const WINDOW: u32 = 16;
 const WINDOWS: u32 = 200;
 /// What is left of the limit after a refusal for too many requests.
 const REFUSED: f64 = 0.75;
+/// It goes down for refusals this often at most.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The limit.
 #[derive(Clone, Debug)]
@@ -32,12 +34,15 @@ pub struct Limit {
     probes: bool,
     /// Whether the server refused one in this window.
     refused: bool,
+    /// When the limit went down for a refusal.
+    lowered: Option<Instant>,
 }
 
 impl Default for Limit {
     fn default() -> Self {
         let window = (0, 0.0, 0);
-        Self { allowed: FIRST, shortest: None, window, windows: 0, probes: false, refused: false }
+        let (probes, refused, lowered) = (false, false, None);
+        Self { allowed: FIRST, shortest: None, window, windows: 0, probes, refused, lowered }
     }
 }
 
@@ -64,9 +69,12 @@ impl Limit {
         }
     }
 
-    /// The server refused a request because it has too many.
-    pub fn refused(&mut self) {
-        if !std::mem::replace(&mut self.refused, true) {
+    /// The server refused a request because it has too many. Of many at once the first counts; one that goes on to refuse gets ever less, also if
+    /// it answers none.
+    pub fn refused(&mut self, now: Instant) {
+        self.refused = true;
+        if self.lowered.is_none_or(|at| now.saturating_duration_since(at) >= AGAIN) {
+            self.lowered = Some(now);
             self.allowed = (self.allowed * REFUSED).max(BOUNDS.0);
         }
     }
@@ -148,17 +156,27 @@ mod tests {
 
     #[test]
     fn refusals_and_crowds_lead_no_lower_than_the_bound() {
-        let mut limit = Limit::default();
-        for _ in 0..100 {
-            limit.refused();
-            limit.refused();
+        let (mut limit, now) = (Limit::default(), Instant::now());
+        for second in 0..100 {
+            limit.refused(now + AGAIN * second);
             play(&mut limit, 1, 6.0, 16);
         }
         assert!((2..=8).contains(&limit.get()), "{}", limit.get());
-        let mut limit = Limit::default();
-        limit.refused();
-        limit.refused();
-        assert_eq!(limit.get(), 6, "once in a window");
+    }
+
+    #[test]
+    fn refusals_count_once_in_a_second_whether_or_not_anything_is_answered() {
+        let (mut limit, now) = (Limit::default(), Instant::now());
+        for (ms, allowed) in
+            [(0, 6), (1, 6), (999, 6), (1_000, 4), (1_500, 4), (2_000, 3), (3_000, 2), (9_000, 2)]
+        {
+            limit.refused(now + Duration::from_millis(ms));
+            assert_eq!(limit.get(), allowed, "{ms}");
+        }
+        // Nothing goes up in a window with a refusal, and nothing goes down for one that was counted.
+        play(&mut limit, 1_000, 6.0, 16);
+        limit.refused(now + Duration::from_millis(9_500));
+        assert_eq!(limit.get(), 2);
     }
 
     #[test]

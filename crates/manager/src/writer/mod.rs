@@ -2,11 +2,13 @@
 //! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine. Those that hang
 //! leave their places to others.
 
+pub mod class;
 mod end_pods;
 pub mod lanes;
 pub mod limit;
 pub mod pace;
 mod pending_writes;
+mod pods_below;
 pub mod request;
 mod sending;
 mod suspects;
@@ -31,7 +33,8 @@ use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
-use lanes::{Class, Lanes};
+use class::Class;
+use lanes::Lanes;
 use pending_writes::{Next, PendingWrites};
 use request::{Plan, answer, plan, step_call, view};
 pub use sending::Server;
@@ -212,9 +215,15 @@ async fn pool(
         }
         let paused = *pausing.borrow();
         let now = Instant::now();
+        let mut token_at = None;
         let mut free = pending.free_places(now, paused, &traffic);
         let most = MOST.saturating_sub(running.len().saturating_sub(free.hanging));
         for _ in 0..free.places.min(most) {
+            // What waits for a token keeps its place among all that waits, and may still be withdrawn.
+            token_at = sender.pace.ready_at(now);
+            if token_at.is_some() {
+                break;
+            }
             let idle_reports = paused + free.hanging_reports;
             let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
             let next = pending.next(&mut free, &mut lanes, (now, started.elapsed()), last);
@@ -223,7 +232,8 @@ async fn pool(
             let versions = sender.versions.clone();
             let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
             let suspect = patience == Patience::Little;
-            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect);
+            let wait = sender.pace.take(now);
+            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect, wait);
             pending.insert(object.clone(), class, patience, sending.under_way());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);
@@ -287,7 +297,7 @@ async fn pool(
             },
             // The sender lives as long as `traffic` does.
             _ = pausing.changed() => {}
-            () = until(free.again), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
+            () = until(free.again.into_iter().chain(token_at).min()), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
                 let Done { object, class, generation, id, answer, document, place } = match done {
                     Ok(done) => done,

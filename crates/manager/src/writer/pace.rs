@@ -23,17 +23,26 @@ impl Bucket {
 
     /// Takes a token at time `now` (monotonic, since any fixed point); says how long to wait before using it.
     pub fn take(&mut self, now: Duration) -> Duration {
+        let wait = self.wait(now);
+        if self.qps > 0.0 {
+            self.tokens -= 1.0;
+        }
+        wait
+    }
+
+    /// How long one who takes a token at time `now` waits before using it.
+    pub fn wait(&mut self, now: Duration) -> Duration {
         if self.qps <= 0.0 {
             return Duration::ZERO;
         }
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
-        self.tokens = (self.tokens + passed * self.qps).min(self.burst) - 1.0;
-        if self.tokens >= 0.0 {
+        self.tokens = (self.tokens + passed * self.qps).min(self.burst);
+        if self.tokens >= 1.0 {
             return Duration::ZERO;
         }
         // The configuration's bounds keep far from what a Duration cannot say.
-        Duration::try_from_secs_f64(-self.tokens / self.qps).unwrap_or(Duration::MAX)
+        Duration::try_from_secs_f64((1.0 - self.tokens) / self.qps).unwrap_or(Duration::MAX)
     }
 
     /// Whether a request waits for a token.
@@ -46,16 +55,18 @@ impl Bucket {
 /// How many times one write is sent before the engine gets the failure.
 pub const ATTEMPTS: u32 = 5;
 
+/// The longest pause: the engine hears of longer outages, and of a server that asks to wait longer.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
 /// The pause before attempt `next` (2 is the first retry): 100 ms doubling to 5 s, shortened by up to a fifth by `jitter`,
-/// but never shorter than what the server asks for (up to 5 s: the engine should hear of longer outages).
+/// but never shorter than what the server asks for.
 pub fn pause(next: u32, retry_after: Option<Duration>, jitter: u64) -> Duration {
-    const LONGEST: Duration = Duration::from_secs(5);
     const BACKOFF: Backoff = Backoff::millis(100, 5_000);
     let doubled = BACKOFF.doubled(next.saturating_sub(2));
     let doubled = Duration::from_millis(u64::try_from(doubled).unwrap_or_default());
     let fifth = u64::try_from(doubled.as_micros() / 5).unwrap_or(u64::MAX).max(1);
     let jittered = doubled.saturating_sub(Duration::from_micros(jitter % fifth));
-    retry_after.unwrap_or_default().min(LONGEST).max(jittered)
+    retry_after.unwrap_or_default().max(jittered)
 }
 
 #[cfg(test)]
@@ -113,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_for_is_kept_up_to_the_bound() {
+    fn what_the_server_asks_for_is_kept() {
         assert_eq!(pause(2, Some(Duration::from_secs(1)), 0), Duration::from_secs(1));
-        assert_eq!(pause(2, Some(Duration::from_mins(10)), 0), Duration::from_secs(5));
+        assert_eq!(pause(4, Some(Duration::ZERO), 0), Duration::from_millis(400));
     }
 }

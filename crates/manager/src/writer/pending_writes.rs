@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::input::ObjectRef;
 
-use super::lanes::{Class, Key as _, Lanes};
-use super::sending::{LONG, SHORT, UnderWay};
+use super::class::Class;
+use super::lanes::{Key as _, Lanes};
+use super::sending::{LONG, Progress, SHORT, UnderWay};
 use super::suspects::{Group, Patience, Suspects};
 use super::traffic::Traffic;
 
@@ -32,9 +33,9 @@ pub struct Next<T> {
 }
 
 impl PendingWrite {
-    /// Since when its request is.
-    fn since(&self) -> Option<Instant> {
-        self.under_way.progress.borrow().since
+    /// How far it is.
+    fn progress(&self) -> Progress {
+        *self.under_way.progress.borrow()
     }
 }
 
@@ -79,7 +80,7 @@ impl PendingWrites {
         let Some(write) = self.writes.remove(object) else { return };
         let last = write.under_way.progress.borrow().last;
         if let Some(request) = last {
-            self.suspects.learn(&object.group(), request, now);
+            self.suspects.learn(&object.group(), request, write.patience, now);
         }
     }
 
@@ -101,11 +102,12 @@ impl PendingWrites {
         let (mut long, mut hanging, mut again) = (BTreeSet::new(), Vec::new(), None);
         let mut look_again = |at: Instant| again = again.into_iter().chain([at]).min();
         for (object, write) in &self.writes {
-            match write.since() {
+            let Progress { since, reads, .. } = write.progress();
+            match since {
                 Some(began) if now.saturating_duration_since(began) >= LONG => {
                     long.insert(object);
                     if traffic.is_overtaken(began) {
-                        self.suspects.notice(&object.group(), now);
+                        self.suspects.notice(&object.group(), reads, now);
                         hanging.push((began, write));
                     }
                 }
@@ -113,7 +115,7 @@ impl PendingWrites {
             }
         }
         let (mut suspects, mut hanging_reports, mut others_long) = (0_usize, 0, 0);
-        let (mut passed_over, mut may_last) = (BTreeSet::new(), share > 1);
+        let (mut passed_over, mut may_last) = (BTreeSet::new(), true);
         for (object, write) in &self.writes {
             let group = object.group();
             may_last &= write.patience != Patience::Again;
@@ -126,6 +128,8 @@ impl PendingWrites {
             }
         }
         let surplus = suspects.saturating_sub(share).min(sent);
+        // One at a time has its time.
+        hanging.retain(|(_, write)| write.patience != Patience::Again);
         hanging.sort_by_key(|(began, _)| *began);
         for (began, write) in hanging.into_iter().take(surplus) {
             if now.saturating_duration_since(began) >= SHORT {

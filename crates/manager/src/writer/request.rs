@@ -204,7 +204,9 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
 /// What a failure means to the engine.
 pub fn failure(error: &CallError) -> WriteError {
     let text = Chain(error).to_string();
-    let CallError::Status { code, reason, .. } = error else { return WriteError::Transient(text) };
+    let CallError::Status { code, reason, retry_after, .. } = error else {
+        return WriteError::Transient(text);
+    };
     match code {
         409 if reason == "AlreadyExists" => WriteError::AlreadyExists(text),
         409 => WriteError::Conflict(text),
@@ -213,7 +215,10 @@ pub fn failure(error: &CallError) -> WriteError {
         500 if text.contains("request is too large") || text.contains("larger than max") => {
             WriteError::Refused(text)
         }
-        429 | 500.. => WriteError::Transient(text),
+        429 | 500.. => match retry_after {
+            Some(after) => WriteError::Later { why: text, seconds: after.as_secs() },
+            None => WriteError::Transient(text),
+        },
         _ => WriteError::Refused(text),
     }
 }

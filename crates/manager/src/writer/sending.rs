@@ -1,16 +1,18 @@
 //! Sends the requests of one write: paced, each only while this process leads for certain and the engine that decided on it is still there, and
 //! again for a short while if they fail.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::http::Method;
 use kube::Client;
 use sluice_client::error_chain::Chain;
 use sluice_engine::input::WriteError;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tracing::debug;
 
-use super::pace::{ATTEMPTS, Bucket, pause};
+use super::pace::{ATTEMPTS, Bucket, LONGEST, pause};
 use super::request::failure;
 use super::traffic::Traffic;
 use crate::api_call::{Call, CallError};
@@ -20,8 +22,13 @@ use crate::lease::deadline::Deadline;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// A request that takes longer waits for something, such as a webhook that is dead.
 pub const LONG: Duration = Duration::from_secs(1);
+/// A wait that is too long to be said.
+const FOREVER: Duration = Duration::from_hours(24);
 /// One that probably hangs is given up after so long.
 pub const SHORT: Duration = Duration::from_secs(2);
+
+/// So many answers that may be large are in memory at once.
+const LARGE_ANSWERS: usize = 4;
 
 /// The API server, as long as this process may write. Cheap to clone.
 #[derive(Clone)]
@@ -30,12 +37,14 @@ pub struct Server {
     deadline: Deadline,
     pub(super) traffic: Traffic,
     pub(super) timeout: Duration,
+    large_answers: Arc<Semaphore>,
 }
 
 impl Server {
     /// Writes with `client`, each before the deadline.
     pub fn new(client: Client, deadline: Deadline, traffic: Traffic) -> Self {
-        Self { client, deadline, traffic, timeout: TIMEOUT }
+        let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS));
+        Self { client, deadline, traffic, timeout: TIMEOUT, large_answers }
     }
 }
 
@@ -51,23 +60,32 @@ impl Pace {
         Self { bucket: Mutex::new(Bucket::new(qps, burst)), started: Instant::now() }
     }
 
+    fn locked(&self) -> MutexGuard<'_, Bucket> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the next request has to wait.
     #[cfg(test)]
     pub fn is_used_up(&self) -> bool {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).is_used_up()
+        self.locked().is_used_up()
     }
 
-    /// How long the next request has to wait.
-    fn take(&self) -> Duration {
-        let now = self.started.elapsed();
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now)
+    /// When the next request may go, if it has to wait.
+    pub fn ready_at(&self, now: Instant) -> Option<Instant> {
+        let wait = self.locked().wait(now.saturating_duration_since(self.started));
+        if wait.is_zero() { None } else { now.checked_add(wait).or(now.checked_add(FOREVER)) }
+    }
+
+    /// Takes a token for the next request; how long that has to wait.
+    pub fn take(&self, now: Instant) -> Duration {
+        self.locked().take(now.saturating_duration_since(self.started))
     }
 }
 
 /// What a request said about the webhooks that it came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// None of them is dead: there was an answer of any kind, without a long wait.
+    /// None of them is dead: there was an answer without a long wait, after they had been asked.
     Soon,
     /// It was answered, but took long while others did not.
     Slow,
@@ -82,6 +100,8 @@ pub struct Request {
     pub sent: Instant,
     /// What it said.
     pub outcome: Outcome,
+    /// Whether it only reads. Webhooks are not asked about that, but for those that convert what is read.
+    pub reads: bool,
 }
 
 /// How far a write is.
@@ -89,6 +109,8 @@ pub struct Request {
 pub struct Progress {
     /// Since when a request is under way.
     pub since: Option<Instant>,
+    /// Whether that request only reads.
+    pub reads: bool,
     /// The last one that is over and said something.
     pub last: Option<Request>,
 }
@@ -114,25 +136,32 @@ pub struct Sending {
     given_up: watch::Sender<Option<Instant>>,
     /// Its requests probably hang.
     suspect: bool,
+    /// How long its first request waits for the token that was taken for it.
+    wait: Duration,
+    /// Whether that was not sent yet.
+    is_first: AtomicBool,
 }
 
 impl Sending {
-    /// Of a write of an engine; the writes of those before `first` do not count any more. The requests of a `suspect` are given up after [`SHORT`].
+    /// Of a write of an engine, for whose first request a token was taken, to be used after `wait`; the writes of those before `first` do not
+    /// count any more. The requests of a `suspect` are given up after [`SHORT`].
     pub fn new(
         server: Server,
         pace: Arc<Pace>,
         generation: u64,
         first: watch::Receiver<u64>,
         suspect: bool,
+        wait: Duration,
     ) -> Self {
         let progress = watch::Sender::new(Progress::default());
-        Self { server, pace, generation, first, progress, given_up: watch::Sender::new(None), suspect }
+        let (given_up, is_first) = (watch::Sender::new(None), AtomicBool::new(true));
+        Self { server, pace, generation, first, progress, given_up, suspect, wait, is_first }
     }
 
     /// Of a write beside no others.
     #[cfg(test)]
     pub fn alone(server: Server) -> Self {
-        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false)
+        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false, Duration::ZERO)
     }
 
     /// For those who wait for its place.
@@ -140,10 +169,27 @@ impl Sending {
         UnderWay { progress: self.progress.subscribe(), given_up: self.given_up.clone() }
     }
 
+    /// Waits until an answer that may be large has room, until what is given is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the engine was built anew.
+    pub async fn large_answer(&self) -> Result<SemaphorePermit<'_>, WriteError> {
+        let _pausing = self.server.traffic.pause();
+        tokio::select! {
+            biased;
+            () = self.over() => Err(WriteError::Withdrawn),
+            permit = self.server.large_answers.acquire() => {
+                permit.map_err(|closed| WriteError::Transient(closed.to_string()))
+            }
+        }
+    }
+
     /// Sends a request once; whether it hung, and others did not.
     async fn send(&self, call: &Call) -> (Result<Vec<u8>, CallError>, Duration, bool) {
         let (server, sent) = (&self.server, Instant::now());
-        self.progress.send_modify(|progress| progress.since = Some(sent));
+        let reads = call.method == Method::GET;
+        self.progress.send_modify(|progress| (progress.since, progress.reads) = (Some(sent), reads));
         let timeout = if self.suspect { SHORT.min(server.timeout) } else { server.timeout };
         let mut given_up = self.given_up.subscribe();
         let outcome = tokio::select! {
@@ -158,7 +204,9 @@ impl Sending {
         // A server that answers others soon has not too much to do.
         let alone = is_given_up || server.traffic.is_overtaken(sent);
         let said = match &outcome {
-            Ok(_) | Err(CallError::Status { .. }) if took < LONG => Some(Outcome::Soon),
+            Ok(_) if took < LONG => Some(Outcome::Soon),
+            // What is not there, or was changed meanwhile, is refused before any webhook is asked.
+            Err(error) if took < LONG && (reads || error.is_of_admission()) => Some(Outcome::Soon),
             Ok(_) if alone => Some(Outcome::Slow),
             Err(error) if alone && took >= LONG => {
                 Some(if error.is_transient() { Outcome::Hung } else { Outcome::Slow })
@@ -170,7 +218,12 @@ impl Sending {
         }
         self.progress.send_modify(|progress| {
             progress.since = None;
-            progress.last = said.map(|outcome| Request { sent, outcome }).or(progress.last);
+            // That something was read soon says less than what came of a write.
+            if let Some(outcome) =
+                said.filter(|said| !reads || *said != Outcome::Soon || progress.last.is_none())
+            {
+                progress.last = Some(Request { sent, outcome, reads });
+            }
         });
         let hung = alone && matches!(outcome, Err(CallError::Timeout { .. }));
         (outcome, took, hung)
@@ -188,7 +241,9 @@ impl Sending {
 
     /// Waits until the next request may go.
     async fn turn(&self) {
-        let wait = self.pace.take();
+        // The pool took the first token before it chose this write: what waits for a token there gives way to what is more important.
+        let first = self.is_first.swap(false, Ordering::Relaxed);
+        let wait = if first { self.wait } else { self.pace.take(Instant::now()) };
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -222,9 +277,12 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             server.traffic.refused();
         }
         attempt += 1;
-        // How long it is to wait only the server knows, if it says that.
-        let long = hung || took > LONG && error.retry_after().is_none();
-        if !error.is_transient() || long || attempt > ATTEMPTS {
+        // How long it is to wait only the server knows, if it says that. When that is long, the engine waits.
+        let long = match error.retry_after() {
+            Some(after) => after > LONGEST,
+            None => took > LONG,
+        };
+        if !error.is_transient() || hung || long || attempt > ATTEMPTS {
             return Err(match failure(&error) {
                 WriteError::Refused(why) | WriteError::Conflict(why) if may_be_done => {
                     WriteError::Transient(why)

@@ -67,6 +67,8 @@ struct Suspect {
     failures: u32,
     /// Until then its requests are given up soon.
     until: Instant,
+    /// Whether a write is among those that hang, and not only what reads.
+    writes: bool,
 }
 
 /// How long a request may take.
@@ -115,32 +117,42 @@ impl Suspects {
         self.answered.get(group).copied()
     }
 
-    /// A request of the group is under way for long, and one that was sent later was answered soon.
-    pub fn notice(&mut self, group: &Group, now: Instant) {
-        self.suspect(group, now);
+    /// A request of the group is under way for long, and one that was sent later was answered soon. Whether it only `reads`.
+    pub fn notice(&mut self, group: &Group, reads: bool, now: Instant) {
+        self.suspect(group, reads, now);
     }
 
-    fn suspect(&mut self, group: &Group, now: Instant) -> &mut Suspect {
+    fn suspect(&mut self, group: &Group, reads: bool, now: Instant) -> &mut Suspect {
         self.answered.0.remove(group);
-        self.hanging.touch(group, now, || Suspect { failures: 0, until: now })
+        let suspect = self.hanging.touch(group, now, || Suspect { failures: 0, until: now, writes: false });
+        suspect.writes |= !reads;
+        suspect
     }
 
-    /// A request of the group is over.
-    pub fn learn(&mut self, group: &Group, request: Request, now: Instant) {
+    /// A request of the group is over that could take so long.
+    pub fn learn(&mut self, group: &Group, request: Request, patience: Patience, now: Instant) {
+        let reads = request.reads;
         match request.outcome {
+            // No webhook that a write hangs in is asked about what reads.
+            Outcome::Soon if reads => {
+                if self.hanging.get(group).is_some_and(|suspect| !suspect.writes) {
+                    self.hanging.0.remove(group);
+                }
+            }
             Outcome::Soon => {
                 self.hanging.0.remove(group);
                 let sent = self.answered.touch(group, now, || request.sent);
                 *sent = request.sent.max(*sent);
             }
             Outcome::Slow => {
-                let suspect = self.suspect(group, now);
+                let suspect = self.suspect(group, reads, now);
                 // It is slow and not dead: it has the time that it needs.
                 (suspect.failures, suspect.until) = (0, now);
             }
             Outcome::Hung => {
-                let suspect = self.suspect(group, now);
-                if now >= suspect.until {
+                let suspect = self.suspect(group, reads, now);
+                // What was given up soon did not have its time.
+                if now >= suspect.until && patience != Patience::Little {
                     let caution = u64::try_from(CAUTION.doubled(suspect.failures)).unwrap_or_default();
                     suspect.failures = suspect.failures.saturating_add(1);
                     suspect.until = now + Duration::from_millis(caution);
@@ -163,12 +175,32 @@ mod tests {
         (kind, Arc::from(namespace))
     }
 
+    fn request(sent: Instant, outcome: Outcome) -> Request {
+        Request { sent, outcome, reads: false }
+    }
+
+    #[test]
+    fn what_was_read_soon_says_nothing_of_webhooks() {
+        let (mut suspects, a, now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
+        let read = |outcome| Request { reads: true, ..request(now, outcome) };
+        suspects.notice(&a, true, now);
+        assert!(suspects.contains(&a));
+        suspects.learn(&a, read(Outcome::Soon), Patience::Usual, now);
+        assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, None), "but where reading hung");
+        suspects.learn(&a, request(now, Outcome::Hung), Patience::Usual, now);
+        suspects.learn(&a, read(Outcome::Soon), Patience::Little, now);
+        assert!(suspects.contains(&a));
+        assert_eq!(suspects.patience(&a, now), Patience::Little);
+        suspects.learn(&a, request(now, Outcome::Soon), Patience::Little, now);
+        assert!(!suspects.contains(&a));
+    }
+
     #[test]
     fn requests_are_given_up_soon_for_longer_with_each_failure_until_one_is_answered() {
         let (mut suspects, a, mut now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
-            for _ in 0..3 {
-                suspects.learn(&a, Request { sent: now, outcome: Outcome::Hung }, now + SECOND);
+            for patience in [Patience::Little, Patience::Again, Patience::Again, Patience::Little] {
+                suspects.learn(&a, request(now, Outcome::Hung), patience, now + SECOND);
             }
             now += SECOND;
             let end = now + SECOND * seconds;
@@ -180,9 +212,9 @@ mod tests {
             assert!(suspects.contains(&a) && suspects.answered(&a).is_none());
             now += SECOND * seconds;
         }
-        suspects.learn(&a, Request { sent: now, outcome: Outcome::Soon }, now);
+        suspects.learn(&a, request(now, Outcome::Soon), Patience::Again, now);
         assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, Some(now)));
-        suspects.learn(&a, Request { sent: now, outcome: Outcome::Hung }, now);
+        suspects.learn(&a, request(now, Outcome::Hung), Patience::Usual, now);
         assert_eq!(suspects.patience(&a, now + SECOND * 15), Patience::Again, "it begins anew");
     }
 
@@ -190,7 +222,7 @@ mod tests {
     fn what_is_slow_and_answered_has_the_time_that_it_needs() {
         let (mut suspects, a, now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
         for (outcome, patience) in [(Outcome::Hung, Patience::Little), (Outcome::Slow, Patience::Usual)] {
-            suspects.learn(&a, Request { sent: now, outcome }, now);
+            suspects.learn(&a, request(now, outcome), Patience::Usual, now);
             assert!(suspects.contains(&a));
             assert_eq!(suspects.patience(&a, now), patience);
         }
@@ -201,12 +233,12 @@ mod tests {
         for (kind, dead) in [(JOB_SETS, true), (Kind::Workload, false)] {
             let (mut suspects, now) = (Suspects::default(), Instant::now());
             let other = group(kind, "other");
-            suspects.notice(&group(kind, "a"), now);
+            suspects.notice(&group(kind, "a"), false, now);
             assert!(!suspects.contains(&other));
-            suspects.notice(&group(kind, "b"), now);
+            suspects.notice(&group(kind, "b"), false, now);
             assert_eq!(suspects.contains(&other), dead);
             assert!(!suspects.contains(&group(Kind::Job(JobKind::JOB), "other")));
-            suspects.learn(&group(kind, "c"), Request { sent: now, outcome: Outcome::Soon }, now);
+            suspects.learn(&group(kind, "c"), request(now, Outcome::Soon), Patience::Usual, now);
             assert!(!suspects.contains(&other));
         }
     }
@@ -215,8 +247,8 @@ mod tests {
     fn no_more_are_known_than_so_many_and_what_was_heard_of_last_stays() {
         let (mut suspects, now) = (Suspects::default(), Instant::now());
         for at in 0..MOST + 10 {
-            suspects.notice(&group(Kind::Workload, "kept"), now + SECOND);
-            suspects.notice(&group(Kind::Workload, &at.to_string()), now);
+            suspects.notice(&group(Kind::Workload, "kept"), false, now + SECOND);
+            suspects.notice(&group(Kind::Workload, &at.to_string()), false, now);
         }
         assert_eq!(suspects.hanging.0.len(), MOST);
         assert!(suspects.contains(&group(Kind::Workload, "kept")));

@@ -9,12 +9,13 @@ use serde_json::json;
 use sluice_engine::effect::Purpose;
 use sluice_engine::input::Kind;
 
-use super::sending::LONG;
 use super::traffic::Traffic;
 use super::*;
 use crate::fake_api::{self, found};
 use crate::lease::deadline::{self, Deadline, Until};
 use crate::supervise::tests::supervisor;
+
+mod paced;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
@@ -189,53 +190,6 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
 }
 
 #[tokio::test]
-async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move {
-            opened.acquire().await.unwrap().forget();
-            found(&json!({"metadata": metadata, "spec": {}}))
-        }
-    });
-    let (reported, mut answered) = mpsc::unbounded_channel();
-    let backlogs: Seen<u32> = Arc::default();
-    let backlog = Arc::clone(&backlogs);
-    let answering = Answering {
-        backlog: Arc::new(move |writes| backlog.lock().unwrap().push(writes)),
-        meter: Arc::new(|_, _, _| {}),
-        answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer)).unwrap()),
-        poison: Arc::new(|_, _| {}),
-        intake: Intake::default(),
-    };
-    let (supervisor, _fatals, _stopper) = supervisor();
-    let traffic = Traffic::default();
-    let limit = u64::try_from(traffic.limit()).unwrap();
-    let server = Server::new(client, Deadline::never(), traffic);
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
-    let waiting = limit + 20;
-    for id in 0..waiting {
-        writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
-    }
-    writer.withdraw(0, EffectId(waiting - 1));
-    assert_eq!(answered.recv().await.unwrap(), (waiting - 1, Err(WriteError::Withdrawn)));
-    // Of another engine, and sent already: nothing comes of these.
-    writer.withdraw(1, EffectId(waiting - 2));
-    writer.withdraw(0, EffectId(0));
-    gate.add_permits(1_000);
-    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
-    assert_eq!(u64::try_from(sent.lock().unwrap().len()).unwrap(), waiting - 1);
-    assert!(!sent.lock().unwrap().contains(&format!("w{}", waiting - 1)));
-    assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
-    assert_eq!(backlogs.lock().unwrap().last(), Some(&0));
-}
-
-#[tokio::test]
 async fn writes_that_pause_do_not_hold_up_others() {
     let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
         let name = uri.path().rsplit('/').next().unwrap().to_owned();
@@ -359,42 +313,6 @@ async fn an_engine_that_was_built_anew_waits_for_what_is_under_way_and_nothing_o
     assert_eq!(*sent.lock().unwrap(), ["old", "new"], "nor is it tried again");
 }
 
-/// What comes of a write whose first attempt is answered like this after a while, and how often it is sent.
-async fn outcome_of_slow(answer: fn() -> Response) -> (Result<Vec<u8>, WriteError>, usize) {
-    let sent = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&sent);
-    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
-        let first = std::mem::replace(&mut *count.lock().unwrap(), 1) == 0;
-        let again = Arc::clone(&count);
-        async move {
-            if first {
-                tokio::time::sleep(LONG).await;
-                return answer();
-            }
-            *again.lock().unwrap() = 2;
-            found(&json!({}))
-        }
-    });
-    let server = Server::new(client, Deadline::never(), Traffic::default());
-    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
-    let sent = *sent.lock().unwrap();
-    (outcome, sent)
-}
-
-#[tokio::test]
-async fn a_write_that_took_long_is_given_back_unless_the_server_says_when_to_try_again() {
-    let (outcome, sent) = outcome_of_slow(|| fake_api::failed(500, "InternalError")).await;
-    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
-    assert_eq!(sent, 1);
-    let later = || {
-        let mut answer = fake_api::failed(429, "TooManyRequests");
-        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
-        answer
-    };
-    let (outcome, sent) = outcome_of_slow(later).await;
-    assert!(outcome.is_ok() && sent == 2, "{outcome:?}");
-}
-
 #[tokio::test]
 async fn a_request_without_an_answer_says_something_about_the_server_only_if_others_have_none_either() {
     for others in [true, false] {
@@ -414,29 +332,6 @@ async fn a_request_without_an_answer_says_something_about_the_server_only_if_oth
         assert!(matches!(outcome, Err(WriteError::Transient(_))));
         assert_eq!(traffic.limit() == limit, others);
     }
-}
-
-#[tokio::test]
-async fn each_request_takes_a_token() {
-    let pace = Arc::new(Pace::new(1e-6, 3));
-    let sent = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&sent);
-    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
-        *count.lock().unwrap() += 1;
-        async { fake_api::failed(503, "ServiceUnavailable") }
-    });
-    let server = Server::new(client, Deadline::never(), Traffic::default());
-    let (first, generations) = watch::channel(0);
-    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false);
-    let call = Call::get("/x");
-    let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
-        while !pace.is_used_up() {
-            tokio::task::yield_now().await;
-        }
-        first.send_replace(1);
-    });
-    assert_eq!(outcome, Err(WriteError::Withdrawn), "it waited for a token");
-    assert_eq!(*sent.lock().unwrap(), 3);
 }
 
 #[tokio::test]
@@ -464,7 +359,7 @@ async fn a_request_that_hangs_where_others_did_is_given_up_soon_and_says_nothing
     // It is known from others.
     server.timeout = Duration::from_millis(50);
     let pace = Arc::new(Pace::new(0.0, 0));
-    let sending = Sending::new(server, pace, 0, watch::channel(0).1, true);
+    let sending = Sending::new(server, pace, 0, watch::channel(0).1, true, Duration::ZERO);
     assert!(matches!(persist(&sending, &call).await, Err(WriteError::Transient(_))));
     assert_eq!(traffic.limit(), limit);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::lanes::Class;
+use super::class::Class;
 use super::limit::Limit;
 
 /// While writes wait, an event is sent this often at least.
@@ -112,7 +112,7 @@ impl Traffic {
 
     /// The API server refused a request because it has too many.
     pub fn refused(&self) {
-        self.locked().refused();
+        self.locked().refused(Instant::now());
     }
 
     /// So many are in flight, of which some hang and leave their places to others, and so many wait, by lane.

@@ -256,10 +256,8 @@ impl Record {
     }
 
     pub(super) fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {
-        let without_figures = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
-        let same = self.jobs[index].waits_for.as_ref().is_some_and(|(r, m)| {
-            **r == *reason && (**m == *message || without_figures(m) == without_figures(message))
-        });
+        let known = self.jobs[index].waits_for.as_ref();
+        let same = known.is_some_and(|(r, m)| **r == *reason && sluice_engine::same_words(m, message));
         // What was not looked at yet says nothing, and is looked at in the same instant.
         if same || reason == "PendingEvaluation" {
             return;

@@ -121,6 +121,7 @@ fn error_parts(error: &WriteError) -> (String, String) {
         WriteError::PodsLeft { going_on, leaving } => ("PodsLeft", &format!("{going_on} {leaving}")),
         WriteError::PodsRemain(workloads) => ("PodsRemain", &workloads.join(" ")),
         WriteError::Transient(text) => ("Transient", text),
+        WriteError::Later { why, seconds } => ("Later", &format!("{seconds} {why}")),
     };
     (kind.to_owned(), text.clone())
 }
@@ -139,6 +140,10 @@ fn error_from((kind, text): (String, String)) -> WriteError {
             WriteError::PodsLeft { going_on: next(), leaving: next() }
         }
         "PodsRemain" => WriteError::PodsRemain(text.split_whitespace().map(Into::into).collect()),
+        "Later" => {
+            let (seconds, why) = text.split_once(' ').unwrap_or_default();
+            WriteError::Later { why: why.to_owned(), seconds: seconds.parse().unwrap_or_default() }
+        }
         _ => WriteError::Transient(text),
     }
 }

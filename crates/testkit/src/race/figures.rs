@@ -166,6 +166,8 @@ pub struct Figures {
     pub bare: Duration,
     /// The time to the first admission, or of Jobs to their start, by class: its mean, its median, and what 99 of 100 stay below.
     pub waited: Vec<(&'static str, [Duration; 3])>,
+    /// From the end of one, in a queue in which others waited, to the next admission or start there: as above.
+    pub next: [Duration; 3],
     /// Writes of the manager on Workloads themselves and on Jobs.
     pub object_writes: u64,
     /// What each program used.
@@ -207,6 +209,7 @@ impl Figures {
                 .iter()
                 .map(|class| (class.name, spread(load.waited.get(class.name).cloned().unwrap_or_default())))
                 .collect(),
+            next: spread(load.next.clone()),
             used,
             requests: requests.clone(),
         }
@@ -249,6 +252,11 @@ impl fmt::Display for Figures {
                 "time to admission, {class:<12} mean {mean:>8.2} s, p50 {median:>8.2} s, p99 {most:>8.2} s"
             )?;
         }
+        let [mean, median, most] = self.next.map(|time| time.as_secs_f64() * 1e3);
+        writeln!(
+            f,
+            "from an end to the next start   mean {mean:>8.0} ms, p50 {median:>7.0} ms, p99 {most:>7.0} ms"
+        )?;
         for Usage { name, cpu, peak_mib } in &self.used {
             let ms = cpu.as_secs_f64() * 1e3 / f64::from(count);
             writeln!(

@@ -29,12 +29,15 @@ pub struct Load {
     pub conflicts: u64,
     /// How often one was evicted.
     pub evictions: u64,
+    /// From the end of one, in a queue in which others waited, to the next that was seen to be admitted there, or to run.
+    pub next: Vec<Duration>,
     ended: usize,
 }
 
 /// One that was made.
 struct Entry {
     class: &'static Class,
+    queue: Arc<str>,
     made: Instant,
     admitted: bool,
     /// When the admission was made that it runs on, as the object says.
@@ -45,10 +48,41 @@ struct Entry {
     leaving: bool,
 }
 
+/// What is known of a queue.
+#[derive(Default)]
+struct Queue {
+    /// How many wait.
+    waiting: usize,
+    /// When the first one ended since the last admission.
+    freed: Option<Instant>,
+}
+
 #[derive(Default)]
 struct State {
     load: Load,
     entries: HashMap<String, Entry>,
+    queues: HashMap<Arc<str>, Queue>,
+}
+
+impl State {
+    /// One waits, for the first time or again.
+    fn waits(&mut self, queue: &Arc<str>) {
+        self.queues.entry(Arc::clone(queue)).or_default().waiting += 1;
+    }
+
+    /// One has ended. If none waits, none is late.
+    fn ended(&mut self, queue: &str, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(queue).filter(|queue| queue.waiting > 0) {
+            queue.freed.get_or_insert(now);
+        }
+    }
+
+    /// One was seen to be admitted, or to run.
+    fn runs(&mut self, queue: &str, now: Instant) {
+        let Some(queue) = self.queues.get_mut(queue) else { return };
+        queue.waiting = queue.waiting.saturating_sub(1);
+        self.load.next.extend(queue.freed.take().map(|freed| now.saturating_duration_since(freed)));
+    }
 }
 
 /// What the tasks share.
@@ -68,13 +102,19 @@ impl Shared {
     async fn generate(self, class: &'static Class, queue: String, count: usize) -> Result<()> {
         let mut pace = tokio::time::interval(class.interval);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let queue: Arc<str> = queue.into();
         for number in 0..count {
             pace.tick().await;
             let name = format!("{queue}-{}-{number}", class.name);
             let made = Instant::now();
+            let (of, runs_since) = (Arc::clone(&queue), None);
             let entry =
-                Entry { class, made, admitted: false, runs_since: None, leaves: false, leaving: false };
-            self.locked().entries.insert(name.clone(), entry);
+                Entry { class, queue: of, made, admitted: false, runs_since, leaves: false, leaving: false };
+            {
+                let mut state = self.locked();
+                state.waits(&entry.queue);
+                state.entries.insert(name.clone(), entry);
+            }
             let object = serde_json::from_value(objects::of(self.work, &name, &queue, class))?;
             self.api.create(&PostParams::default(), &object).await.context("making one")?;
         }
@@ -86,8 +126,9 @@ impl Shared {
         let Some(name) = object.metadata.name.clone() else { return };
         let Seen { runs_since, evicted, holds, finished } = objects::seen(self.work, object);
         let mut state = self.locked();
-        let State { load, entries } = &mut *state;
+        let State { load, entries, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&name) else { return };
+        let queue = Arc::clone(&entry.queue);
         // A Job says nothing of its eviction: it is suspended after it ran.
         let evicted = evicted || self.work == Work::Jobs && entry.admitted && runs_since.is_none();
         let left = std::mem::replace(&mut entry.leaves, evicted);
@@ -96,7 +137,9 @@ impl Shared {
             tasks.spawn(self.clone().end_later(name.clone()));
         }
         let Some(admitted) = runs_since.filter(|_| !finished && !evicted) else {
-            entry.runs_since = None;
+            if entry.runs_since.take().is_some() && !finished {
+                state.waits(&queue);
+            }
             return;
         };
         if !std::mem::replace(&mut entry.admitted, true) {
@@ -106,23 +149,26 @@ impl Shared {
         if entry.runs_since.is_none() {
             entry.runs_since = Some(admitted.clone());
             tasks.spawn(self.clone().end_after(name, entry.class.run, admitted));
+            state.runs(&queue, Instant::now());
         }
     }
 
     /// Lets one run, and says that it has finished, unless it was evicted meanwhile.
     async fn end_after(self, name: String, run: Duration, since: String) -> Result<()> {
         tokio::time::sleep(run).await;
-        let runs =
-            |state: &State| state.entries.get(&name).is_some_and(|e| e.runs_since.as_ref() == Some(&since));
-        if !runs(&self.locked()) {
-            return Ok(());
-        }
+        let queue = {
+            let state = self.locked();
+            let entry = state.entries.get(&name).filter(|entry| entry.runs_since.as_ref() == Some(&since));
+            entry.map(|entry| Arc::clone(&entry.queue))
+        };
+        let Some(queue) = queue else { return Ok(()) };
         let status = objects::end(self.work, &name, &since);
         let by = PatchParams::apply("race").force();
         self.api.patch_status(&name, &by, &Patch::Apply(status)).await.context("ending one")?;
         let mut state = self.locked();
         state.load.status_writes += 1;
         state.load.ended += 1;
+        state.ended(&queue, Instant::now());
         Ok(())
     }
 
@@ -204,5 +250,29 @@ pub async fn play(plane: &ControlPlane, race: &Race) -> Result<Load> {
                 bail!("{} of {made} ended within {:?}", shared.locked().load.ended, race.limit)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_one_is_measured_from_the_first_end_while_others_wait() {
+        let (mut state, queue, began) = (State::default(), Arc::from("q"), Instant::now());
+        let at = |ms| began + Duration::from_millis(ms);
+        for _ in 0..3 {
+            state.waits(&queue);
+        }
+        state.runs(&queue, at(0));
+        state.ended(&queue, at(10));
+        state.ended(&queue, at(12));
+        state.runs(&queue, at(15));
+        state.runs(&queue, at(16));
+        assert_eq!(state.load.next, [Duration::from_millis(5)]);
+        state.ended(&queue, at(20));
+        state.waits(&queue);
+        state.runs(&queue, at(30));
+        assert_eq!(state.load.next.len(), 1, "none waited");
     }
 }

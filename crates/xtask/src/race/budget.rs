@@ -19,6 +19,8 @@ pub struct Budget {
     events: f64,
     /// Writes that were refused as conflicts, per Workload.
     conflicts: f64,
+    /// Writes on Workloads themselves and on Jobs, per Workload, without those of evictions and the way back.
+    object_writes: f64,
 }
 
 /// What the file has of races.
@@ -42,6 +44,8 @@ impl Budget {
         // An eviction is a write and three events (Preempted, Evicted, PreemptedWorkload), and the way back another admission.
         let status = figures.status_writes.saturating_sub(2 * figures.evictions);
         let events = figures.events.saturating_sub(5 * figures.evictions);
+        // A Job is stopped, in two steps at most, and started again.
+        let objects = figures.object_writes.saturating_sub(3 * figures.evictions);
         let per_second = figures.per_workload(figures.queue_writes)
             * f64::from(u32::try_from(figures.workloads).unwrap_or(u32::MAX))
             / (figures.wall.as_secs_f64() + 1.0);
@@ -50,6 +54,7 @@ impl Budget {
             ("status writes of queues per second", per_second, self.queue_writes_per_second),
             ("events per Workload", figures.per_workload(events), self.events),
             ("conflicts per Workload", figures.per_workload(figures.conflicts), self.conflicts),
+            ("writes on Workloads and Jobs per Workload", figures.per_workload(objects), self.object_writes),
         ]
         .into_iter()
         .filter(|(_, count, most)| count > most)

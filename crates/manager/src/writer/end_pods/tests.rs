@@ -1,3 +1,5 @@
+//! Looks for pods, on a stand-in for the API server.
+
 use std::sync::Mutex;
 
 use axum::body::Bytes;
@@ -215,6 +217,57 @@ async fn pods_that_have_had_long_enough_are_given_less_time() {
         sent[1..].iter().map(|(_, uri, body)| (&**uri, body.contains("\"gracePeriodSeconds\":30"))).collect();
     deleted.sort_unstable();
     assert_eq!(deleted, [(&*format!("{PODS}/long"), true), (&*format!("{PODS}/runs"), true)]);
+}
+
+#[tokio::test]
+async fn so_many_are_deleted_at_a_time() {
+    let many = (0..MOST + 50).map(|n| pod(&format!("p{n}"), "a", false)).collect();
+    let (result, sent) = looked(vec![many], EndPods::Delete).await;
+    assert_eq!(result, Err(WriteError::PodsLeft { going_on: 250, leaving: 0 }));
+    assert_eq!(sent.len(), 1 + MOST);
+}
+
+#[test]
+fn the_annotation_that_is_read_is_the_one_that_names_the_workload() {
+    let named = json!({ sluice_api::labels::WORKLOAD: "w", "other": "x" });
+    let read: Annotations = serde_json::from_value(named).unwrap();
+    assert_eq!(read.workload.as_deref(), Some("w"));
+}
+
+#[test]
+fn what_users_write_into_their_pods_is_not_kept() {
+    const PODS: usize = 20;
+    let page = |at: usize, next: &str| {
+        let pods: Vec<_> = (0..PODS)
+            .map(|n| {
+                let mut pod = pod(&format!("p{at}-{n}"), "a", true);
+                let owners = pod["metadata"]["ownerReferences"].as_array_mut().unwrap();
+                owners.extend((0..100).map(|n| json!({"uid": format!("{n:0>36}")})));
+                pod["metadata"]["annotations"] = json!({"x": "y".repeat(250 << 10)});
+                pod["metadata"]["labels"] = json!({"x": "y".repeat(63)});
+                pod
+            })
+            .collect();
+        Bytes::from(json!({"metadata": {"continue": next}, "items": pods}).to_string())
+    };
+    let pages = Arc::new([page(0, "p1"), page(1, "p2"), page(2, "")]);
+    let largest = pages[0].len();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let at = uri.to_string().split("continue=p").nth(1).map_or(0, |page| page.parse().unwrap());
+        let page: Bytes = Bytes::clone(&pages[at]);
+        async move { axum::response::Response::new(page.into()) }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let mut found = 0;
+    let cost = allocation_counter::measure(|| {
+        let sending = Sending::alone(server);
+        found = runtime.block_on(list(&sending, &"ns".into(), false)).map_or(0, |items| items.len());
+    });
+    assert_eq!(found, 3 * PODS);
+    let most = u64::try_from(largest).unwrap() + (512 << 10);
+    assert!(cost.bytes_max < most, "a page of {largest} bytes at a time: {cost:?}");
 }
 
 #[tokio::test]

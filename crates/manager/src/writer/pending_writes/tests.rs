@@ -20,7 +20,7 @@ fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
     let (mut writes, began) = (PendingWrites::default(), Instant::now());
     for (kind, namespace, count) in of {
         for at in 0..*count {
-            let progress = watch::channel(Progress { since: Some(began), last: None }).1;
+            let progress = watch::channel(Progress { since: Some(began), ..Progress::default() }).1;
             let under_way = UnderWay { progress, given_up: watch::Sender::new(None) };
             writes.insert(object(*kind, namespace, at), Class::Jobs, Patience::Usual, under_way);
         }
@@ -96,6 +96,9 @@ struct Pool {
     /// By namespace: how long the last write that was sent had waited, and when it was.
     waited: BTreeMap<Arc<str>, (Duration, Instant)>,
     most: usize,
+    reads: BTreeSet<ObjectRef>,
+    /// How many were answered after long.
+    slow: usize,
 }
 
 struct Sent {
@@ -122,6 +125,8 @@ impl Pool {
             number: 0,
             waited: BTreeMap::new(),
             most: 0,
+            reads: BTreeSet::new(),
+            slow: 0,
         }
     }
 
@@ -130,22 +135,37 @@ impl Pool {
         self.lanes.push(object(kind, namespace, self.number), Class::Jobs, self.now);
     }
 
+    /// Something is read that a webhook is not asked about.
+    fn read(&mut self, kind: Kind, namespace: &str) {
+        self.write(kind, namespace);
+        self.reads.insert(object(kind, namespace, self.number));
+    }
+
     /// One step of time; the objects whose writes are over.
     fn step(&mut self, hangs: impl Fn(&ObjectRef) -> bool) -> Vec<ObjectRef> {
+        self.step_with(|object| (!hangs(object)).then_some(Duration::ZERO))
+    }
+
+    /// The same, on a server that answers a write after so long, or never.
+    fn step_with(&mut self, answers: impl Fn(&ObjectRef) -> Option<Duration>) -> Vec<ObjectRef> {
         self.now += STEP;
         let (now, mut over) = (self.now, Vec::new());
         self.sent.retain(|one| {
-            let age = now - one.at;
+            let (age, reads) = (now - one.at, self.reads.contains(&one.object));
             let given_up = age >= one.timeout || *one.given_up.borrow() == Some(one.at);
-            if hangs(&one.object) && !given_up {
-                return true;
-            }
-            let outcome = if hangs(&one.object) { Outcome::Hung } else { Outcome::Soon };
+            let after = if reads { Some(Duration::ZERO) } else { answers(&one.object) };
+            let outcome = match after {
+                Some(after) if age >= after && after < LONG => Outcome::Soon,
+                Some(after) if age >= after => Outcome::Slow,
+                _ if given_up => Outcome::Hung,
+                _ => return true,
+            };
             if outcome == Outcome::Soon {
                 self.traffic.answered(one.at, age);
             }
-            one.progress
-                .send_replace(Progress { since: None, last: Some(Request { sent: one.at, outcome }) });
+            self.slow += usize::from(outcome == Outcome::Slow);
+            let last = Some(Request { sent: one.at, outcome, reads });
+            one.progress.send_replace(Progress { last, ..Progress::default() });
             self.writes.remove(&one.object, now);
             self.lanes.done(&one.object);
             over.push(one.object.clone());
@@ -157,8 +177,10 @@ impl Pool {
             let next = self.writes.next(&mut free, &mut self.lanes, at, Class::Reports);
             let Some(Next { object, class, item: since, patience }) = next else { break };
             let timeout = if patience == Patience::Little { SHORT } else { TIMEOUT };
-            let (progress, given_up) =
-                (watch::Sender::new(Progress { since: Some(now), last: None }), watch::Sender::new(None));
+            let (progress, given_up) = (
+                watch::Sender::new(Progress { since: Some(now), ..Progress::default() }),
+                watch::Sender::new(None),
+            );
             let under_way = UnderWay { progress: progress.subscribe(), given_up: given_up.clone() };
             self.writes.insert(object.clone(), class, patience, under_way);
             self.waited.insert(Arc::clone(&object.namespace), (now - since, now));
@@ -168,6 +190,58 @@ impl Pool {
         self.most = self.most.max(self.sent.len());
         over
     }
+}
+
+#[test]
+fn what_is_read_where_writes_hang_gives_these_no_more_places() {
+    let mut pool = Pool::new();
+    pool.write(Kind::Workload, "live");
+    for _ in 0..40 {
+        pool.write(Kind::Workload, "dead");
+    }
+    let hangs = |object: &ObjectRef| &*object.namespace == "dead";
+    for step in 0..Duration::from_mins(5).as_millis() / STEP.as_millis() {
+        for over in pool.step(hangs) {
+            let reads = pool.reads.remove(&over);
+            match &*over.namespace {
+                // What came to nothing is read, and asked for again.
+                "dead" if !reads => pool.read(Kind::Workload, "dead"),
+                namespace => pool.write(Kind::Workload, namespace),
+            }
+        }
+        let hanging = pool.sent.iter().filter(|one| hangs(&one.object)).count();
+        // The first ones keep their share of the places for as long as a request may take.
+        let is_over = STEP * u32::try_from(step).unwrap() > TIMEOUT + SHORT;
+        assert!(!is_over || hanging <= 1, "{hanging} in step {step}");
+    }
+}
+
+#[test]
+fn a_webhook_that_is_slow_has_its_time_beside_a_dead_one_even_with_few_places() {
+    let mut pool = Pool::new();
+    pool.traffic.refused();
+    assert_eq!(pool.traffic.limit() / 4, 1);
+    pool.write(Kind::Workload, "live");
+    pool.step(|_| false);
+    for _ in 0..40 {
+        pool.write(Kind::Workload, "dead");
+    }
+    pool.write(Kind::Workload, "slow");
+    let answers = |object: &ObjectRef| match &*object.namespace {
+        "dead" => None,
+        "slow" => Some(Duration::from_secs(3)),
+        // Nothing says that more could go at once.
+        _ => Some(STEP),
+    };
+    pool.write(Kind::Workload, "live");
+    for _ in 0..Duration::from_mins(10).as_millis() / STEP.as_millis() {
+        // What came to nothing is asked for again, and the live one goes on.
+        for over in pool.step_with(answers) {
+            pool.write(Kind::Workload, &over.namespace);
+        }
+        assert!(pool.traffic.limit() / 4 <= 1);
+    }
+    assert!(pool.slow > 0, "it was never written");
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! How important writes are.
+
+use sluice_engine::effect::Purpose;
+
+/// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A job starts or stops.
+    Jobs,
+    /// Quota is given or taken.
+    Admissions,
+    /// A Workload is made, or follows its job.
+    Workloads,
+    /// What is over is put away.
+    Ends,
+    /// Why something waits, and how much of a queue is used.
+    Reports,
+}
+
+impl Class {
+    /// All, the most important first.
+    pub const ALL: [Self; 5] = [Self::Jobs, Self::Admissions, Self::Workloads, Self::Ends, Self::Reports];
+
+    /// Its place among all.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Admissions => "admissions",
+            Self::Workloads => "workloads",
+            Self::Ends => "ends",
+            Self::Reports => "reports",
+        }
+    }
+
+    /// The lane of a write.
+    pub const fn of(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::StartJob
+            | Purpose::StopJob
+            | Purpose::SuspendJob
+            | Purpose::AskController
+            | Purpose::DeleteChild
+            | Purpose::UpdateChild
+            | Purpose::ReplacePart
+            | Purpose::FailPod
+            | Purpose::DeletePod
+            | Purpose::MovePod
+            | Purpose::UngatePod
+            | Purpose::RemovePod => Self::Jobs,
+            Purpose::ReserveQuota
+            | Purpose::Admit
+            | Purpose::Evict
+            | Purpose::ReleaseQuota
+            | Purpose::Requeue
+            | Purpose::SyncChecks
+            | Purpose::Deactivate
+            | Purpose::Reclaim
+            | Purpose::UnhealthyNodes
+            | Purpose::Place
+            | Purpose::Read => Self::Admissions,
+            Purpose::CreateWorkload
+            | Purpose::UpdateWorkload
+            | Purpose::DeleteWorkload
+            | Purpose::ResizeSlice
+            | Purpose::CreateTemplate
+            | Purpose::CreateRequest
+            | Purpose::MoveTemplate
+            | Purpose::DeleteRequest => Self::Workloads,
+            Purpose::Finish
+            | Purpose::EndPods
+            | Purpose::Finalizer
+            | Purpose::ReleaseFinished
+            | Purpose::ReleasePod
+            | Purpose::DeleteJob
+            | Purpose::Replacement => Self::Ends,
+            Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady | Purpose::QueueStatus => Self::Reports,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Purpose as P;
+
+    #[test]
+    fn what_jobs_wait_for_goes_before_what_only_reports_on_them() {
+        let all: [(Class, &[Purpose]); 5] = [
+            (
+                Class::Jobs,
+                &[
+                    P::StartJob,
+                    P::StopJob,
+                    P::SuspendJob,
+                    P::AskController,
+                    P::DeleteChild,
+                    P::UpdateChild,
+                    P::ReplacePart,
+                    P::FailPod,
+                    P::DeletePod,
+                    P::MovePod,
+                    P::UngatePod,
+                    P::RemovePod,
+                ],
+            ),
+            (
+                Class::Admissions,
+                &[
+                    P::ReserveQuota,
+                    P::Admit,
+                    P::Evict,
+                    P::ReleaseQuota,
+                    P::Requeue,
+                    P::SyncChecks,
+                    P::Deactivate,
+                    P::Reclaim,
+                    P::UnhealthyNodes,
+                    P::Place,
+                    P::Read,
+                ],
+            ),
+            (
+                Class::Workloads,
+                &[
+                    P::CreateWorkload,
+                    P::UpdateWorkload,
+                    P::DeleteWorkload,
+                    P::ResizeSlice,
+                    P::CreateTemplate,
+                    P::CreateRequest,
+                    P::MoveTemplate,
+                    P::DeleteRequest,
+                ],
+            ),
+            (
+                Class::Ends,
+                &[
+                    P::Finish,
+                    P::EndPods,
+                    P::Finalizer,
+                    P::ReleaseFinished,
+                    P::ReleasePod,
+                    P::DeleteJob,
+                    P::Replacement,
+                ],
+            ),
+            (Class::Reports, &[P::Pend, P::Bypassed, P::PodsReady, P::QueueStatus]),
+        ];
+        assert!(all.iter().map(|(class, _)| *class).eq(Class::ALL), "the most important first");
+        for (class, purposes) in all {
+            for purpose in purposes {
+                assert_eq!(Class::of(*purpose), class, "{purpose:?}");
+            }
+        }
+    }
+}

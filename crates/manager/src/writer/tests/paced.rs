@@ -1,0 +1,192 @@
+//! When writes go: their tokens, their importance, and pauses that the server asks for.
+
+use super::super::sending::LONG;
+use super::*;
+
+#[tokio::test]
+async fn what_waits_for_a_token_gives_way_to_what_is_more_important_and_may_be_withdrawn() {
+    let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        found(&json!({"metadata": metadata, "spec": {}}))
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 10.0, 1, answering);
+    for id in 0..30 {
+        writer.write(0, WriteRequest { purpose: Purpose::CreateWorkload, ..request(id, &format!("w{id}")) });
+    }
+    writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(30, "report") });
+    assert_eq!(answered.recv().await.unwrap(), (0, true));
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(31, "start") });
+    writer.withdraw(0, EffectId(30));
+    assert_eq!(answered.recv().await.unwrap(), (30, false), "it was not sent");
+    let next = [answered.recv().await.unwrap(), answered.recv().await.unwrap()];
+    assert!(next.contains(&(31, true)), "{next:?}");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn each_request_takes_a_token() {
+    let pace = Arc::new(Pace::new(1e-6, 3));
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        *count.lock().unwrap() += 1;
+        async { fake_api::failed(503, "ServiceUnavailable") }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let (first, generations) = watch::channel(0);
+    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false, pace.take(Instant::now()));
+    let call = Call::get("/x");
+    let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
+        while !pace.is_used_up() {
+            tokio::task::yield_now().await;
+        }
+        first.send_replace(1);
+    });
+    assert_eq!(outcome, Err(WriteError::Withdrawn), "it waited for a token");
+    assert_eq!(*sent.lock().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_way() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move {
+            opened.acquire().await.unwrap().forget();
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let limit = traffic.limit();
+    let server = Server::new(client, Deadline::never(), traffic);
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..100 {
+        let purpose = if id % 2 == 0 { Purpose::Pend } else { Purpose::Finish };
+        writer.write(0, WriteRequest { purpose, ..request(id, &format!("w{id}")) });
+    }
+    let count = || sent.lock().unwrap().len();
+    while count() < limit {
+        tokio::task::yield_now().await;
+    }
+    // The turn of the others was a moment ago.
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(100, "start") });
+    gate.add_permits(1);
+    assert!(answered.recv().await.unwrap().1);
+    while count() <= limit {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sent.lock().unwrap().last().map(String::as_str), Some("start"));
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move {
+            opened.acquire().await.unwrap().forget();
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    let (reported, mut answered) = mpsc::unbounded_channel();
+    let backlogs: Seen<u32> = Arc::default();
+    let backlog = Arc::clone(&backlogs);
+    let answering = Answering {
+        backlog: Arc::new(move |writes| backlog.lock().unwrap().push(writes)),
+        meter: Arc::new(|_, _, _| {}),
+        answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer)).unwrap()),
+        poison: Arc::new(|_, _| {}),
+        intake: Intake::default(),
+    };
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let limit = u64::try_from(traffic.limit()).unwrap();
+    let server = Server::new(client, Deadline::never(), traffic);
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let waiting = limit + 20;
+    for id in 0..waiting {
+        writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
+    }
+    writer.withdraw(0, EffectId(waiting - 1));
+    assert_eq!(answered.recv().await.unwrap(), (waiting - 1, Err(WriteError::Withdrawn)));
+    // Of another engine, and sent already: nothing comes of these.
+    writer.withdraw(1, EffectId(waiting - 2));
+    writer.withdraw(0, EffectId(0));
+    gate.add_permits(1_000);
+    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
+    assert_eq!(u64::try_from(sent.lock().unwrap().len()).unwrap(), waiting - 1);
+    assert!(!sent.lock().unwrap().contains(&format!("w{}", waiting - 1)));
+    assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
+    assert_eq!(backlogs.lock().unwrap().last(), Some(&0));
+}
+
+/// What comes of a write whose first attempt is answered like this after a while, and how often it is sent.
+async fn outcome_of_slow(answer: fn() -> Response) -> (Result<Vec<u8>, WriteError>, usize) {
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        let first = std::mem::replace(&mut *count.lock().unwrap(), 1) == 0;
+        let again = Arc::clone(&count);
+        async move {
+            if first {
+                tokio::time::sleep(LONG).await;
+                return answer();
+            }
+            *again.lock().unwrap() = 2;
+            found(&json!({}))
+        }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+    let sent = *sent.lock().unwrap();
+    (outcome, sent)
+}
+
+#[tokio::test]
+async fn a_write_that_took_long_is_given_back_unless_the_server_says_when_to_try_again() {
+    let (outcome, sent) = outcome_of_slow(|| fake_api::failed(500, "InternalError")).await;
+    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
+    assert_eq!(sent, 1);
+    let later = || {
+        let mut answer = fake_api::failed(429, "TooManyRequests");
+        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
+        answer
+    };
+    let (outcome, sent) = outcome_of_slow(later).await;
+    assert!(outcome.is_ok() && sent == 2, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_write_for_which_the_server_asks_to_wait_long_is_given_back_at_once() {
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        *count.lock().unwrap() += 1;
+        let mut answer = fake_api::failed(429, "TooManyRequests");
+        answer.headers_mut().insert("Retry-After", "30".parse().unwrap());
+        async move { answer }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+    assert!(matches!(outcome, Err(WriteError::Later { seconds: 30, .. })), "{outcome:?}");
+    assert_eq!(*sent.lock().unwrap(), 1);
+}
