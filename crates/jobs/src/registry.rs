@@ -127,7 +127,8 @@ mod tests {
     fn the_field_that_a_descriptor_names_suspends() {
         let has_one = |kind: &JobKind| !kind.integration().suspends_pods && !kind.integration().of_pods;
         for kind in JobKind::ALL.into_iter().filter(has_one) {
-            let object = example(kind);
+            let mut object = example(kind);
+            object["metadata"]["resourceVersion"] = json!("1");
             let suspended = |value: bool| {
                 let patch = Patch::Merge(nested(kind.integration().suspend, json!(value)));
                 of(kind).is_suspended(&apply(&object, &patch).unwrap())

@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use self::companions::Companion;
-
 /// How often a long build says that it is still at work.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
@@ -94,6 +92,17 @@ struct Source {
     package: String,
     /// Sources of its own in the folder, besides go.mod and go.sum.
     own: &'static [&'static str],
+}
+
+/// A file of a Go module that belongs beside a program.
+#[derive(Clone, Copy)]
+struct Companion {
+    /// The Go module.
+    module: &'static str,
+    /// Its path there.
+    source: &'static str,
+    /// Its name beside the program.
+    name: &'static str,
 }
 
 impl Tool {

@@ -1,7 +1,7 @@
 //! Jobs that become what cannot be read: they hold no quota for what cannot start, and disturb no other.
 
 use serde_json::json;
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::EngineConfig;
 
 use crate::answered::errand;
@@ -9,6 +9,7 @@ use crate::kinds::restart_with;
 use crate::model::build::job;
 use crate::model::played::Disobeys;
 use crate::model::{Api, Cluster, condition, reported};
+use crate::readiness::wait;
 use crate::sources::prebuilt;
 use crate::templates::{RUNTIME, runtime};
 
@@ -194,13 +195,18 @@ fn a_stop_takes_out_what_the_start_put_in_although_the_job_cannot_be_read() {
     }
 }
 
+/// Nothing can be read of its status.
+fn unread(view: &mut JobView) {
+    view.invalid = Some("declared active: it takes more than 200000 steps".to_owned());
+    (view.active, view.activity_unknown, view.status_unread) = (true, true, true);
+    view.pods_ready = false;
+}
+
 /// A job runs whose status alone cannot be read.
 fn runs_blind() -> Cluster {
     let mut c = full(declared());
     c.api.edit_job("broken", |job| {
-        job.view.invalid = Some("declared active: it takes more than 200000 steps".to_owned());
-        (job.view.active, job.view.activity_unknown, job.view.status_unread) = (true, true, true);
-        job.view.pods_ready = false;
+        unread(&mut job.view);
         job.disobeys = Disobeys::MakesOthers;
     });
     c.settle();
@@ -212,8 +218,7 @@ fn one_whose_status_alone_cannot_be_read_runs_on() {
     let mut c = runs_blind();
     c.advance(600);
     assert!(runs(&c, "broken") && !runs(&c, "next"));
-    let workload = c.workload("broken");
-    assert_eq!(["Admitted", "PodsReady"].map(|of| condition(&workload, of)), ["True", "True"]);
+    assert_eq!(condition(&c.workload("broken"), "Admitted"), "True");
     let [reported] = &c.notes("ErrWorkloadCompose")[..] else { unreachable!() };
     assert!(reported.ends_with("/broken: declared active: it takes more than 200000 steps"), "{reported}");
     // It ends by itself once it can be read again.
@@ -223,6 +228,20 @@ fn one_whose_status_alone_cannot_be_read_runs_on() {
     c.api.finish_job("broken", true);
     c.settle();
     assert!(runs(&c, "next"));
+}
+
+#[test]
+fn pods_whose_status_cannot_be_read_are_as_ready_as_they_were() {
+    let kind = declared();
+    let mut c = wait(|_| ());
+    restart_with(&mut c, kind);
+    add(&mut c, "broken", kind);
+    c.api.edit_job("broken", |job| job.view.pods_ready = true);
+    c.settle();
+    c.api.edit_job("broken", |job| unread(&mut job.view));
+    c.advance(600);
+    assert!(runs(&c, "broken"));
+    assert_eq!(condition(&c.workload("broken"), "PodsReady"), "True");
 }
 
 #[test]
@@ -236,19 +255,18 @@ fn one_whose_status_alone_cannot_be_read_is_stopped_when_its_pods_are_others() {
 /// A job that was stopped, of which it is not known whether it has pods: because it was evicted, or because nothing of it can be read.
 fn stopped_blind(evicted: bool, pods: bool) -> Cluster {
     let mut c = runs_blind();
-    c.api.edit_job("broken", |job| {
-        job.pods = pods;
-        if !evicted {
-            job.view.pod_sets.clear();
-            job.view.status_unread = false;
-        }
-    });
     if evicted {
         let workload = Api::workload_ref(&c.workload("broken"));
         c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    } else {
+        c.api.edit_job("broken", |job| {
+            job.view.pod_sets.clear();
+            job.view.status_unread = false;
+        });
     }
     c.settle();
     assert!(!runs(&c, "broken"));
+    c.api.edit_job("broken", |job| job.pods = pods);
     c.advance(29);
     assert!(!runs(&c, "next"), "it may have pods");
     c
@@ -340,7 +358,7 @@ fn a_prebuilt_workload_is_finished_when_the_template_of_its_job_goes() {
         "metadata": {"name": "mine", "namespace": "team-a", "finalizers": ["kueue.x-k8s.io/resource-in-use"]},
         "spec": spec,
     }));
-    c.api.add_job(sluice_api::job::JobView { prebuilt_workload: Some("mine".to_owned()), ..view });
+    c.api.add_job(JobView { prebuilt_workload: Some("mine".to_owned()), ..view });
     c.settle();
     assert_eq!(condition(&c.workload("fit"), "QuotaReserved"), "False");
     c.api.delete(&template);

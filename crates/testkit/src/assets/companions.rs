@@ -1,20 +1,9 @@
 //! Files of Go modules that belong beside programs: the CustomResourceDefinitions of the kinds that these look after.
 
 use super::{
-    APP_WRAPPER, JOBSET_CRD, LWS, MPI_OPERATOR, RAY_OPERATOR, SPARK_OPERATOR, TRAINER, TRAINING_OPERATOR,
-    Tool,
+    APP_WRAPPER, Companion, JOBSET_CRD, LWS, MPI_OPERATOR, RAY_OPERATOR, SPARK_OPERATOR, TRAINER,
+    TRAINING_OPERATOR, Tool,
 };
-
-/// A file of a Go module that belongs beside a program.
-#[derive(Clone, Copy)]
-pub(super) struct Companion {
-    /// The Go module.
-    pub module: &'static str,
-    /// Its path there.
-    pub source: &'static str,
-    /// Its name beside the program.
-    pub name: &'static str,
-}
 
 impl Tool {
     /// Files of Go modules that belong beside the program.

@@ -75,7 +75,7 @@ type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// The text that is to be a quantity.
-fn text<'a>(name: &str, args: &'a Args<'_, '_>) -> Result<&'a str, ExecutionError> {
+fn text<'a>(name: &str, args: &'a [CowVal<'_, '_>]) -> Result<&'a str, ExecutionError> {
     let text = args.first().and_then(|text| text.downcast_ref::<CelString>());
     text.map(CelString::inner).ok_or_else(|| ExecutionError::function_error(name, "is for a string"))
 }
@@ -147,7 +147,7 @@ fn sub<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelQuantity(rest)))
 }
 
-fn compared(name: &str, args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
+fn compared(name: &str, args: &[CowVal<'_, '_>]) -> Result<Ordering, ExecutionError> {
     Ok(of(name, args.first())?.cmp(&of(name, args.get(1))?))
 }
 
