@@ -1,8 +1,6 @@
 //! One of two replicas hangs: it takes connections, and answers none. What must be reviewed waits or is refused, what need not be is made all the
 //! same, and the leader goes on.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;

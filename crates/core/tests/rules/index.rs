@@ -46,7 +46,7 @@ fn tests_of(source: &str) -> BTreeSet<&str> {
             None => {
                 marked = line == "#[test]"
                     || line.starts_with("#[tokio::test")
-                    || (marked && line.starts_with("#["))
+                    || (marked && line.starts_with("#["));
             }
         }
     }

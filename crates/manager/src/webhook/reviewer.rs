@@ -133,7 +133,7 @@ impl Reviewers {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
                 let leaves = operation == Operation::Create && context.managed_owner;
-                if leaves && self.controller_leaves(&request, &facts) {
+                if leaves && self.controller_leaves(request, facts) {
                     patched(suspend(kind, &request.object))
                 } else {
                     patched(mutate(kind, operation, &request.object, &context))

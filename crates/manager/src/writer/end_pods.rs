@@ -150,7 +150,8 @@ impl Item {
     fn uses_nothing(&self, lost: &[Arc<str>]) -> bool {
         let node = &*self.spec.node_name;
         let never_ends = node.is_empty() || lost.iter().any(|lost| **lost == *node);
-        self.leaves() && never_ends || self.spec.scheduling_gates.iter().any(|gate| GATES.contains(&&*gate.name))
+        self.leaves() && never_ends
+            || self.spec.scheduling_gates.iter().any(|gate| GATES.contains(&&*gate.name))
     }
 }
 

@@ -41,8 +41,8 @@ fn api_server() -> Client {
         let readable = object["resource"] == "workloads" || object["resource"] == "events";
         let own = *user == "alice" && object["namespace"] == "a" && readable;
         // Dave may see Workloads and ClusterQueues everywhere, and have explanations nowhere.
-        let seen = object["resource"] == "workloads" || object["resource"] == "clusterqueues";
-        let sees = *user == "dave" && seen && object["subresource"] != "explain";
+        let listed = object["resource"] == "workloads" || object["resource"] == "clusterqueues";
+        let sees = *user == "dave" && listed && object["subresource"] != "explain";
         found(&json!({"status": {"allowed": own || sees || *user == "root"}}))
     })
 }

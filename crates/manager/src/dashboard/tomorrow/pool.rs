@@ -55,6 +55,10 @@ impl Pool {
     }
 
     /// One of its nodes, of the change at this place.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such flavor.
     pub fn node(&self, objects: &[Manifest], change: usize) -> Result<Manifest, String> {
         let named = |kind: Kind, name: &Value| {
             let mut all = objects.iter().filter(|m| m.kind == kind).map(|m| &m.object);
@@ -85,6 +89,10 @@ impl Pool {
     }
 
     /// Adds to a ClusterQueue's nominal quota what the nodes have, of each resource that it has quota of in the flavor.
+    ///
+    /// # Errors
+    ///
+    /// If it has none of any, or a quantity cannot be read.
     pub fn give_quota(&self, queue: &mut Value) -> Result<(), String> {
         let mut given = false;
         let groups = queue["spec"]["resourceGroups"].as_array_mut().into_iter().flatten();

@@ -145,7 +145,7 @@ impl Safety {
     /// nothing of it.
     fn wrong_by_all(&self, queue: &Name, judge: impl Fn(&World) -> Option<String>) -> Option<String> {
         let all = self.worlds.iter().map(|one| &one.world).filter(|world| world.queues.contains_key(queue));
-        all.map(judge).reduce(|before, last| before.and(last)).flatten()
+        all.map(judge).reduce(Option::and).flatten()
     }
 
     /// Workloads that hold quota since the last step.
