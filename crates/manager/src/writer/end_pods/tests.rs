@@ -269,11 +269,3 @@ fn what_users_write_into_their_pods_is_not_kept() {
     let most = u64::try_from(largest).unwrap() + (512 << 10);
     assert!(cost.bytes_max < most, "a page of {largest} bytes at a time: {cost:?}");
 }
-
-#[tokio::test]
-async fn so_many_are_deleted_at_a_time() {
-    let many = (0..MOST + 50).map(|n| pod(&format!("p{n}"), "a", false)).collect();
-    let (result, sent) = looked(vec![many], EndPods::Delete).await;
-    assert_eq!(result, Err(WriteError::PodsLeft { going_on: 250, leaving: 0 }));
-    assert_eq!(sent.len(), 1 + MOST);
-}
