@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// A TCP load balancer on 127.0.0.1. It ends when it is dropped, and belongs to the runtime it was started in.
 pub struct Balancer {
     address: SocketAddr,
     served: Arc<Vec<AtomicUsize>>,
-    cut: Arc<Notify>,
     accepting: JoinHandle<()>,
 }
 
@@ -28,19 +26,13 @@ impl Balancer {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("opening the balancer's port")?;
         let address = listener.local_addr().context("reading the balancer's port")?;
         let served: Arc<Vec<AtomicUsize>> = Arc::new(ports.iter().map(|_| AtomicUsize::new(0)).collect());
-        let cut = Arc::new(Notify::new());
-        let accepting = tokio::spawn(accept(listener, ports.to_vec(), Arc::clone(&served), Arc::clone(&cut)));
-        Ok(Self { address, served, cut, accepting })
+        let accepting = tokio::spawn(accept(listener, ports.to_vec(), Arc::clone(&served)));
+        Ok(Self { address, served, accepting })
     }
 
     /// Where it listens, for TLS behind it.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
-    }
-
-    /// Closes all connections, so that clients that keep theirs go to each port in turn again.
-    pub fn cut(&self) {
-        self.cut.notify_one();
     }
 
     /// How many connections went to each port so far.
@@ -55,19 +47,12 @@ impl Drop for Balancer {
     }
 }
 
-async fn accept(listener: TcpListener, ports: Vec<u16>, served: Arc<Vec<AtomicUsize>>, cut: Arc<Notify>) {
+async fn accept(listener: TcpListener, ports: Vec<u16>, served: Arc<Vec<AtomicUsize>>) {
     // Dropped with this task, so that no connection outlives it.
     let mut connections = JoinSet::new();
     let mut turn = 0;
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = cut.notified() => {
-                connections.abort_all();
-                continue;
-            }
-        };
-        let Ok((client, _)) = accepted else { continue };
+        let Ok((client, _)) = listener.accept().await else { continue };
         while connections.try_join_next().is_some() {}
         turn += 1;
         for step in 0..ports.len() {

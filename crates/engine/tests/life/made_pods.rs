@@ -1,6 +1,5 @@
 //! Pods of jobs with quota that wait all the same, because the webhook did not know them.
 
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
@@ -112,16 +111,12 @@ fn what_only_names_an_admitted_job_is_queued_as_any_other_pod() {
 #[test]
 fn a_pod_that_is_older_than_its_job_was_adopted_and_stays_queued() {
     let mut c = bed("1");
-    let mut older = made("older", "a", "");
-    let mut of_job = job("team-a", "a", "lq", 1, "1");
-    of_job.created = c.now;
-    c.api.add_job(of_job);
-    c.settle();
+    add(&mut c, pod("older", "lq", "2"));
+    c.advance(60);
+    add_job(&mut c, "a");
     let uid = uid(&c, "a");
-    older["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
-    older["metadata"]["labels"][UID] = json!(uid);
-    older["metadata"]["creationTimestamp"] = json!((c.now - SignedDuration::from_secs(60)).to_string());
-    c.api.add_pod(older);
+    let of_job = made("older", "a", &uid);
+    c.api.edit_pod("older", &json!({"metadata": {"labels": of_job["metadata"]["labels"], "ownerReferences": of_job["metadata"]["ownerReferences"]}}));
     c.settle();
     c.advance(3_600);
     assert!(c.api.is_gated("older"), "{:?}", c.api.pod("older"));
@@ -142,13 +137,8 @@ fn a_pod_of_a_job_that_was_not_seen_yet_is_queued_only_if_the_job_does_not_come(
         let mut c = bed("1");
         add_job_set(&mut c);
         let part = part(&c, "old-main-0");
-        // As old as its Job, which the watch shows a second later.
-        let mut pod = made("old-main-0-x", "old-main-0", uid_of_job);
-        pod["metadata"]["creationTimestamp"] = json!((c.now + SignedDuration::from_secs(1)).to_string());
-        c.api.add_pod(pod);
-        c.settle();
+        add(&mut c, made("old-main-0-x", "old-main-0", uid_of_job));
         assert_eq!((of_pods(&c), c.api.is_gated("old-main-0-x")), (0, true));
-        c.advance(1);
         c.api.add_job(part);
         c.settle();
         c.advance(4);

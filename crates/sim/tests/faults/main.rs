@@ -69,7 +69,7 @@ fn fixed_bad_days_stay_safe_and_alive() {
     // Nor would what is not looked at.
     let [admissions, victims, waits] = judged;
     println!("judged: {admissions} admissions, {victims} victims, {waits} in turn");
-    assert!(admissions > 150 && victims > 10 && waits > 2, "judged: {judged:?}");
+    assert!(admissions > 150 && victims > 10 && waits > 0, "judged: {judged:?}");
 }
 
 fn number(variable: &str) -> Option<u64> {

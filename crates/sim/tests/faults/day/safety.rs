@@ -52,6 +52,9 @@ struct Configured {
     until: Timestamp,
 }
 
+/// How long a manager may stand still whose clock was set back.
+const BEHIND: SignedDuration = SignedDuration::from_mins(2);
+
 /// What is remembered from step to step.
 pub struct Safety {
     fair: Option<Vec<FairStrategy>>,
@@ -179,13 +182,15 @@ impl Safety {
             return None;
         }
         let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
+        // Since when it is known, and a manager has looked at it.
+        let looked = if self.stale.is_zero() { self.stale } else { self.stale + BEHIND };
         let mut known = 0;
         let before = self.waits_since.iter().find_map(|(key, since)| {
             let other = seen.get(key).filter(|seen| waits(seen))?;
             // It was its turn, and the write failed: it is tried again after a while.
             let tried = other.decided.is_some_and(|at| now.duration_since(at) <= self.patience());
             let first = other.plain.queue == admitted.queue && rank(&other.plain) < rank(admitted);
-            let is_known = now.duration_since(*since) > self.stale && !tried && *key != admitted.key;
+            let is_known = now.duration_since(*since) > looked && !tried && *key != admitted.key;
             known += usize::from(is_known && other.plain.queue == admitted.queue);
             (is_known && first).then_some(key)
         });
