@@ -1,12 +1,12 @@
-//! Random worlds with nodes, of several ClusterQueues and Workloads of one or two pod sets: whatever happens, no node has more pods than it has
-//! room for (docs/reference/06-algorithm.md 6.11 to 6.15).
+//! Random worlds with nodes that get taints and pods of others, of several ClusterQueues and Workloads of one or two pod sets: whatever happens,
+//! no node has more pods than it has room for, and none come to a node whose taint they do not tolerate (docs/reference/06-algorithm.md 6.11 to 6.15).
 
 use std::collections::BTreeMap;
 
 use sluice_core::fixtures::{Job, cohort, cq, flavor, job, key, lq, n, node, q, topology};
 use sluice_core::{
     Admission, Amount, Config, HOSTNAME, NodeSpec, Outcome, PreemptionPolicy, RequestedLevel, Scheduler,
-    SharedAssignment, Time, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
+    SharedAssignment, Taint, TaintEffect, Time, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
 };
 
 use crate::oracle::random::Random;
@@ -29,6 +29,8 @@ struct World {
     core: Scheduler,
     now: i64,
     nodes: Vec<NodeSpec>,
+    /// What pods of others take of a node.
+    others: BTreeMap<(String, &'static str), i64>,
     workloads: BTreeMap<String, WorkloadSpec>,
     holders: BTreeMap<String, Holder>,
     made: usize,
@@ -69,8 +71,19 @@ impl World {
         for node in &nodes {
             core.set_node(node);
         }
-        let (workloads, holders) = (BTreeMap::new(), BTreeMap::new());
-        World { random, core, now: 0, nodes, workloads, holders, made: 0, placed: 0, replaced: 0, evicted: 0 }
+        World {
+            random,
+            core,
+            now: 0,
+            nodes,
+            others: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            made: 0,
+            placed: 0,
+            replaced: 0,
+            evicted: 0,
+        }
     }
 
     fn time(&self) -> Time {
@@ -145,7 +158,7 @@ impl World {
 
     fn step(&mut self) {
         self.now += 1;
-        match self.random.below(16) {
+        match self.random.below(20) {
             0..4 => self.submit(),
             4 => {
                 if let Some(name) = self.any_holder(|holder| !holder.evicted) {
@@ -168,6 +181,8 @@ impl World {
             }
             9 => self.complete_a_pod(),
             10 | 11 => self.answer_move(),
+            12 => self.taint(),
+            13 => self.others_come_and_go(),
             _ => self.cycle(),
         }
         assert_eq!(self.core.audit(), Ok(()));
@@ -217,6 +232,41 @@ impl World {
         }
     }
 
+    /// A node gets a taint that keeps pods off it, or loses it.
+    fn taint(&mut self) {
+        let at = self.random.below(self.nodes.len());
+        let taints = &mut self.nodes[at].taints;
+        if taints.pop().is_none() && self.random.chance(50) {
+            taints.push(Taint { key: n("kept"), value: n(""), effect: TaintEffect::NoSchedule });
+        }
+        self.core.set_node(&self.nodes[at]);
+    }
+
+    /// Pods of others take some of what is left of a node, or all of them end.
+    fn others_come_and_go(&mut self) {
+        let at = self.random.below(self.nodes.len());
+        let host = self.nodes[at].name.to_string();
+        let come = self.random.chance(60);
+        let mut taken = Vec::new();
+        for resource in RESOURCES {
+            let what = (host.clone(), resource);
+            let has = self.nodes[at].allocatable.iter().find(|(name, _)| **name == *resource);
+            let (_, has) = has.expect("it has");
+            let free = has.get() - self.taken(&what);
+            let more = usize::try_from(free).map_or(0, |free| self.random.below(free / 2 + 1));
+            let others = self.others.entry(what).or_default();
+            *others = if come { *others + i64::try_from(more).expect("small") } else { 0 };
+            taken.push((n(resource), Amount(*others)));
+        }
+        self.core.set_other_usage(&n(&host), &taken);
+    }
+
+    /// What Workloads and others take of a node.
+    fn taken(&self, what: &(String, &'static str)) -> i64 {
+        let workloads = self.holders.keys().filter_map(|name| self.used(name).get(what).copied());
+        workloads.sum::<i64>() + self.others.get(what).copied().unwrap_or_default()
+    }
+
     fn cycle(&mut self) {
         let report = self.core.cycle(self.time());
         let now = self.time();
@@ -226,7 +276,7 @@ impl World {
                 Outcome::Admitted { admission, .. } => {
                     let holder = Holder { admission, next: None, evicted: false, unhealthy: Vec::new() };
                     self.holders.insert(name.clone(), holder);
-                    self.check(&name);
+                    self.check(&name, &[]);
                     if self.random.chance(10) {
                         self.holders.remove(&name);
                         self.core.admission_failed(&key(&name), now);
@@ -266,7 +316,8 @@ impl World {
         }
         holder.next = Some(next);
         self.replaced += 1;
-        self.check(name);
+        let stay: Vec<_> = hosts(&holder.admission).collect();
+        self.check(name, &stay);
     }
 
     /// The write of other nodes is answered, or fails.
@@ -279,25 +330,19 @@ impl World {
         self.give(&name);
     }
 
-    /// The nodes that a Workload was just given have room for all that is on them.
-    fn check(&self, name: &str) {
-        let mine = self.used(name);
-        let mut all: BTreeMap<(String, &str), i64> = BTreeMap::new();
-        for holder in self.holders.keys() {
-            for (what, amount) in self.used(holder) {
-                *all.entry(what).or_default() += amount;
-            }
-        }
-        for what in mine.keys() {
+    /// The nodes that a Workload was just given have room for all that is on them, and no taint but for those on which it was before.
+    fn check(&self, name: &str, stay: &[sluice_core::Name]) {
+        for what in self.used(name).keys() {
+            let all = self.taken(what);
             let node = self.nodes.iter().find(|node| *node.name == *what.0).expect("a node that there is");
             let (_, has) =
                 node.allocatable.iter().find(|(resource, _)| **resource == *what.1).expect("it has");
             assert!(
-                Amount(all[what]) <= *has,
-                "{name}: {what:?} has {has:?} for {} ({:?})",
-                all[what],
+                Amount(all) <= *has,
+                "{name}: {what:?} has {has:?} for {all} ({:?})",
                 self.holders[name].admission
             );
+            assert!(node.taints.is_empty() || stay.contains(&node.name), "{name}: {what:?} has a taint");
         }
     }
 
@@ -332,13 +377,20 @@ impl World {
     }
 }
 
+/// The hosts that pods are assigned to.
+fn hosts(admission: &Admission) -> impl Iterator<Item = sluice_core::Name> {
+    let domains =
+        admission.pod_sets.iter().filter_map(|set| set.topology.as_ref()).flat_map(|nodes| &nodes.domains);
+    domains.filter_map(|domain| domain.values.last().cloned())
+}
+
 #[test]
 fn no_node_gets_more_pods_than_it_has_room_for() {
     let (mut placed, mut replaced, mut evicted) = (0, 0, 0);
     for seed in 0..400 {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
-            for _ in 0..150 {
+            for _ in 0..200 {
                 world.step();
             }
             (world.placed, world.replaced, world.evicted)
