@@ -263,14 +263,15 @@ fn pods_are_no_objects_where_hotswap_does_not_act() {
     assert_eq!(high[1..], ["0:00 admitted", patience, "41:00 admitted", "120:00 finished"]);
 }
 
-/// The example of a topology, two sub-blocks of two machines each, with more machines like one of those.
+/// The example of a topology, two sub-blocks of two machines each, with more machines like one of those: their letter says in which sub-block.
 fn machines(more: &[(&str, &str)]) -> Manifests {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/topology");
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let nodes = read("nodes.yaml");
     let copies = more.iter().map(|(name, like)| {
         let one = nodes.split("---\n").find(|one| one.contains(&format!("name: {like}\n"))).unwrap();
-        format!("---\n{}", one.replace(like, name))
+        let block = |name: &str| format!("subblock-{}", &name["gpu-".len()..][..1]);
+        format!("---\n{}", one.replace(like, name).replace(&block(like), &block(name)))
     });
     let nodes = format!("{nodes}{}", copies.collect::<String>());
     let file = |name: &str, text: String| File { name: name.to_owned(), text, named: true };
@@ -321,6 +322,34 @@ fn without_another_node_in_its_domain_a_job_starts_again_in_another_one() {
         ["0:00 admitted", "10:01 evicted NodeFailures", "10:01 admitted", "70:01 finished"]
     );
     assert_eq!(places(&simulation), [["gpu-a0", "gpu-a1"], ["gpu-b0", "gpu-b1"]]);
+}
+
+#[test]
+fn a_slice_that_lost_its_machine_moves_and_the_other_one_stays() {
+    let mut manifests = machines(&[("gpu-c0", "gpu-b0"), ("gpu-c1", "gpu-b1")]);
+    let queue = manifests.objects.iter_mut().find(|one| one.kind == Kind::ClusterQueue).unwrap();
+    queue.object["spec"]["preemption"] = json!({"reclaimOutOfCohort": {"enable": true}});
+    let mut job = together();
+    let spec = &mut job["spec"];
+    (spec["parallelism"], spec["completions"], spec["completionMode"]) =
+        (json!(4), json!(4), json!("Indexed"));
+    spec["podFailurePolicy"] =
+        json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]});
+    spec["template"]["metadata"]["annotations"] = json!({
+        "kueue.x-k8s.io/podset-required-topology": "cloud.google.com/gce-topology-block",
+        "kueue.x-k8s.io/podset-slice-required-topology": "cloud.google.com/gce-topology-subblock",
+        "kueue.x-k8s.io/podset-slice-size": "2",
+    });
+    let one = json!({"names": ["gpu-a0"]});
+    let events = json!([{"at": 0, "objects": [job]}, {"at": "10m", "failNodes": one}]);
+    let simulation = run(with_events(manifests, &events));
+    let story = story(&simulation, "together");
+    assert_eq!(story[1..3], ["0:00 admitted", "10:01 moved"], "{story:?}");
+    assert!(story.iter().all(|line| !line.contains("evicted")), "{story:?}");
+    assert_eq!(
+        places(&simulation),
+        [["gpu-a0", "gpu-a1", "gpu-b0", "gpu-b1"], ["gpu-c0", "gpu-c1", "gpu-b0", "gpu-b1"]]
+    );
 }
 
 #[test]

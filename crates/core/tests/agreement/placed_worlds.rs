@@ -158,7 +158,7 @@ impl World {
 
     fn step(&mut self) {
         self.now += 1;
-        match self.random.below(18) {
+        match self.random.below(20) {
             0..4 => self.submit(),
             4 => {
                 if let Some(name) = self.any_holder(|holder| !holder.evicted) {
@@ -236,7 +236,7 @@ impl World {
     fn taint(&mut self) {
         let at = self.random.below(self.nodes.len());
         let taints = &mut self.nodes[at].taints;
-        if taints.pop().is_none() {
+        if taints.pop().is_none() && self.random.chance(50) {
             taints.push(Taint { key: n("kept"), value: n(""), effect: TaintEffect::NoSchedule });
         }
         self.core.set_node(&self.nodes[at]);
@@ -253,7 +253,7 @@ impl World {
             let has = self.nodes[at].allocatable.iter().find(|(name, _)| **name == *resource);
             let (_, has) = has.expect("it has");
             let free = has.get() - self.taken(&what);
-            let more = usize::try_from(free).map_or(0, |free| self.random.below(free + 1));
+            let more = usize::try_from(free).map_or(0, |free| self.random.below(free / 2 + 1));
             let others = self.others.entry(what).or_default();
             *others = if come { *others + i64::try_from(more).expect("small") } else { 0 };
             taken.push((n(resource), Amount(*others)));
@@ -390,7 +390,7 @@ fn no_node_gets_more_pods_than_it_has_room_for() {
     for seed in 0..400 {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
-            for _ in 0..150 {
+            for _ in 0..200 {
                 world.step();
             }
             (world.placed, world.replaced, world.evicted)

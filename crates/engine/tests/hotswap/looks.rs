@@ -67,9 +67,15 @@ fn nodes_that_change_soon_after_each_other_are_looked_at_together_and_heartbeats
         later(&mut bed, 10);
     }
     assert!(looks(&bed) - before <= 1 + 5, "{} looks in half a second", looks(&bed) - before);
-    let before = looks(&bed);
     bed.c.advance(1);
-    assert!(looks(&bed) > before, "the last is looked at, too");
+    let before = looks(&bed);
+    for (value, looks_made) in [("first", 1), ("second", 1)] {
+        bed.c.api.edit(&node, &json!({"metadata": {"labels": {"last": value}}}));
+        bed.c.settle();
+        assert_eq!(looks(&bed) - before, looks_made, "{value}");
+    }
+    bed.c.advance(1);
+    assert_eq!(looks(&bed) - before, 2, "the second is looked at, too");
 }
 
 #[test]
@@ -114,4 +120,47 @@ fn most_reported(pools: usize) -> u64 {
 fn a_start_does_not_look_at_all_nodes_because_a_workload_changed() {
     let [few, many] = [20, 200].map(most_reported);
     assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
+}
+
+/// Allocations of one event of a node and of one of a pod, soon after a look at so many pools.
+fn events_among(pools: usize) -> [u64; 2] {
+    let mut bed = Bed::new();
+    bed.c.checked = false;
+    bed.page_queue(10_000);
+    let names: Vec<String> = (0..pools).map(|pool| format!("p{pool:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 2);
+    bed.sized_jobset("p000", "q", "high", 1, 2);
+    bed.settle();
+    bed.c.advance(5);
+    let node = bed.nodes_of(&["p001"]).remove(0);
+    let change = |bed: &mut Bed, value: &str| {
+        bed.c.api.edit(&node, &json!({"metadata": {"labels": {"changed": value}}}));
+    };
+    // This one is looked at.
+    change(&mut bed, "1");
+    bed.c.settle();
+    let before = looks(&bed);
+    bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
+    let mut spent = |happens: &dyn Fn(&mut Bed)| {
+        bed.c.spent = (Duration::ZERO, 0);
+        happens(&mut bed);
+        bed.c.settle();
+        assert_eq!(looks(&bed), before);
+        bed.c.spent.1
+    };
+    [
+        spent(&|bed| change(bed, "2")),
+        spent(&|bed| {
+            bed.bind("other", None, "p001-0", 1);
+        }),
+    ]
+}
+
+#[test]
+fn an_event_of_a_node_or_a_pod_soon_after_a_look_costs_the_same_among_few_nodes_and_many() {
+    let [few, many] = [20, 200].map(events_among);
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
+    }
 }
