@@ -116,21 +116,24 @@ impl Api {
         }
     }
 
-    /// The UIDs of jobs that go on with pods which carry the name of a Workload: its own, and the parts of that.
+    /// The UIDs of jobs with pods that carry the name of a Workload, and go on: its own, unless that is stopped, and the parts of that.
     fn carriers(&self, workload: &str) -> Vec<Arc<str>> {
         let named = self.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(workload));
         let owners = named.and_then(|w| w.metadata.owner_references).unwrap_or_default();
         let owned = |uid: &str| owners.iter().any(|owner| owner.uid == uid);
+        let goes_on = |job: &JobState| job.view.active && !job.view.suspended && !job.view.deleting;
+        if !self.jobs().any(|(_, job)| owned(&job.view.job.uid) && goes_on(job)) {
+            return Vec::new();
+        }
         let above = |job: &JobState| job.view.controller.as_ref().map(|owner| owner.uid.clone());
-        let goes_on =
-            self.jobs().filter(|(_, job)| job.view.active && !job.view.suspended && !job.view.deleting);
         let carries = |job: &JobState| {
             let parent = above(job);
             let next = self.jobs().find(|(_, other)| parent.as_deref() == Some(&*other.view.job.uid));
             let next = next.and_then(|(_, parent)| above(parent));
             owned(&job.view.job.uid) || parent.into_iter().chain(next).any(|uid| owned(&uid))
         };
-        goes_on.filter(|(_, job)| carries(job)).map(|(_, job)| Arc::clone(&job.view.job.uid)).collect()
+        let all = self.jobs().filter(|(_, job)| goes_on(job) && carries(job));
+        all.map(|(_, job)| Arc::clone(&job.view.job.uid)).collect()
     }
 
     /// Looks for pods of these jobs, and has them go.
