@@ -312,7 +312,7 @@ impl Engine {
         // What it says of the Workload as it was is not true any more.
         let object = &entry.object;
         let is_outdated = known.is_some_and(|known| known.observed_generation != object.metadata.generation)
-            || transition::other_requests(&object.status, &why.requests).is_some();
+            || !transition::says_requests(&object.status, &why.requests);
         let not_before = match news {
             _ if is_outdated => None,
             News::Figures => return self.reported(key),

@@ -15,6 +15,7 @@ use sluice_api::v1beta2::{
 use sluice_core as core;
 use sluice_quantity::quantity_of;
 
+use crate::ingest::requests::amount_in;
 use crate::ingest::topology;
 
 /// When and for which generation a transition is made.
@@ -278,24 +279,32 @@ pub(crate) fn pend(
     let why = at.reason(why.as_str(), why.legacy());
     let mut changed = at.set(status, Type::QuotaReserved, false, why, message);
     changed |= admit_if_ready(status, at);
-    if let Some(wanted) = other_requests(status, requests) {
+    if !says_requests(status, requests) {
         changed = true;
-        status.resource_requests = wanted;
+        let of_pod_set = |(name, amounts): &(core::Name, Vec<_>)| PodSetRequest {
+            name: name.to_string(),
+            resources: resource_list(amounts),
+        };
+        status.resource_requests = requests.iter().map(of_pod_set).collect();
     }
     changed
 }
 
-/// What the status is to say about the requests of a Workload that waits, if it says something else.
-pub(crate) fn other_requests(
+/// Whether the status says what a Workload that waits requests, if that is known. All that wait are asked each time, so that nothing is allocated.
+pub(crate) fn says_requests(
     status: &WorkloadStatus,
     requests: &[(core::Name, Vec<(core::Name, core::Amount)>)],
-) -> Option<Vec<PodSetRequest>> {
-    let of_pod_set = |(name, amounts): &(core::Name, Vec<_>)| PodSetRequest {
-        name: name.to_string(),
-        resources: resource_list(amounts),
-    };
-    let wanted: Vec<_> = requests.iter().map(of_pod_set).collect();
-    (!wanted.is_empty() && status.resource_requests != wanted).then_some(wanted)
+) -> bool {
+    let said = &status.resource_requests;
+    let mut both = said.iter().zip(requests);
+    let all_same = both.all(|(said, (name, amounts))| {
+        said.name == **name
+            && said.resources.len() == amounts.len()
+            && amounts.iter().all(|(resource, amount)| {
+                said.resources.contains_key(&**resource) && amount_in(&said.resources, resource) == *amount
+            })
+    });
+    requests.is_empty() || said.len() == requests.len() && all_same
 }
 
 /// Lets the workload be queued again.
