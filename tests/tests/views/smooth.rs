@@ -31,9 +31,16 @@ impl Pace {
     }
 }
 
-/// When something was drawn first, in milliseconds from the beginning.
+/// When something was drawn first, in milliseconds from the beginning. A page that is loaded may not have been drawn yet.
 pub async fn first_paint(page: &mut Page) -> f64 {
-    let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+    let paint = "new Promise((done) => {
+        const look = () => {
+            const paint = performance.getEntriesByName('first-contentful-paint')[0];
+            if (paint) done(paint.startTime);
+            else requestAnimationFrame(look);
+        };
+        look();
+    })";
     page.run(paint).await.unwrap().as_f64().unwrap()
 }
 
