@@ -168,7 +168,8 @@ impl Engine {
         if !self.hotswap.stale {
             return self.go_on_moving();
         }
-        let goes_on = std::mem::take(&mut self.hotswap.resuming);
+        // Where something has changed since the last look, what it found may not be so any more.
+        let goes_on = std::mem::take(&mut self.hotswap.resuming) && self.hotswap.due.is_none();
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
             cut.begin_anew();

@@ -24,8 +24,8 @@ pub(crate) struct LeftBehind {
     pub of: BTreeSet<Name>,
     /// Whether none are there any more.
     pub gone: bool,
-    /// Since when its own job is known to be gone.
-    pub job_gone: Option<Timestamp>,
+    /// Since when its own job is known to be gone, or over.
+    pub job_over: Option<Timestamp>,
     /// Since when those of a job that is there were to end, if they are looked for because that took too long.
     pub overdue: Option<Timestamp>,
     /// Whether it was told that they are given less time.

@@ -4,7 +4,7 @@
 use sluice_core::{Answers, WorkloadKey};
 
 /// A search that was cut in so many cycles is given up.
-pub(super) const MOST_PARTS: u32 = 64;
+const MOST_PARTS: u32 = 64;
 /// The parts of a search become twice as long so many times at most.
 const MOST_DOUBLINGS: u32 = 4;
 
@@ -14,7 +14,7 @@ pub(crate) struct CutSearch {
     /// The Workload.
     pub(super) key: WorkloadKey,
     /// In how many cycles it was searched.
-    pub(super) parts: u32,
+    parts: u32,
     /// How often it began anew.
     anew: u32,
     /// How far it is.
@@ -25,6 +25,17 @@ impl CutSearch {
     /// A search that begins.
     pub(super) fn of(key: WorkloadKey) -> Self {
         Self { key, parts: 0, anew: 0, progress: Progress::default() }
+    }
+
+    /// It goes on in one more cycle.
+    pub(super) fn next_part(&mut self) {
+        self.parts += 1;
+        self.progress.went_on = false;
+    }
+
+    /// Whether it is given up: after as many cycles as it may take, or, where something changes all the time, after two of the longest parts.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.parts >= MOST_PARTS || self.anew > MOST_DOUBLINGS + 1
     }
 
     /// Something has changed.

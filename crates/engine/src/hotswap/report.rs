@@ -4,7 +4,6 @@ use sluice_api::conditions::reason;
 use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Name, WorkloadKey};
 
-use super::cut::MOST_PARTS;
 use super::decide::Action;
 use super::planned::Move;
 use super::snapshot::leaves;
@@ -173,10 +172,11 @@ impl Engine {
                     "no healthy nodes are free for it, even if all workloads of lower priority were evicted{placed}"
                 )
             }
-            NotMoved::TooLong => format!(
-                "the search for healthy nodes, and for workloads of lower priority that could make way, was given up after {MOST_PARTS} cycles, as \
-                 there are too many of them"
-            ),
+            NotMoved::TooLong => {
+                "the search for healthy nodes, and for workloads of lower priority that could make way, was given up: it takes too many \
+                 cycles, as there are too many of them"
+                    .to_owned()
+            }
             NotMoved::NoQuota | NotMoved::Barred(_) => {
                 format!("it could not be admitted again: {}", why.barred().unwrap_or_default())
             }

@@ -8,7 +8,7 @@
 //! A search that alone is longer than that rest goes on in the cycles that follow, where it makes more steps if the world changes meanwhile
 //! ([`super::cut`]).
 //! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
-//! What is found is the same as without the limits, except for a search that takes more than [`super::cut::MOST_PARTS`] cycles: it is given up.
+//! What is found is the same as without the limits, except for a search that takes too many cycles: it is given up.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_core::{Answers, Candidate, Candidates, Choice, FreeCapacity, Name};
 
 use super::brake;
-use super::cut::{CutSearch, MOST_PARTS, Progress};
+use super::cut::{CutSearch, Progress};
 use super::decide::uses;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage};
@@ -231,8 +231,7 @@ impl<'s, 'a> Search<'s, 'a> {
         let first = !std::mem::replace(&mut evaluation.searched, true) && self.engine.hotswap.steps == 0;
         let cut = self.engine.hotswap.cut.as_ref().filter(|cut| first && cut.key == *one.key);
         let mut search = cut.cloned().unwrap_or_else(|| CutSearch::of(one.key.clone()));
-        search.parts += 1;
-        search.progress.went_on = false;
+        search.next_part();
         let most = self.most;
         let steps = self.engine.config.hotswap_steps;
         self.most = most.saturating_add(search.length(steps) - steps);
@@ -240,9 +239,7 @@ impl<'s, 'a> Search<'s, 'a> {
         self.most = most;
         match outcome {
             // It would have no more in the next cycle.
-            SearchOutcome::Cut if first && search.parts >= MOST_PARTS => {
-                SearchOutcome::Nothing(NotFound::TooLong)
-            }
+            SearchOutcome::Cut if first && search.is_given_up() => SearchOutcome::Nothing(NotFound::TooLong),
             SearchOutcome::Cut => {
                 evaluation.cut = Some(search).filter(|_| first);
                 SearchOutcome::Cut

@@ -213,11 +213,13 @@ impl Engine {
         let (to_end, is_gone) = (to_end_since(entry), self.job_is_gone(entry));
         let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
         let goes = is_gone || job.is_some_and(|job| job.view.deleting);
+        let is_over = is_gone || job.is_some_and(|job| job.view.finished.is_some());
         let of = self.with_children(&key.namespace, self.left.pods.get(key)?.of.clone());
         let (now, longest) = (self.now, self.config.longest_termination);
         let known = self.left.pods.get_mut(key)?;
-        known.job_gone = is_gone.then(|| known.job_gone.unwrap_or(now));
-        let since = to_end.into_iter().chain(known.job_gone).min();
+        // What a job that is over leaves behind is to end, too.
+        known.job_over = is_over.then(|| known.job_over.unwrap_or(now));
+        let since = to_end.into_iter().chain(known.job_over).min();
         let until = since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
         let is_overdue = until.is_some_and(|until| until <= now);
         let pods = LeftPods {

@@ -26,6 +26,9 @@ use crate::world::JobKey;
 /// The longest time until a pod is looked at again, in seconds.
 const LONGEST: i64 = 64;
 
+/// So much later may the clock of one API server be than that of another, in seconds.
+const CLOCKS_DIFFER_SECONDS: i64 = 2;
+
 /// What is known of the job that made a pod.
 enum Made {
     /// None that makes such pods did.
@@ -143,8 +146,8 @@ fn may_have_made(view: &JobView, member: &Member) -> bool {
     // Of an object that another one wraps each pod is one of several.
     let wrapped = kind.integration().wraps_objects && !view.wraps_object(PODS, &member.name);
     let pod = MadePod { name: &member.name, labels: &pod_set.scheduling.labels };
-    // A pod that is older was adopted: that a Job of any size takes it for its own gives it no quota.
-    let adopted = member.created < view.created;
+    // A pod that is older was adopted: that a Job of any size takes it for its own gives it no quota. Clocks of API servers may differ a little.
+    let adopted = later(member.created, CLOCKS_DIFFER_SECONDS) < view.created;
     !wrapped
         && !adopted
         && may_be_pod_of(&Maker { kind, name: &view.job.name, uid: &view.job.uid, marks: &marks }, &pod)

@@ -258,13 +258,14 @@ async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Ve
     let query = if whole { WHOLE } else { LIVE };
     let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
+    // Whole lists take turns, and not their pages: each is over soon.
+    let _in_memory = sending.large_answer().await?;
     for _ in 0..PAGES {
         let call = Call::get(page);
         let call = if whole { call } else { call.list_of_metadata() };
-        let page_in_memory = sending.large_answer().await?;
         let answer = persist(sending, &call).await?;
         let List { metadata, items } = decode(&answer)?;
-        drop((answer, page_in_memory));
+        drop(answer);
         found.extend(items.into_iter().flatten());
         if metadata.next.is_empty() {
             return Ok(found);

@@ -201,6 +201,11 @@ impl<K: Key, T> Lanes<K, T> {
         self.by_key.is_empty()
     }
 
+    /// Whether anything waits for its turn.
+    pub fn has_waiting(&self) -> bool {
+        self.ready.iter().any(|keys| keys.len > 0)
+    }
+
     /// How many keys have an item that waits for its turn, by lane.
     pub fn waiting(&self) -> [usize; Class::ALL.len()] {
         self.ready.each_ref().map(|keys| keys.len)

@@ -43,6 +43,8 @@ use suspects::Patience;
 
 /// How many writes are sent or pause before they are sent again, at most, beside those that hang and leave their places to others.
 const MOST: usize = 64;
+/// So many that wait in turn for a large answer do not count, either: they are many where many jobs end at once.
+const MOST_IN_TURN: usize = 1000;
 
 /// What came of a write.
 pub type Answer = Result<Option<Object>, WriteError>;
@@ -204,6 +206,8 @@ async fn pool(
     // The engine that decides now, the first one whose writes count, and what waits until those before are over.
     let (mut current, first) = (0, watch::Sender::new(0));
     let mut then: Option<Then> = None;
+    // When the token may be used that was taken for the next write.
+    let mut reserved: Option<Instant> = None;
     let started = Instant::now();
     let traffic = sender.server.traffic.clone();
     let mut pausing = traffic.pausing();
@@ -217,10 +221,13 @@ async fn pool(
         let now = Instant::now();
         let mut token_at = None;
         let mut free = pending.free_places(now, paused, &traffic);
-        let most = MOST.saturating_sub(running.len().saturating_sub(free.hanging));
-        for _ in 0..free.places.min(most) {
-            // What waits for a token keeps its place among all that waits, and may still be withdrawn.
-            token_at = sender.pace.ready_at(now);
+        let beside = free.hanging + traffic.in_turn().min(MOST_IN_TURN);
+        let most = MOST.saturating_sub(running.len().saturating_sub(beside));
+        let places = if lanes.has_waiting() { free.places.min(most) } else { 0 };
+        for _ in 0..places {
+            // A token is taken before it is known for what: what waits for it keeps its place among all that waits, and may still be withdrawn.
+            let at = *reserved.get_or_insert_with(|| sender.pace.reserve(now));
+            token_at = Some(at).filter(|at| *at > now);
             if token_at.is_some() {
                 break;
             }
@@ -228,12 +235,12 @@ async fn pool(
             let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
             let next = pending.next(&mut free, &mut lanes, (now, started.elapsed()), last);
             let Some(Next { object, class, item: (generation, request), patience }) = next else { break };
+            reserved = None;
             reports += usize::from(class == Class::Reports);
             let versions = sender.versions.clone();
             let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
             let suspect = patience == Patience::Little;
-            let wait = sender.pace.take(now);
-            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect, wait);
+            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect);
             pending.insert(object.clone(), class, patience, sending.under_way());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
             let meter = Arc::clone(&answering.meter);

@@ -23,26 +23,17 @@ impl Bucket {
 
     /// Takes a token at time `now` (monotonic, since any fixed point); says how long to wait before using it.
     pub fn take(&mut self, now: Duration) -> Duration {
-        let wait = self.wait(now);
-        if self.qps > 0.0 {
-            self.tokens -= 1.0;
-        }
-        wait
-    }
-
-    /// How long one who takes a token at time `now` waits before using it.
-    pub fn wait(&mut self, now: Duration) -> Duration {
         if self.qps <= 0.0 {
             return Duration::ZERO;
         }
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
-        self.tokens = (self.tokens + passed * self.qps).min(self.burst);
-        if self.tokens >= 1.0 {
+        self.tokens = (self.tokens + passed * self.qps).min(self.burst) - 1.0;
+        if self.tokens >= 0.0 {
             return Duration::ZERO;
         }
         // The configuration's bounds keep far from what a Duration cannot say.
-        Duration::try_from_secs_f64((1.0 - self.tokens) / self.qps).unwrap_or(Duration::MAX)
+        Duration::try_from_secs_f64(-self.tokens / self.qps).unwrap_or(Duration::MAX)
     }
 
     /// Whether a request waits for a token.

@@ -70,10 +70,10 @@ impl Pace {
         self.locked().is_used_up()
     }
 
-    /// When the next request may go, if it has to wait.
-    pub fn ready_at(&self, now: Instant) -> Option<Instant> {
-        let wait = self.locked().wait(now.saturating_duration_since(self.started));
-        if wait.is_zero() { None } else { now.checked_add(wait).or(now.checked_add(FOREVER)) }
+    /// Takes a token for the next request; when that may go.
+    pub fn reserve(&self, now: Instant) -> Instant {
+        let wait = self.take(now);
+        now.checked_add(wait).or(now.checked_add(FOREVER)).unwrap_or(now)
     }
 
     /// Takes a token for the next request; how long that has to wait.
@@ -136,32 +136,28 @@ pub struct Sending {
     given_up: watch::Sender<Option<Instant>>,
     /// Its requests probably hang.
     suspect: bool,
-    /// How long its first request waits for the token that was taken for it.
-    wait: Duration,
-    /// Whether that was not sent yet.
+    /// Whether its first request was not sent yet, for which there is a token.
     is_first: AtomicBool,
 }
 
 impl Sending {
-    /// Of a write of an engine, for whose first request a token was taken, to be used after `wait`; the writes of those before `first` do not
-    /// count any more. The requests of a `suspect` are given up after [`SHORT`].
+    /// Of a write of an engine, for whose first request a token was taken; the writes of those before `first` do not count any more. The requests of a `suspect` are given up after [`SHORT`].
     pub fn new(
         server: Server,
         pace: Arc<Pace>,
         generation: u64,
         first: watch::Receiver<u64>,
         suspect: bool,
-        wait: Duration,
     ) -> Self {
         let progress = watch::Sender::new(Progress::default());
         let (given_up, is_first) = (watch::Sender::new(None), AtomicBool::new(true));
-        Self { server, pace, generation, first, progress, given_up, suspect, wait, is_first }
+        Self { server, pace, generation, first, progress, given_up, suspect, is_first }
     }
 
     /// Of a write beside no others.
     #[cfg(test)]
     pub fn alone(server: Server) -> Self {
-        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false, Duration::ZERO)
+        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false)
     }
 
     /// For those who wait for its place.
@@ -175,7 +171,7 @@ impl Sending {
     ///
     /// If the engine was built anew.
     pub async fn large_answer(&self) -> Result<SemaphorePermit<'_>, WriteError> {
-        let _pausing = self.server.traffic.pause();
+        let _in_turn = self.server.traffic.wait_in_turn();
         tokio::select! {
             biased;
             () = self.over() => Err(WriteError::Withdrawn),
@@ -242,10 +238,11 @@ impl Sending {
     /// Waits until the next request may go.
     async fn turn(&self) {
         // The pool took the first token before it chose this write: what waits for a token there gives way to what is more important.
-        let first = self.is_first.swap(false, Ordering::Relaxed);
-        let wait = if first { self.wait } else { self.pace.take(Instant::now()) };
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+        if !self.is_first.swap(false, Ordering::Relaxed) {
+            let wait = self.pace.take(Instant::now());
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
         }
         self.server.deadline.ahead().await;
     }

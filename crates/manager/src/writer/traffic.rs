@@ -25,8 +25,10 @@ struct Shared {
     /// Those that hang and leave their places to others.
     hanging: AtomicUsize,
     waiting: [AtomicUsize; Class::ALL.len()],
-    /// How many writes pause before they are sent again.
+    /// How many writes pause before they are sent again, or wait in turn.
     pausing: watch::Sender<usize>,
+    /// How many of them wait in turn for an answer that may be large.
+    in_turn: AtomicUsize,
     /// How many writes are in flight or wait.
     busy: watch::Sender<usize>,
     /// When the last of the requests was sent that were answered soon.
@@ -41,6 +43,7 @@ impl Default for Traffic {
             hanging: AtomicUsize::default(),
             waiting: std::array::from_fn(|_| AtomicUsize::default()),
             pausing: watch::Sender::new(0),
+            in_turn: AtomicUsize::default(),
             busy: watch::Sender::new(0),
             soon: watch::Sender::new(None),
         };
@@ -58,7 +61,28 @@ impl Drop for Pausing {
     }
 }
 
+/// A write that waits in turn leaves its place to another one, too.
+#[derive(Debug)]
+pub struct InTurn(Pausing);
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        self.0.0.0.in_turn.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Traffic {
+    /// A write waits until it is its turn to have a large answer, or what is given is dropped.
+    pub fn wait_in_turn(&self) -> InTurn {
+        self.0.in_turn.fetch_add(1, Ordering::Relaxed);
+        InTurn(self.pause())
+    }
+
+    /// How many writes wait in turn.
+    pub fn in_turn(&self) -> usize {
+        self.0.in_turn.load(Ordering::Relaxed)
+    }
+
     /// A write pauses until what is given is dropped.
     pub fn pause(&self) -> Pausing {
         self.0.pausing.send_modify(|pausing| *pausing += 1);

@@ -52,6 +52,8 @@ pub(super) struct Job {
     pub unheard: bool,
     /// How many pods a Job has at a time.
     pub parallelism: usize,
+    /// How many its own controller says that it has, if it says so.
+    pub active: Option<usize>,
     /// The revision at which it last began to run.
     pub began: u64,
 }
@@ -75,6 +77,7 @@ impl Job {
             parallelism: object["spec"]["parallelism"]
                 .as_u64()
                 .map_or(1, |pods| usize::try_from(pods).unwrap_or(usize::MAX)),
+            active: object["status"]["active"].as_u64().and_then(|pods| usize::try_from(pods).ok()),
             began: 0,
         }
     }

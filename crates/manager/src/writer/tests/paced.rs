@@ -1,5 +1,8 @@
 //! When writes go: their tokens, their importance, and pauses that the server asks for.
 
+use sluice_api::job::JobKind;
+use sluice_engine::EndPods;
+
 use super::super::sending::LONG;
 use super::*;
 
@@ -39,7 +42,8 @@ async fn each_request_takes_a_token() {
     });
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let (first, generations) = watch::channel(0);
-    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false, pace.take(Instant::now()));
+    pace.take(Instant::now());
+    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false);
     let call = Call::get("/x");
     let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
         while !pace.is_used_up() {
@@ -88,6 +92,70 @@ async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_
         tokio::task::yield_now().await;
     }
     assert_eq!(sent.lock().unwrap().last().map(String::as_str), Some("start"));
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+/// A look for the pods of a job.
+fn look(id: u64, then: EndPods) -> WriteRequest {
+    let object = ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", format!("job-{id}"));
+    let write = Write::EndPods { of: vec!["a".into()], then };
+    WriteRequest { id: EffectId(id), object, purpose: Purpose::EndPods, write }
+}
+
+#[tokio::test]
+async fn a_start_goes_although_very_many_looks_for_pods_wait_for_each_other() {
+    let sent: Seen<String> = Arc::default();
+    let noted = Arc::clone(&sent);
+    let client = fake_api::client(move |method: Method, uri: Uri, _: Bytes| {
+        noted.lock().unwrap().push(uri.path().rsplit('/').next().unwrap().to_owned());
+        async move {
+            if method == Method::GET {
+                std::future::pending::<()>().await;
+            }
+            found(
+                &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+            )
+        }
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..200 {
+        writer.write(0, look(id, EndPods::Look));
+    }
+    while sent.lock().unwrap().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(200, "start") });
+    assert_eq!(answered.recv().await.unwrap(), (200, true));
+    assert_eq!(sent.lock().unwrap().iter().filter(|name| *name == "pods").count(), 4, "lists take turns");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
+    let client = fake_api::client(|method: Method, _: Uri, _: Bytes| async move {
+        if method == Method::GET {
+            let pod = |at: u32| {
+                json!({"metadata": {"name": format!("p{at}"), "uid": format!("u{at}"),
+                "ownerReferences": [{"uid": "a", "controller": true}]}})
+            };
+            return found(&json!({"metadata": {}, "items": (0..100).map(pod).collect::<Vec<_>>()}));
+        }
+        found(
+            &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+        )
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 50.0, 1, answering);
+    writer.write(0, look(0, EndPods::Delete));
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(1, "start") });
+    assert_eq!(answered.recv().await.unwrap(), (1, true), "before the hundred pods are deleted");
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }

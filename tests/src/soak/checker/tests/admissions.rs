@@ -155,7 +155,17 @@ fn pods_that_run_although_they_are_said_to_need_nothing_are_noticed() {
         begun.pod_on("p", "n-1").pod_on("q", "n-1")
     };
     let done = |history: History| history.workload_with(WORKLOAD, ADMITTED, 2, 1);
+    let says = |active: u64| {
+        let mut history = two().job(false, &[]);
+        let object = history.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
+        object["status"]["active"] = json!(active);
+        done(history)
+    };
     assert_broken(done(two()), Rule::FreedTooEarly, "keeps quota for 1 pods");
+    assert_broken(says(2), Rule::FreedTooEarly, "keeps quota for 1 pods");
+    // Its own controller made one too many.
+    let surplus = says(1).checked();
+    assert_eq!((surplus.violations().len(), surplus.account().surplus), (0, 1));
     let over =
         |history: History| history.pod_on("q", "n-1").with(|pod| pod["status"]["phase"] = json!("Succeeded"));
     assert_eq!(done(over(two())).broken(), []);
