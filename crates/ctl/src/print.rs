@@ -46,7 +46,7 @@ pub fn say(text: &str) -> bool {
     std::io::stderr().write_all((plain::lines(text) + "\n").as_bytes()).is_ok()
 }
 
-/// Says on standard error that there is nothing to list, in kubectl's words. `namespace` is set if only that one was listed.
+/// Prints kubectl's message to standard error when a list is empty. `namespace` is the namespace that was listed, or `None` for all.
 pub fn nothing_found(namespace: Option<&str>) {
     match namespace {
         Some(namespace) => say(&format!("No resources found in {namespace} namespace.")),

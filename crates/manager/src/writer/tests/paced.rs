@@ -1,10 +1,29 @@
 //! When writes go: their tokens, their importance, and pauses that the server asks for.
 
+use kube::Client;
 use sluice_api::job::JobKind;
 use sluice_engine::EndPods;
 
 use super::super::sending::LONG;
 use super::*;
+
+/// An API server that answers a request once the gate lets it through, and the names of what was sent.
+fn gated() -> (Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+        async move {
+            opened.acquire().await.unwrap().forget();
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    (client, gate, sent)
+}
 
 #[tokio::test]
 async fn what_waits_for_a_token_gives_way_to_what_is_more_important_and_may_be_withdrawn() {
@@ -57,19 +76,7 @@ async fn each_request_takes_a_token() {
 
 #[tokio::test]
 async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_way() {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move {
-            opened.acquire().await.unwrap().forget();
-            found(&json!({"metadata": metadata, "spec": {}}))
-        }
-    });
+    let (client, gate, sent) = gated();
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
@@ -162,19 +169,7 @@ async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
 
 #[tokio::test]
 async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move {
-            opened.acquire().await.unwrap().forget();
-            found(&json!({"metadata": metadata, "spec": {}}))
-        }
-    });
+    let (client, gate, sent) = gated();
     let (reported, mut answered) = mpsc::unbounded_channel();
     let backlogs: Seen<u32> = Arc::default();
     let backlog = Arc::clone(&backlogs);
