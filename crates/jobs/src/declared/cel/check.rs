@@ -9,6 +9,7 @@ use cel::common::types::CelInt;
 use super::cost;
 use super::functions::{self, NAMES};
 use super::path::{SELF, SelfPath};
+use super::sets;
 
 /// Deepest expression: evaluating one uses the stack.
 const MAX_DEPTH: usize = 40;
@@ -99,10 +100,14 @@ impl Checker {
     }
 
     fn call(&mut self, call: &mut CallExpr, depth: usize) -> Result<(), String> {
+        if sets::rewritten(call, |name| self.variables.iter().any(|variable| variable == name)) {
+            return call.args.iter_mut().skip(1).try_for_each(|operand| self.expression(operand, depth + 1));
+        }
         let name = call.func_name.as_str();
         let cheap = CHEAP.contains(&name);
         if !cheap && !OPERATORS.contains(&name) && !NAMES.contains(&name) {
-            return Err(format!("there is no function {name:?}: there are {}", NAMES.join(", ")));
+            let names = [&NAMES[..], &sets::NAMES].concat().join(", ");
+            return Err(format!("there is no function {name:?}: there are {names}"));
         }
         let (steps, factor) = functions::cost(call)?;
         self.steps += steps;

@@ -130,7 +130,7 @@ fn arguments<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<(Budget, CowVal<'b, 'v
 }
 
 /// Pays for every value inside of a value.
-fn charge(value: &dyn Val, factor: u64, budget: &Budget) -> Result<(), ExecutionError> {
+pub(super) fn charge(value: &dyn Val, factor: u64, budget: &Budget) -> Result<(), ExecutionError> {
     let text = |text: &CelString<'_>| {
         let bytes = u64::try_from(text.inner().len()).unwrap_or(u64::MAX);
         budget.take(1 + bytes.saturating_mul(factor) / BYTES_PER_STEP)

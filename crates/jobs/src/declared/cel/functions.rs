@@ -1,13 +1,15 @@
-//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings, for lists of numbers and for quantities. What one of them may make
-//! of a large text is known from the expression alone, so that it can be paid for before.
+//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings, for lists of numbers, for patterns and for quantities. What one of
+//! them may make of a large text is known from the expression alone, so that it can be paid for before.
 
 use cel::common::ast::{CallExpr, Expr, LiteralValue};
-use cel::common::types::{CelBool, CelDouble, CelInt, CelList, LIST_TYPE};
+use cel::common::functions::Function;
+use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelString, INT_TYPE, LIST_TYPE, STRING_TYPE};
 use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError, extensions};
+use regex::{Regex, RegexBuilder};
 
 /// Functions that an expression may call, besides operators and the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
-pub(super) const NAMES: [&str; 38] = [
+pub(super) const NAMES: [&str; 52] = [
     "add",
     "asApproximateFloat",
     "asInteger",
@@ -16,7 +18,20 @@ pub(super) const NAMES: [&str; 38] = [
     "compareTo",
     "contains",
     "double",
+    "duration",
     "endsWith",
+    "find",
+    "findAll",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getFullYear",
+    "getHours",
+    "getMilliseconds",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
     "hasValue",
     "indexOf",
     "int",
@@ -43,12 +58,13 @@ pub(super) const NAMES: [&str; 38] = [
     "sub",
     "substring",
     "sum",
+    "timestamp",
     "trim",
     "upperAscii",
     "value",
 ];
 
-/// Longest pattern of `matches`, in bytes.
+/// Longest pattern of `matches`, `find` and `findAll`, in bytes.
 const MAX_PATTERN: usize = 128;
 /// Largest program that a pattern may come to, in bytes.
 const MAX_PATTERN_PROGRAM: usize = 1 << 16;
@@ -79,7 +95,11 @@ pub(super) fn cost(call: &CallExpr) -> Result<(u64, i64), String> {
         "matches" => {
             // The last of them, in either way of calling it.
             let last = call.args.len().saturating_sub(1);
-            pattern(written(last, "pattern")?.ok_or("matches needs a pattern")?)?;
+            pattern(name, written(last, "pattern")?.ok_or("matches needs a pattern")?)?;
+            Ok((PATTERN_STEPS, PATTERN_FACTOR))
+        }
+        "find" | "findAll" => {
+            pattern(name, written(0, "pattern")?.ok_or_else(|| format!("{name} needs a pattern"))?)?;
             Ok((PATTERN_STEPS, PATTERN_FACTOR))
         }
         "indexOf" | "lastIndexOf" => {
@@ -109,27 +129,73 @@ pub(super) fn cost(call: &CallExpr) -> Result<(u64, i64), String> {
 }
 
 /// A pattern has to be known, so that no object's can be costly.
-fn pattern(text: &str) -> Result<(), String> {
+fn pattern(name: &str, text: &str) -> Result<(), String> {
     if text.len() > MAX_PATTERN {
-        return Err(format!("the pattern of matches must have at most {MAX_PATTERN} characters"));
+        return Err(format!("the pattern of {name} must have at most {MAX_PATTERN} characters"));
     }
-    let built = regex::RegexBuilder::new(text).size_limit(MAX_PATTERN_PROGRAM).build();
-    built.map(drop).map_err(|error| format!("the pattern of matches: {error}"))
+    compiled(text).map(drop).map_err(|error| format!("the pattern of {name}: {error}"))
+}
+
+fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(MAX_PATTERN_PROGRAM).build()
 }
 
 /// CEL's own functions, and those of Kubernetes.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings).expect("they are no functions of CEL's own");
-    let of_lists: [(&str, cel::common::functions::Function); 4] =
-        [("sum", sum), ("min", min), ("max", max), ("isSorted", is_sorted)];
+    let of_lists: [(&str, Function); 4] = [("sum", sum), ("min", min), ("max", max), ("isSorted", is_sorted)];
     for (name, function) in of_lists {
         let id = format!("list.{name}()");
         env.add_member_overload(name, &id, LIST_TYPE, Vec::new(), function)
             .expect("CEL has no such function");
     }
+    let of_patterns: [(&str, usize, Function); 3] =
+        [("find", 1, find), ("findAll", 1, find_all), ("findAll", 2, find_all)];
+    for (name, operands, function) in of_patterns {
+        let signature = [STRING_TYPE, INT_TYPE].into_iter().take(operands).collect();
+        env.add_member_overload(
+            name,
+            &format!("string.{name}({operands})"),
+            STRING_TYPE,
+            signature,
+            function,
+        )
+        .expect("CEL has no such function");
+    }
     super::quantity::add_to(&mut env);
+    super::sets::add_to(&mut env);
+    super::time::add_to(&mut env);
     env
+}
+
+/// A text and the pattern to find in it.
+fn searched<'a>(name: &str, args: &'a [CowVal<'_, '_>]) -> Result<(&'a str, Regex), ExecutionError> {
+    let wrong = || ExecutionError::function_error(name, "is for a string and a pattern");
+    let [text, pattern, ..] = args else { return Err(wrong()) };
+    let text = text.downcast_ref::<CelString>().ok_or_else(wrong)?.inner();
+    let pattern = compiled(pattern.downcast_ref::<CelString>().ok_or_else(wrong)?.inner());
+    Ok((text, pattern.map_err(|error| ExecutionError::function_error(name, error))?))
+}
+
+/// What a pattern matches first; else an empty text.
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
+fn find<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let (text, pattern) = searched("find", &args)?;
+    let found = pattern.find(text).map_or("", |found| found.as_str());
+    Ok(CowVal::owned(CelString::from(found.to_owned())))
+}
+
+/// All that a pattern matches, or so many of them.
+#[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
+fn find_all<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let (text, pattern) = searched("findAll", &args)?;
+    let most = args.get(2).and_then(|most| most.downcast_ref::<CelInt>()).map_or(-1, |most| *most.inner());
+    // As in Kubernetes, a negative number means all.
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let found = pattern.find_iter(text).take(most).map(|found| found.as_str().to_owned());
+    let found: Vec<Box<dyn Val + 'v>> = found.map(|text| Box::new(CelString::from(text)) as _).collect();
+    Ok(CowVal::owned(CelList::from(found)))
 }
 
 /// The numbers of a list.

@@ -10,6 +10,8 @@ mod failure;
 mod functions;
 mod path;
 mod quantity;
+mod sets;
+mod time;
 mod value;
 
 use std::collections::BTreeMap;

@@ -84,10 +84,115 @@ fn expressions_mean_what_they_mean_to_kubernetes() {
         ),
         ("self.spec.count == 3.0", json!(true)),
         ("self['spec']['count'] > 2 ? 'many' : 'few'", json!("many")),
+        ("sets.contains([1, 2, 3], [3, 1, 1]) && !sets.contains([1], [1, 2])", json!(true)),
+        (
+            "sets.equivalent(['a', 'b'], self.spec.tasks.map(t, t.name)) && !sets.equivalent([1], [])",
+            json!(true),
+        ),
+        ("sets.intersects(self.spec.tasks, [self.spec.tasks[1]]) || sets.intersects([1], [2])", json!(true)),
+        ("sets.intersects([], [1]) || !sets.contains([], [])", json!(false)),
+        ("[1, 2, 1].indexOf(1) + [1, 2, 1].lastIndexOf(1)", json!(2)),
+        ("['a', 'b'].indexOf('b') + ['a', 'b'].lastIndexOf('x')", json!(0)),
+        ("self.spec.tasks.map(t, t.name).indexOf(self.spec.tasks[1].name)", json!(1)),
+        ("'xäx-x'.indexOf(self.metadata.name) + 'xäx-x'.lastIndexOf(self.metadata.name)", json!(4)),
+        ("'xäy'.indexOf(self.spec.tasks[0].name)", json!(-1)),
+        ("'build 17 of 42'.find('[0-9]+') + 'none'.find('[0-9]+')", json!("17")),
+        ("'build 17 of 42'.findAll('[0-9]+')", json!(["17", "42"])),
+        (
+            "'build 17 of 42'.findAll('[0-9]+', 1) + 'a'.findAll('b') + '1 2'.findAll('[0-9]', -1)",
+            json!(["17", "1", "2"]),
+        ),
         ("size(self) == 3", json!(true)),
         ("has(self.spec.absent.deep) || true", json!(true)),
     ] {
         assert_eq!(value(source, &object), Ok(wanted), "{source}");
+    }
+}
+
+#[test]
+fn times_mean_what_they_mean_to_cel() {
+    let object = json!({"status": {"start": "2026-01-31T23:30:15.5Z", "end": "2026-02-01T01:00:15.5+00:00"}});
+    for (source, wanted) in [
+        ("timestamp(self.status.end) - timestamp(self.status.start) == duration('1h30m')", json!(true)),
+        ("timestamp(self.status.start) + duration('90m') == timestamp(self.status.end)", json!(true)),
+        ("duration('90m') + timestamp(self.status.start) <= timestamp(self.status.end)", json!(true)),
+        ("timestamp(self.status.end) - duration('2h') < timestamp(self.status.start)", json!(true)),
+        ("duration('1h') - duration('90m') + duration('0') < duration('-29m')", json!(true)),
+        ("timestamp('2026-01-01T00:00:00+01:00') == timestamp('2025-12-31T23:00:00Z')", json!(true)),
+        (
+            "timestamp(1) == timestamp('1970-01-01T00:00:01Z') && timestamp(timestamp(1)) != timestamp(2)",
+            json!(true),
+        ),
+        ("timestamp(1) == 1 || duration('1s') == timestamp(1)", json!(false)),
+        ("int(timestamp('1969-12-31T23:59:59.5Z'))", json!(-1)),
+        (
+            "string(timestamp(self.status.end)) + ' ' + string(duration('1m30s500ms'))",
+            json!("2026-02-01T01:00:15.5Z 90.5s"),
+        ),
+        (
+            "[timestamp(0), duration('-1500ms'), duration(duration('0'))]",
+            json!(["1970-01-01T00:00:00Z", "-1.5s", "0s"]),
+        ),
+        ("duration('90m').getHours() * 1000 + duration('90m').getMinutes()", json!(1090)),
+        ("duration('1.5s').getSeconds() * 10000 + duration('1.5s').getMilliseconds()", json!(11500)),
+        ("timestamp(self.status.start).getFullYear()", json!(2026)),
+        (
+            "timestamp(self.status.start).getMonth() * 100 + timestamp(self.status.start).getMonth('+01:00')",
+            json!(1),
+        ),
+        (
+            "timestamp(self.status.start).getDate() * 100 + timestamp(self.status.start).getDayOfMonth()",
+            json!(3130),
+        ),
+        (
+            "timestamp(self.status.start).getDayOfYear() * 10 + timestamp(self.status.start).getDayOfWeek()",
+            json!(306),
+        ),
+        (
+            "timestamp(self.status.start).getHours('-08:00') * 100 + timestamp(self.status.start).getMinutes('05:30')",
+            json!(1500),
+        ),
+        (
+            "timestamp(self.status.start).getSeconds('UTC') * 1000 + timestamp(self.status.start).getMilliseconds()",
+            json!(15500),
+        ),
+        ("[timestamp(2), timestamp(1)].indexOf(timestamp(1))", json!(1)),
+        ("has(self.status.never) && timestamp(self.status.never) < timestamp(self.status.end)", json!(false)),
+    ] {
+        assert_eq!(value(source, &object), Ok(wanted), "{source}");
+    }
+    for source in [
+        "timestamp('2026-01-31')",
+        "timestamp('2026-01-31T23:30:15')",
+        "timestamp('2026-01-31 23:30:15Z')",
+        "timestamp('2026-01-31T23:30:15.Z')",
+        "timestamp('2026-01-31T23:30:15Z[Europe/Berlin]')",
+        "timestamp('2026-02-30T23:30:15Z')",
+        "timestamp('0000-01-01T00:00:00Z')",
+        "timestamp('äääääääääää')",
+        "timestamp(true)",
+        "timestamp(300000000000)",
+        "timestamp('9999-12-31T23:59:59Z') + duration('1s')",
+        "timestamp('0001-01-01T00:00:00Z') - duration('1ns')",
+        "timestamp('9999-12-31T23:59:59Z') - timestamp('0001-01-01T00:00:00Z')",
+        "timestamp(1) + timestamp(1)",
+        "timestamp(1) + 1",
+        "timestamp(1) < 1",
+        "timestamp(1).getHours('Europe/Berlin')",
+        "timestamp(1).getHours('24:00')",
+        "timestamp(1).getHours('+-1:00')",
+        "duration('1 hour')",
+        "duration('1')",
+        "duration('300000h') + duration('2540000h')",
+        "duration('1h') - timestamp(1)",
+        "duration('1h') > 60",
+        "duration('1h').getDate()",
+    ] {
+        assert!(
+            matches!(value(source, &object), Err(Failure::Wrong(_))),
+            "{source}: {:?}",
+            value(source, &object)
+        );
     }
 }
 
@@ -119,6 +224,9 @@ fn what_is_not_there_is_told_from_what_is_wrong() {
         "quantity('1').add('1')",
         "self.status.phase.isLessThan(quantity('1'))",
         "quantity('1').compareTo(1)",
+        "sets.contains('abc', ['a'])",
+        "sets.intersects([1], 1)",
+        "self.status.phase.indexOf(1)",
     ] {
         assert!(
             matches!(value(source, &object), Err(Failure::Wrong(_))),
@@ -140,7 +248,13 @@ fn a_mistake_is_found_when_it_is_compiled() {
         ("self.a.matches(self.b)", "the pattern of matches must be a string"),
         ("self.a.matches('(')", "the pattern of matches: "),
         ("self.a.matches('(a{100}){100}')", "the pattern of matches: "),
-        ("self.a.indexOf(self.b)", "the text to look for of indexOf must be a string"),
+        ("self.a.indexOf(self.b, 2)", "the text to look for of indexOf must be a string"),
+        ("self.a.find(self.b)", "the pattern of find must be a string"),
+        ("self.a.findAll('(')", "the pattern of findAll: "),
+        ("sets.union([1], [2])", "there is no"),
+        ("sets.contains([1])", "there is no variable \"sets\""),
+        ("sets", "there is no variable \"sets\""),
+        ("self.sets.contains([1], [2]).x(1)", "there is no function \"x\""),
         ("self.a.replace('', 'x')", "must not be empty"),
         ("self.a.replace('x', self.b)", "the replacement of replace must be a string"),
         ("self.a.split(self.b)", "the separator of split must be a string"),
@@ -189,6 +303,14 @@ fn no_object_makes_an_expression_take_long() {
         "self.few.exists(a, self.few.exists(b, self.few.sum() == 0))",
         "self.texts.exists(t, self.texts.exists(u, u.substring(999) == 'c'))",
         "self.texts.exists(t, self.texts.exists(u, isQuantity(t + u)))",
+        "self.list.exists(t, self.list.indexOf(t) < 0)",
+        "self.texts.exists(t, self.texts.exists(u, t.indexOf(u) < 0))",
+        "self.text.lastIndexOf(self.text + 'c') > 0",
+        "sets.contains(self.list, self.list)",
+        "sets.equivalent(self.texts + ['c'], self.texts + ['d'])",
+        "self.few.exists(a, sets.intersects(self.few, [2, 3, 4, 5]))",
+        "self.texts.exists(t, t.findAll('(a|b)').size() == 0)",
+        "self.few.exists(a, self.few.exists(b, timestamp(a) + duration('1s') < timestamp(b)))",
         "self.few.exists(a, self.few.exists(b, quantity('1').add(quantity('2')).isLessThan(quantity('3'))))",
     ] {
         let expression = Expression::compile(source).unwrap_or_else(|why| panic!("{source}: {why}"));

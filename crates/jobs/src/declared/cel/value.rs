@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::cost::Budget;
 use super::failure::Failure;
 use super::quantity::CelQuantity;
+use super::time::{CelDuration, CelTimestamp};
 
 /// A part of an object, whose texts are borrowed; none if it is too large for the budget.
 pub(super) fn read<'v>(value: &'v Value, budget: &Budget) -> Option<Box<dyn Val + 'v>> {
@@ -67,6 +68,12 @@ pub(super) fn written(value: &dyn Val, budget: &Budget) -> Result<Value, Failure
     }
     if let Some(quantity) = value.downcast_ref::<CelQuantity>() {
         return Ok(Value::from(quantity.0.to_string()));
+    }
+    if let Some(at) = value.downcast_ref::<CelTimestamp>() {
+        return Ok(Value::from(at.0.to_string()));
+    }
+    if let Some(length) = value.downcast_ref::<CelDuration>() {
+        return Ok(Value::from(length.text()));
     }
     if value.downcast_ref::<CelNull>().is_some() {
         return Ok(Value::Null);
