@@ -65,7 +65,7 @@ enum Runner {
 impl Runner {
     async fn start(plane: &ControlPlane, command: Option<&str>) -> Result<Self> {
         // Leases are not the subject.
-        let setup = Setup::new(plane)?.with(&json!({"leaderElection": {"leaderElect": false}}));
+        let setup = Setup::new(plane)?.alone();
         let Some(command) = command else {
             let setup = setup.arg("--controllers=*,-webhooks,-certificates");
             return Ok(Self::Sluice(Manager::start(plane, setup).await?));

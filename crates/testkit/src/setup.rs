@@ -117,6 +117,12 @@ impl Setup {
         }))
     }
 
+    /// Without a lease, for a test that kills its only manager: the next one need not wait for the lease to expire.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        self.with(&json!({"leaderElection": {"leaderElect": false}}))
+    }
+
     /// One more flag, for example `--controllers=*,-scheduler`.
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Self {

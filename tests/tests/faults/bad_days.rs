@@ -157,7 +157,7 @@ async fn killed_at_any_moment_it_admits_nothing_twice_and_leaks_nothing() {
     println!("SLUICE_SEED={seed}");
     let mut dice = Dice(seed);
     // Without an election, so that each start leads at once.
-    let setup = bed.setup.clone().with(&json!({"leaderElection": {"leaderElect": false}}));
+    let setup = bed.setup.clone().alone();
     let mut manager = start(setup).await;
     let place = busy_place(bed.plane, "killed", CPU).await;
     let history = History::start(place.client.clone(), &place.name).await.unwrap();

@@ -196,8 +196,7 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let kubeconfig = plane.kubeconfig_through(&proxy.url(), NAMESPACE, "rate").await.unwrap();
     let client = client_of(&kubeconfig).await.unwrap();
     // Leases are not the subject, and a busy machine could lose one in between.
-    let lease = json!({"leaderElection": {"leaderElect": false}});
-    let setup = Setup::new(&plane).unwrap().acting_as(kubeconfig).with(&lease);
+    let setup = Setup::new(&plane).unwrap().acting_as(kubeconfig).alone();
     crds::install(&plane.client().await.unwrap(), Some(&setup.webhook_url())).await.unwrap();
     let manager = Manager::start(&plane, setup.clone()).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();

@@ -426,7 +426,7 @@ async fn nothing_is_gained_while_the_leader_is_killed_and_the_api_server_fails()
     controllers::install_crds(&client, Tool::KubeflowControllers).await.unwrap();
     let kinds = [JobKind::POD, JobKind::DEPLOYMENT, JobKind::STATEFUL_SET, JobKind::PYTORCH_JOB];
     let frameworks = json!({"integrations": {"frameworks": kinds.map(JobKind::framework)}});
-    let setup = Setup::new(plane).unwrap().brief_leases().with(&frameworks);
+    let setup = Setup::new(plane).unwrap().alone().with(&frameworks);
     let setup = chart::install(plane, setup, &json!({})).await.unwrap();
     let proxy = FaultProxy::start(plane).await.unwrap();
     let account = (chart::NAMESPACE, chart::SERVICE_ACCOUNT);

@@ -306,7 +306,7 @@ async fn jobs_end_and_nothing_runs_unadmitted() {
         nodes::pool(pool, 1).make(&client).await.unwrap();
     }
     let frameworks = json!({"integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}});
-    let setup = Setup::new(plane).unwrap().brief_leases().with(&frameworks);
+    let setup = Setup::new(plane).unwrap().alone().with(&frameworks);
     let setup = chart::install(plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(plane, setup).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();

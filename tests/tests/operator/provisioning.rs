@@ -61,7 +61,7 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let _autoscaler =
         autoscaler::StandIn::start(&plane.kubeconfig_path(), autoscaler::Served::Older).await.unwrap();
-    let setup = Setup::new(&plane).unwrap().brief_leases();
+    let setup = Setup::new(&plane).unwrap().alone();
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let old = json!({"provisioningRequests": {"oldPodAnnotations": true}});
     let manager = Manager::start(&plane, setup.with(&old)).await.unwrap();

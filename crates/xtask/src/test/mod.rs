@@ -1,7 +1,7 @@
 //! `cargo xtask test`: builds the test programs once, runs them, and says at the end what failed and which ten tests took longest.
 //!
-//! Programs that start control planes wait most of the time, and the others compute; so both sorts run side by side, one program of each at a
-//! time. Programs of [`ALONE`] come last and by themselves, because they measure.
+//! Programs that start control planes wait most of the time, and the others compute; so both sorts run side by side: of the first as many tests at a
+//! time as three for each core, of the others one program at a time. Programs of [`ALONE`] come last and by themselves, because they measure.
 //!
 //! One or two failed tests of a program on control planes are run a second time, alone. They stay failed; if they pass then, the report names
 //! them `UNSTABLE`: there is a race to be found, in the test or in what it tests.
@@ -49,16 +49,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let began = Instant::now();
     let (alone, beside): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::is_alone);
     let (on_planes, computing): (Vec<_>, Vec<_>) = beside.into_iter().partition(Program::is_on_planes);
+    let cores = plan::cores();
     let results = &report;
     std::thread::scope(|scope| {
+        let lanes = [(&on_planes, 3 * cores), (&computing, cores)];
         let lanes =
-            [&on_planes, &computing].map(|lane| scope.spawn(move || run::all(lane, &args.filter, results)));
-        lanes.into_iter().try_for_each(|lane| match lane.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+            lanes.map(|(lane, places)| scope.spawn(move || run::all(lane, places, &args.filter, results)));
+        lanes.into_iter().try_for_each(joined)
     })?;
-    run::all(&alone, &args.filter, &report)?;
+    run::all(&alone, 1, &args.filter, &report)?;
     let mut report = report.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if plan::has_doc_tests(&root)? {
         report.doc_tests(doc_tests(&root)?);
@@ -66,6 +65,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let goal = plan::goal(&root, if args.quick { "check" } else { "test" })?;
     print!("{}", report.text(built, began.elapsed(), goal));
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a thread came to.
+fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs the examples in comments, which cargo alone can; whether they are right.

@@ -11,6 +11,18 @@ use serde_json::Value;
 
 use super::{ALONE, ON_PLANES, SLOW, cargo_output};
 
+/// The programs on control planes that run in parts, the longest first: the target, what the names of the part's tests begin with, or none for the rest,
+/// and how many of these run at a time. Tests that take turns are parts of their own, as they would hold places in which others could run.
+const PARTS: [(&str, Option<&str>, usize); 7] = [
+    ("operator", None, 4),
+    ("operator", Some("hotswap::"), 2),
+    ("faults", Some("soak::"), 1),
+    ("faults", Some("restart_matrix::"), 2),
+    ("operator", Some("examples::"), 2),
+    ("faults", Some("bad_days::"), 2),
+    ("faults", None, 2),
+];
+
 /// A built test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
@@ -35,21 +47,70 @@ impl Program {
         self.is_on_planes() && ALONE.contains(&self.target.as_str())
     }
 
-    /// How many of its tests run at a time.
-    pub fn threads(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    /// How many of its tests run at a time where all of them may.
+    fn threads(&self) -> usize {
         match (self.is_alone(), self.is_on_planes()) {
             (true, _) => 1,
             // They wait most of the time.
-            (_, true) => 2 * cores,
-            _ => cores,
+            (_, true) => 2 * cores(),
+            _ => cores(),
         }
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Part<'_> {
+        Part { program: self, group: None, without: Vec::new(), threads: self.threads() }
+    }
+
+    /// Its parts, or all of it if only tests of a certain name are wanted: the runner takes a test that fits any filter.
+    pub fn parts(&self, is_filtered: bool) -> Vec<Part<'_>> {
+        let groups = PARTS.iter().filter(|(target, ..)| self.is_on_planes() && self.target == *target);
+        let groups: Vec<_> = groups.map(|&(_, group, threads)| (group, threads)).collect();
+        if is_filtered || groups.is_empty() {
+            return vec![self.whole()];
+        }
+        let named = groups.iter().filter_map(|(group, _)| *group);
+        let part = |&(group, threads): &(Option<&'static str>, usize)| Part {
+            program: self,
+            group,
+            without: if group.is_none() { named.clone().collect() } else { Vec::new() },
+            threads: threads.min(2 * cores()),
+        };
+        groups.iter().map(part).collect()
     }
 
     fn is_quick(&self) -> bool {
         let slow = SLOW.iter().any(|(package, target)| self.package == *package && self.target == *target);
         !slow && !self.is_on_planes()
     }
+}
+
+/// What of a program runs at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// What the names of its tests begin with; without one, all names.
+    pub group: Option<&'static str>,
+    /// But for these.
+    pub without: Vec<&'static str>,
+    /// How many of its tests run at a time.
+    pub threads: usize,
+}
+
+impl Part<'_> {
+    /// The later, the higher: the longest begin first, so that none is left over at the end.
+    pub fn rank(&self) -> usize {
+        let place = PARTS.iter().position(|(target, group, _)| {
+            self.program.is_on_planes() && self.program.target == *target && self.group == *group
+        });
+        place.unwrap_or(PARTS.len())
+    }
+}
+
+/// How many programs compute at a time.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 /// Builds every test program of the workspace, or those that `--quick` runs.
@@ -177,6 +238,27 @@ mod tests {
         assert!(of("tests#sluice-tests", "sluice_tests").is_quick());
         assert!(!of("crates/core#sluice-core", "agreement").is_quick());
         assert!(of("tests#sluice-tests", "load").is_alone() && !of("tests#sluice-tests", "api").is_alone());
+    }
+
+    #[test]
+    fn a_program_runs_in_parts_that_together_are_all_of_it() {
+        let operator = program(&message("tests#sluice-tests", "operator", true)).unwrap();
+        let mut parts = operator.parts(false);
+        parts.sort_by_key(Part::rank);
+        let groups: Vec<_> = parts.iter().map(|part| (part.group, part.without.clone())).collect();
+        assert_eq!(
+            groups,
+            [
+                (None, vec!["hotswap::", "examples::"]),
+                (Some("hotswap::"), Vec::new()),
+                (Some("examples::"), Vec::new()),
+            ]
+        );
+        assert_eq!(operator.parts(true).len(), 1, "a filter chooses among all");
+        let api = program(&message("tests#sluice-tests", "api", true)).unwrap();
+        let [whole] = &api.parts(false)[..] else { panic!("has no parts") };
+        assert!(whole.group.is_none() && whole.rank() > parts.last().unwrap().rank());
+        assert_eq!(program(&message("crates/sim#sluice-sim", "faults", true)).unwrap().parts(false).len(), 1);
     }
 
     #[test]

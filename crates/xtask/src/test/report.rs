@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::plan::Program;
+use super::plan::Part;
 use super::run;
 
 /// If more tests of a program fail, none of them is run a second time: that is no coincidence.
@@ -31,11 +31,13 @@ pub struct ProgramResult {
 }
 
 impl ProgramResult {
-    /// Of a program that prints nothing yet.
-    pub fn of(program: &Program) -> Self {
+    /// Of a part of a program that prints nothing yet.
+    pub fn of(part: &Part<'_>) -> Self {
+        let program = part.program;
         let unit = program.package.replace('-', "_") == program.target;
         let name =
             if unit { program.target.clone() } else { format!("{}::{}", program.package, program.target) };
+        let name = part.group.map_or_else(|| name.clone(), |group| format!("{name}, {group}"));
         Self { name, ..Self::default() }
     }
 

@@ -1,36 +1,60 @@
-//! Running one test program after the other, and reading what it prints.
+//! Running test programs, and reading what they print.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::plan::Program;
+use super::joined;
+use super::plan::{Part, Program};
 use super::report::{ProgramResult, Report};
 
-/// Runs these programs one after the other.
-pub fn all(programs: &[Program], filter: &str, report: &Mutex<Report>) -> Result<()> {
-    for program in programs {
-        let mut outcome = one(program, &[filter])?;
-        // For the report alone: whether there is a race.
-        let again = if program.is_on_planes() { outcome.for_second_attempt() } else { Vec::new() };
-        for test in again {
-            if one(program, &["--exact", &test])?.is_good() {
-                outcome.passed_alone(test);
-            }
+/// Runs these programs, in their parts, with so many tests at a time in all of them together. The first of the parts begin first.
+pub fn all(programs: &[Program], places: usize, filter: &str, report: &Mutex<Report>) -> Result<()> {
+    let mut parts: Vec<_> = programs.iter().flat_map(|program| program.parts(!filter.is_empty())).collect();
+    parts.sort_by_key(Part::rank);
+    let (free, freed) = (&Mutex::new(places), &Condvar::new());
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for part in &parts {
+            let wanted = part.threads.min(places);
+            let taken = free.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut taken =
+                freed.wait_while(taken, |free| *free < wanted).unwrap_or_else(PoisonError::into_inner);
+            *taken -= wanted;
+            drop(taken);
+            running.push(scope.spawn(move || {
+                let result = with_second_attempt(part, filter, report);
+                *free.lock().unwrap_or_else(PoisonError::into_inner) += wanted;
+                freed.notify_one();
+                result
+            }));
         }
-        // In one piece: the other lane prints, too.
-        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-        print!("{}", outcome.text());
-        report.add(outcome);
+        running.into_iter().try_for_each(joined)
+    })
+}
+
+fn with_second_attempt(part: &Part<'_>, filter: &str, report: &Mutex<Report>) -> Result<()> {
+    let mut outcome = one(part, &[filter])?;
+    // For the report alone: whether there is a race.
+    let again = if part.program.is_on_planes() { outcome.for_second_attempt() } else { Vec::new() };
+    for test in again {
+        if one(&part.program.whole(), &["--exact", &test])?.is_good() {
+            outcome.passed_alone(test);
+        }
     }
+    // In one piece: others print, too.
+    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+    print!("{}", outcome.text());
+    report.add(outcome);
     Ok(())
 }
 
-/// Runs a program with these further arguments: a filter.
-fn one(program: &Program, filter: &[&str]) -> Result<ProgramResult> {
+/// Runs a part with these further arguments: a filter.
+fn one(part: &Part<'_>, filter: &[&str]) -> Result<ProgramResult> {
+    let program = part.program;
     let began = Instant::now();
     let mut command = if program.is_on_planes() {
         Command::new(&program.path)
@@ -41,7 +65,8 @@ fn one(program: &Program, filter: &[&str]) -> Result<ProgramResult> {
         nice
     };
     command.current_dir(&program.folder).args(["--report-time", "-Zunstable-options"]);
-    command.arg(format!("--test-threads={}", program.threads()));
+    command.arg(format!("--test-threads={}", part.threads));
+    command.args(part.group).args(part.without.iter().flat_map(|group| ["--skip", group]));
     command.args(filter.iter().filter(|part| !part.is_empty()));
     // Only with these options the built-in runner shows how long each test took; the compiler is the stable one.
     command.env("RUSTC_BOOTSTRAP", "1");
@@ -62,7 +87,7 @@ fn one(program: &Program, filter: &[&str]) -> Result<ProgramResult> {
         let _ = BufReader::new(stderr).read_to_end(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     });
-    let mut outcome = ProgramResult::of(program);
+    let mut outcome = ProgramResult::of(part);
     for line in BufReader::new(child.stdout.take().context("no standard output")?).split(b'\n') {
         let line = line.context("reading what a test printed")?;
         outcome.read(&String::from_utf8_lossy(&line));

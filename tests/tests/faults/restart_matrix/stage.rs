@@ -36,8 +36,7 @@ pub async fn bed() -> &'static Bed {
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 8).make(&client).await.unwrap();
     // Without an election, so that each start leads at once.
-    let alone = json!({"leaderElection": {"leaderElect": false}});
-    let setup = Setup::new(&plane).unwrap().with(&alone);
+    let setup = Setup::new(&plane).unwrap().alone();
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
     create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
