@@ -90,13 +90,11 @@ impl Val for Budget {
 
 impl StaticVal for Budget {}
 
-/// The functions that expressions may call, and those that pay.
-pub(super) fn environment() -> Env {
-    let mut env = super::functions::environment();
+/// Adds the functions that pay.
+pub(super) fn add_to(env: &mut Env) {
     let signature = || vec![types::DYN_TYPE, types::DYN_TYPE, types::INT_TYPE];
     env.add_overload(PAY, PAY, signature(), pay).expect("no function of CEL is called so");
     env.add_overload(RANGE, RANGE, signature(), range).expect("no function of CEL is called so");
-    env
 }
 
 fn pay<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {

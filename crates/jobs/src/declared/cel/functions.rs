@@ -140,7 +140,7 @@ fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern).size_limit(MAX_PATTERN_PROGRAM).build()
 }
 
-/// CEL's own functions, and those of Kubernetes.
+/// CEL's own functions, and those of Kubernetes for strings, patterns and lists of numbers.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings).expect("they are no functions of CEL's own");
@@ -163,9 +163,6 @@ pub(super) fn environment() -> Env {
         )
         .expect("CEL has no such function");
     }
-    super::quantity::add_to(&mut env);
-    super::sets::add_to(&mut env);
-    super::time::add_to(&mut env);
     env
 }
 

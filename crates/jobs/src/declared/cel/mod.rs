@@ -31,7 +31,13 @@ const MAX_LENGTH: usize = 1024;
 const PARSER_STACK: usize = 64 << 20;
 
 /// The functions that expressions may call.
-static FUNCTIONS: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(cost::environment()));
+static FUNCTIONS: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = functions::environment();
+    for add_to in [cost::add_to, quantity::add_to, sets::add_to, time::add_to] {
+        add_to(&mut env);
+    }
+    Arc::new(env)
+});
 
 /// A compiled expression.
 #[derive(Debug)]
