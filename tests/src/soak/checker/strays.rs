@@ -67,6 +67,11 @@ impl Checker {
             let runs = self.jobs.get(job).is_some_and(Job::runs);
             return runs.then(|| format!("{job}, which is evicted, runs"));
         }
+        // A job that is over, goes or is gone is not evicted: its Workload gives the quota back when its pods have ended.
+        let job = workload.job.as_ref().map(|uid| self.keys.get(uid).and_then(|key| self.jobs.get(key)));
+        if job.is_some_and(|job| job.is_none_or(|job| job.finished || job.deleting)) {
+            return None;
+        }
         self.rights.must_go(key, workload).map(|why| format!("{why}, and it is not evicted"))
     }
 

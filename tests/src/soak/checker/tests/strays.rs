@@ -164,9 +164,12 @@ fn what_is_to_stop_and_does_not_is_noticed() {
     assert!(after(inactive, long)[0].ends_with("it is deactivated, and it is not evicted"));
     let drained = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "HoldAndDrain"}});
     assert!(
-        after(running().put(LOCAL, drained), long)[0]
+        after(running().put(LOCAL, drained.clone()), long)[0]
             .ends_with("its queue is drained, and it is not evicted")
     );
+    let drained_then = |history: History| after(history.put(LOCAL, drained.clone()), long);
+    assert!(drained_then(running().delete(JOB)).is_empty(), "its job is gone");
+    assert!(drained_then(running().job(false, &["Complete"])).is_empty(), "its job is over");
     let held = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
     assert!(after(running().put(LOCAL, held), long).is_empty(), "what runs may go on");
 }
