@@ -111,7 +111,7 @@ impl Engine {
     /// written. Then it is looked at again.
     pub(super) fn hold_back(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> bool {
         let now = self.now;
-        let delay = self.config.status_delay.while_waiting(self.backlog);
+        let delay = self.config.status_delay.while_waiting(self.backlog.all);
         let Some(entry) = self.world.workloads.get_mut(key) else { return true };
         let unreported = entry.unreported.get_or_insert(Unreported { since: now, wake_at: None });
         let since = unreported.since;

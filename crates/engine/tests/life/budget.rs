@@ -111,13 +111,13 @@ fn a_workload_that_waits_is_told_so_only_if_it_still_waits_after_the_delay() {
 #[test]
 fn the_delay_is_longer_while_more_writes_wait() {
     let mut c = cluster("", "0", &json!({}));
-    c.backlog(100);
+    c.backlog(100, 0);
     let w = direct(&mut c, "w", "1", 0);
     tenths(&mut c, 29);
     assert_eq!(writes(&c, &w), []);
     tenths(&mut c, 1);
     assert_eq!(writes(&c, &w), [Purpose::Pend], "after 3 s");
-    c.backlog(1_000_000);
+    c.backlog(1_000_000, 0);
     let w = direct(&mut c, "v", "2", 0);
     c.advance(9);
     assert_eq!(writes(&c, &w), []);
