@@ -152,6 +152,18 @@ impl Engine {
         }
     }
 
+    /// A job is over: what only reports on its Workloads is not to hold back their end, with which quota comes free.
+    pub(super) fn withdraw_reports_of_ended(&mut self, view: &JobView) {
+        if view.finished.is_none() {
+            return;
+        }
+        for workload in self.world.owned(&view.job.uid) {
+            if let Some(open) = self.world.workloads[&workload].open {
+                self.outbox.withdraw_report(open);
+            }
+        }
+    }
+
     /// A reason was written, or is not any more: the turn of the one that has waited longest.
     pub(crate) fn report_answered(&mut self) {
         self.reporting = self.reporting.saturating_sub(1);
