@@ -85,6 +85,7 @@ fn writes_that_come_after_those_of_a_decision_do_not_delay_it() {
     let mut c = cluster("100", gathering());
     c.backlog(64, 0);
     let workload = queued(&mut c, "w", "lq", "1", 0);
+    c.settle();
     ms(&mut c, 2);
     assert!(writes(&c, &workload).is_empty());
     ms(&mut c, 1);
