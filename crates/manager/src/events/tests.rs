@@ -181,7 +181,7 @@ fn series_that_are_to_be_updated_leave_every_other_request_to_new_events() {
     };
     for series in 0..3_000 {
         assert_eq!(next(Some(series), 0), [Method::POST]);
-        assert_eq!(next(Some(series), 0), [], "it is counted");
+        assert!(next(Some(series), 0).is_empty(), "it is counted");
     }
     for new in 3_000..3_100 {
         assert_eq!(next(Some(new), 11), [Method::PATCH, Method::POST]);
@@ -189,7 +189,7 @@ fn series_that_are_to_be_updated_leave_every_other_request_to_new_events() {
     for _ in 100..3_000 {
         assert_eq!(next(None, 11), [Method::PATCH]);
     }
-    assert_eq!(next(None, 11), []);
+    assert!(next(None, 11).is_empty());
 }
 
 #[test]
