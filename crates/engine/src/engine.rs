@@ -10,7 +10,7 @@ use crate::config::EngineConfig;
 use crate::effect::Effect;
 use crate::ingest;
 use crate::ingest::workload::is;
-use crate::input::{Input, Kind, ObjectRef};
+use crate::input::{Input, Kind, ObjectRef, WaitingWrites};
 use crate::outbox::Outbox;
 use crate::world::{JobKey, World, workload_ref};
 
@@ -154,7 +154,7 @@ pub struct Engine {
     /// How many of these writes have not been answered.
     pub(crate) reporting: usize,
     /// How many writes wait to be sent.
-    pub(crate) backlog: u32,
+    pub(crate) backlog: WaitingWrites,
     /// When figures of queues may be written.
     pub(crate) status_budget: crate::status::budget::Budget,
     /// Waiting Workloads whose checks are to be listed once nothing else is decided.
@@ -211,7 +211,7 @@ impl Engine {
             releasing: 0,
             unreported: BTreeSet::new(),
             reporting: 0,
-            backlog: 0,
+            backlog: WaitingWrites::default(),
             status_budget: crate::status::budget::Budget::default(),
             unlisted: BTreeSet::new(),
             work: Work::default(),
@@ -337,7 +337,7 @@ impl Engine {
     fn held_back_until(&self) -> Option<Timestamp> {
         let gathered = match self.next_cycle {
             NextCycle::Gathers(since) => {
-                since.checked_add(self.config.gather.while_waiting(self.backlog)).ok()
+                since.checked_add(self.config.gather.while_waiting(self.backlog.ahead)).ok()
             }
             NextCycle::Unasked | NextCycle::Follows => None,
         };

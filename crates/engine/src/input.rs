@@ -360,6 +360,15 @@ impl WriteError {
     }
 }
 
+/// How many writes wait to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingWrites {
+    /// However important they are.
+    pub all: u32,
+    /// Those before which the write of a new decision is not sent: starts and stops of jobs, admissions and evictions.
+    pub ahead: u32,
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -402,7 +411,7 @@ pub enum Input {
         why: String,
     },
     /// So many writes wait to be sent.
-    Backlog(u32),
+    Backlog(WaitingWrites),
     /// Nothing but time passed (see `Engine::next_timer`).
     Tick,
 }

@@ -68,7 +68,7 @@ pub use effect::{
     Write, WriteRequest,
 };
 pub use engine::{Engine, Work};
-pub use input::{Input, Kind, Object, ObjectRef, WriteError};
+pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
 pub use lifecycle::report::same_words;
 pub use lifecycle::slices::is_superseded;
 pub use positions::{Moves, WaitingWorkload};

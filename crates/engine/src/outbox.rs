@@ -89,9 +89,10 @@ impl Outbox {
         self.open.remove(&id)
     }
 
-    /// Takes a write back if it only reports why a Workload waits: a decision is not to wait for it.
+    /// Takes a write back if it only reports how a Workload fares: neither a decision nor an end is to wait for it.
     pub fn withdraw_report(&mut self, id: EffectId) {
-        let report = |open: &Open| matches!(open.purpose, Purpose::Pend | Purpose::Bypassed);
+        let report =
+            |open: &Open| matches!(open.purpose, Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady);
         if self
             .open
             .get_mut(&id)

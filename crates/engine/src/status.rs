@@ -213,7 +213,7 @@ impl Engine {
             return;
         };
         if purpose == Purpose::QueueStatus && slot.is_none() {
-            let slot = self.status_budget.take(self.now, self.config.statuses_per_second);
+            let slot = self.status_budget.take(self.now, self.config.statuses_per_second, self.backlog.all);
             if slot > self.now && self.is_active_as_known(object) {
                 self.statuses.entry(object.clone()).or_default().slot = Some(slot);
                 return self.wake_at(slot, Alarm::Object(object.clone()));

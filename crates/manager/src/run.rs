@@ -391,9 +391,9 @@ fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
 
 /// Tells the engine how many writes wait, once the engine exists.
 fn backlog(engine: Arc<OnceLock<Handle<Engine>>>) -> Backlog {
-    Arc::new(move |writes| {
+    Arc::new(move |waiting| {
         if let Some(engine) = engine.get() {
-            engine.input(Input::Backlog(writes));
+            engine.input(Input::Backlog(waiting));
         }
     })
 }

@@ -23,7 +23,7 @@ use crate::wait::{eventually, progress};
 use crate::{ControlPlane, Manager, Setup, crds, kubectl, workloads};
 
 pub use figures::{Figures, Requests};
-pub use plan::{CLASSES, Class, PREEMPTING, Race, STEADY, Work};
+pub use plan::{CLASSES, Class, FREED, PREEMPTING, Race, STEADY, Work};
 
 use plan::NAMESPACE;
 

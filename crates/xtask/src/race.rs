@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use budget::Budget;
-use sluice_testkit::race::{CLASSES, PREEMPTING, Race, STEADY, Work, forms, run as play};
+use sluice_testkit::race::{CLASSES, FREED, PREEMPTING, Race, STEADY, Work, forms, run as play};
 
 /// Let a manager admit Workloads or Jobs of several classes in many queues, and count its writes.
 #[derive(clap::Args)]
@@ -46,6 +46,8 @@ enum Size {
     Preemption,
     /// 100 a second for ten minutes in 30 queues that always have room
     Steady,
+    /// 800 in 4 full queues, some 30 a second: how soon the next one starts when one ends, while the API server has little to do
+    Freed,
 }
 
 impl Size {
@@ -59,6 +61,8 @@ impl Size {
             Self::Preemption => Race { classes: &PREEMPTING, ..of(100) },
             // A tenth of a queue's quota is enough at that pace, if its writes take no time.
             Self::Steady => Race { classes: &STEADY, quota: 2_000, ..of(2_000) },
+            // A queue that could borrow would take what another one's end has freed.
+            Self::Freed => Race { cohorts: 4, queues_per_cohort: 1, quota: 4, classes: &FREED, ..of(200) },
         }
     }
 
@@ -70,7 +74,13 @@ impl Size {
             Self::Large => "large",
             Self::Preemption => "preemption",
             Self::Steady => "steady",
+            Self::Freed => "freed",
         }
+    }
+
+    /// The name of its budget.
+    fn budget(self, of_jobs: bool) -> String {
+        format!("{}{}", self.name(), if of_jobs { "-jobs" } else { "" })
     }
 }
 
@@ -89,11 +99,27 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if race.manager.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    let name = if args.jobs { format!("{}-jobs", args.size.name()) } else { args.size.name().to_owned() };
-    let budget = Budget::of(&name)?;
+    let budget = Budget::of(&args.size.budget(args.jobs))?;
     let failures = budget.exceeded(&figures);
     for failure in &failures {
         println!("over the budget: {failure}");
     }
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    #[test]
+    fn each_size_has_a_budget_for_workloads_and_for_jobs() {
+        for size in Size::value_variants() {
+            for of_jobs in [false, true] {
+                let name = size.budget(of_jobs);
+                assert!(Budget::of(&name).is_ok(), "{name}");
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use sluice_testkit::binary;
 use sluice_testkit::race::{Race, run};
 
 /// The budget of the race `tiny`, which this one is, in `tests/performance/budgets.toml`.
@@ -28,4 +29,16 @@ async fn workloads_take_one_write_each_and_few_more_while_the_api_server_is_busy
     assert!(figures.per_workload(figures.conflicts) <= budget("conflicts"), "{figures}");
     // A Workload without a job is made and ended by others: nothing of the object itself is the manager's to write.
     assert_eq!(figures.object_writes, 0, "{figures}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_manager_runs_by_its_command() {
+    let command = format!(
+        r#"exec '{}' manager --config "$RACE_CONFIG" --kubeconfig "$KUBECONFIG" '--controllers=*,-webhooks,-certificates'"#,
+        binary().unwrap().display()
+    );
+    let one_of_each = Race { cohorts: 1, queues_per_cohort: 1, per_queue: 1, ..Race::default() };
+    let figures = run(&Race { manager: Some(command), ..one_of_each }).await.unwrap();
+    assert_eq!(figures.workloads, 3);
+    assert!(figures.status_writes >= 3, "an admission each: {figures}");
 }

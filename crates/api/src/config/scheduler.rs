@@ -12,8 +12,8 @@ const MOST: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
-    /// After quota became free, or a Workload came, so long for more of that before it is decided on; longer, up to 50 ms more, while many writes wait
-    /// to be sent. 3 ms; at most 1 s.
+    /// After quota became free, or a Workload came, so long for more of that before it is decided on; longer, up to 50 ms more, while many starts and
+    /// admissions wait to be sent. 3 ms; at most 1 s.
     pub gather_for: Duration,
     /// A Workload that gives its quota back waits so long for its pods to end, from its eviction or deletion on; then they are given 30 s. 1 h; 0: for as long
     /// as they take.

@@ -43,6 +43,7 @@ impl Engine {
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
         let view = Arc::clone(&entry.view);
         let view = self.sized(key, view);
+        self.withdraw_reports_of_ended(&view);
         if let Some(until) = waits {
             self.wake_at(until, Alarm::Job(key.clone()));
             if stop_failed {

@@ -111,7 +111,7 @@ impl Engine {
     /// written. Then it is looked at again.
     pub(super) fn hold_back(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> bool {
         let now = self.now;
-        let delay = self.config.status_delay.while_waiting(self.backlog);
+        let delay = self.config.status_delay.while_waiting(self.backlog.all);
         let Some(entry) = self.world.workloads.get_mut(key) else { return true };
         let unreported = entry.unreported.get_or_insert(Unreported { since: now, wake_at: None });
         let since = unreported.since;
@@ -149,6 +149,18 @@ impl Engine {
         }
         if let Some(open) = entry.open {
             self.outbox.withdraw_report(open);
+        }
+    }
+
+    /// A job is over: what only reports on its Workloads is not to hold back their end, with which quota comes free.
+    pub(super) fn withdraw_reports_of_ended(&mut self, view: &JobView) {
+        if view.finished.is_none() {
+            return;
+        }
+        for workload in self.world.owned(&view.job.uid) {
+            if let Some(open) = self.world.workloads[&workload].open {
+                self.outbox.withdraw_report(open);
+            }
         }
     }
 

@@ -9,10 +9,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Takes a slot: the time from which it may be used. `per_second` of 0 is without limit.
-    pub fn take(&mut self, now: Timestamp, per_second: u32) -> Timestamp {
+    /// Takes a slot: the time from which it may be used. `per_second` of 0 is without limit. While `waiting` writes wait to be sent, the distance is
+    /// longer by a millisecond for each, up to twice as long: a status that is written later has the figures of more changes.
+    pub fn take(&mut self, now: Timestamp, per_second: u32, waiting: u32) -> Timestamp {
         let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return now };
-        let step = SignedDuration::from_millis(step);
+        let step = SignedDuration::from_millis(step + step.min(i64::from(waiting)));
         let second = SignedDuration::from_secs(1).saturating_sub(step);
         let earliest = now.checked_sub(second).unwrap_or(now);
         let slot = self.next.map_or(earliest, |next| next.max(earliest));
@@ -33,16 +34,25 @@ mod tests {
     fn a_second_of_slots_at_once_and_then_one_after_the_other() {
         let mut budget = Budget::default();
         for _ in 0..20 {
-            assert_eq!(budget.take(at(0), 20), at(0));
+            assert_eq!(budget.take(at(0), 20, 0), at(0));
         }
-        assert_eq!(budget.take(at(0), 20), at(50));
-        assert_eq!(budget.take(at(10), 20), at(100));
-        assert_eq!(budget.take(at(60_000), 20), at(60_000));
+        assert_eq!(budget.take(at(0), 20, 0), at(50));
+        assert_eq!(budget.take(at(10), 20, 0), at(100));
+        assert_eq!(budget.take(at(60_000), 20, 0), at(60_000));
+    }
+
+    #[test]
+    fn slots_are_farther_apart_while_writes_wait_and_at_most_twice_as_far() {
+        for (waiting, apart) in [(16, 66), (50, 100), (100_000, 100)] {
+            let mut budget = Budget::default();
+            let slots: Vec<_> = (0..40).map(|_| budget.take(at(0), 20, waiting)).collect();
+            assert_eq!(slots[39].duration_since(slots[38]).as_millis(), apart, "{waiting} wait");
+        }
     }
 
     #[test]
     fn no_budget_is_no_limit() {
         let mut budget = Budget::default();
-        assert!((0..1_000).all(|_| budget.take(at(7), 0) == at(7)));
+        assert!((0..1_000).all(|_| budget.take(at(7), 0, 9) == at(7)));
     }
 }

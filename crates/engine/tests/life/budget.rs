@@ -111,13 +111,13 @@ fn a_workload_that_waits_is_told_so_only_if_it_still_waits_after_the_delay() {
 #[test]
 fn the_delay_is_longer_while_more_writes_wait() {
     let mut c = cluster("", "0", &json!({}));
-    c.backlog(100);
+    c.backlog(100, 0);
     let w = direct(&mut c, "w", "1", 0);
     tenths(&mut c, 29);
     assert_eq!(writes(&c, &w), []);
     tenths(&mut c, 1);
     assert_eq!(writes(&c, &w), [Purpose::Pend], "after 3 s");
-    c.backlog(1_000_000);
+    c.backlog(1_000_000, 0);
     let w = direct(&mut c, "v", "2", 0);
     c.advance(9);
     assert_eq!(writes(&c, &w), []);
@@ -256,6 +256,40 @@ fn an_admission_does_not_wait_for_a_reason_that_has_not_been_sent() {
     c.api.delete(&gone);
     c.settle();
     assert_eq!(c.withdrawn, 2, "the reason of what is gone is of no use");
+}
+
+/// A cluster with a job whose readiness waits to be sent.
+fn ready_to_be_sent(queue: &Value) -> Cluster {
+    let mut c = cluster("waitForPodsReady: {timeout: 5m, blockAdmission: false}\n", "1", queue);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.slow = Some(Purpose::PodsReady);
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    c.settle();
+    assert_eq!(all_writes(&c).last(), Some(&Purpose::PodsReady), "it waits to be sent");
+    c.writes.clear();
+    c
+}
+
+#[test]
+fn an_end_does_not_wait_for_readiness_that_has_not_been_sent() {
+    let mut c = ready_to_be_sent(&json!({}));
+    c.api.finish_job("a", true);
+    c.settle();
+    assert_eq!(c.withdrawn, 1);
+    assert_eq!(all_writes(&c), [Purpose::Finish, Purpose::ReleaseFinished]);
+    c.release();
+    assert_eq!(c.withdrawn, 1);
+}
+
+#[test]
+fn an_eviction_does_not_wait_for_readiness_that_has_not_been_sent() {
+    let mut c = ready_to_be_sent(&json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    let high = direct(&mut c, "high", "1", 1_000);
+    assert_eq!(c.withdrawn, 1);
+    assert_eq!(all_writes(&c)[0], Purpose::Evict);
+    c.advance(60);
+    assert_eq!(writes(&c, &high).last(), Some(&Purpose::ReserveQuota));
 }
 
 #[test]

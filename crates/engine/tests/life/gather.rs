@@ -70,14 +70,26 @@ fn a_decision_waits_no_longer_than_it_gathers_whatever_comes_meanwhile() {
         assert!(waited <= 3, "it comes after 3 ms");
     }
     assert_eq!(waited, 3);
-    // Longer while writes wait, which it would only join.
-    c.backlog(16);
+    // Longer while writes wait behind which its own would only queue.
+    c.backlog(16, 16);
     let next = queued(&mut c, "next", "lq", "1", 0);
     ms(&mut c, 0);
     ms(&mut c, 10);
     assert!(writes(&c, &next).is_empty());
     ms(&mut c, 1);
     assert_eq!(writes(&c, &next), [Purpose::ReserveQuota]);
+}
+
+#[test]
+fn writes_that_come_after_those_of_a_decision_do_not_delay_it() {
+    let mut c = cluster("100", gathering());
+    c.backlog(64, 0);
+    let workload = queued(&mut c, "w", "lq", "1", 0);
+    c.settle();
+    ms(&mut c, 2);
+    assert!(writes(&c, &workload).is_empty());
+    ms(&mut c, 1);
+    assert_eq!(writes(&c, &workload), [Purpose::ReserveQuota], "64 reports wait, which go later");
 }
 
 #[test]

@@ -20,8 +20,8 @@ use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::journal::Line;
 use sluice_api::v1beta2;
 use sluice_engine::{
-    Effect, Engine, EngineConfig, Event, Input, Kind, Level, ObjectRef, Purpose, Write, WriteError,
-    WriteRequest,
+    Effect, Engine, EngineConfig, Event, Input, Kind, Level, ObjectRef, Purpose, WaitingWrites, Write,
+    WriteError, WriteRequest,
 };
 
 pub use api::Api;
@@ -240,9 +240,9 @@ impl Cluster {
         any
     }
 
-    /// Tells the engine that so many writes wait to be sent.
-    pub fn backlog(&mut self, writes: u32) {
-        self.give(Input::Backlog(writes));
+    /// Tells the engine that so many writes wait to be sent, and so many of them before those of a new decision.
+    pub fn backlog(&mut self, all: u32, ahead: u32) {
+        self.give(Input::Backlog(WaitingWrites { all, ahead }));
     }
 
     /// Tells the engine something.

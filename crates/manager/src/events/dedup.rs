@@ -15,7 +15,7 @@ pub enum EventAction {
     Create(String),
     /// Say on the event that was created how often it was seen.
     Update(Update),
-    /// Counted; [`Dedup::due`] returns it later.
+    /// Counted; [`Dedup::next_update`] returns it later.
     Counted,
 }
 
@@ -138,18 +138,12 @@ impl<K: Ord + Clone> Dedup<K> {
         self.pending_updates.first().map(|(at, _)| *at)
     }
 
-    /// The updates that are due by now.
-    pub fn due(&mut self, now: Duration) -> Vec<(K, Update)> {
-        let mut due = Vec::new();
-        while self.next_due().is_some_and(|at| at <= now)
-            && let Some((_, key)) = self.pending_updates.pop_first()
-        {
-            if let Some(entry) = self.entries.get_mut(&key) {
-                let update = entry.update(now);
-                due.push((key, update));
-            }
-        }
-        due
+    /// The update that has been due for longest, if one is by now.
+    pub fn next_update(&mut self, now: Duration) -> Option<(K, Update)> {
+        self.next_due().filter(|at| *at <= now)?;
+        let (_, key) = self.pending_updates.pop_first()?;
+        let update = self.entries.get_mut(&key)?.update(now);
+        Some((key, update))
     }
 
     /// The event could not be created: the next one like it is tried as new.
@@ -177,6 +171,10 @@ mod tests {
 
     fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> EventAction {
         noted(dedup, key, "", at_s)
+    }
+
+    fn due(dedup: &mut Dedup<&'static str>, now: Duration) -> Vec<(&'static str, Update)> {
+        std::iter::from_fn(|| dedup.next_update(now)).collect()
     }
 
     fn update(name: &str, count: i32, note: Option<&str>, last: u64) -> Update {
@@ -218,12 +216,16 @@ mod tests {
             assert_eq!(noted(&mut dedup, "preempted", &note, 0), EventAction::Counted);
         }
         assert_eq!(dedup.next_due(), Some(UPDATE));
-        assert_eq!(dedup.due(Duration::from_secs(9)), []);
+        assert_eq!(due(&mut dedup, Duration::from_secs(9)), []);
         let last = update("preempted.0", 8, Some("victim 7"), 0);
-        assert_eq!(dedup.due(UPDATE), [("preempted", last)]);
-        assert_eq!((dedup.next_due(), dedup.due(Duration::from_secs(99))), (None, Vec::new()));
+        assert_eq!(due(&mut dedup, UPDATE), [("preempted", last)]);
+        assert_eq!(dedup.next_due(), None);
+        assert_eq!(due(&mut dedup, Duration::from_secs(99)), []);
         assert_eq!(noted(&mut dedup, "preempted", "victim 7", 12), EventAction::Counted);
-        assert_eq!(dedup.due(Duration::from_secs(20)), [("preempted", update("preempted.0", 9, None, 12))]);
+        assert_eq!(
+            due(&mut dedup, Duration::from_secs(20)),
+            [("preempted", update("preempted.0", 9, None, 12))]
+        );
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 1);
         assert_eq!(offer(&mut dedup, "a", 11), EventAction::Update(update("a.0", 3, None, 11)));
-        assert_eq!(dedup.due(Duration::from_secs(30)), []);
+        assert_eq!(due(&mut dedup, Duration::from_secs(30)), []);
     }
 
     #[test]
@@ -252,7 +254,7 @@ mod tests {
             }
         }
         assert_eq!((dedup.entries.len(), dedup.order.len(), dedup.pending_updates.len()), (2, 2, 2));
-        assert_eq!(dedup.due(UPDATE).len(), 2, "what was forgotten is not told");
+        assert_eq!(due(&mut dedup, UPDATE).len(), 2, "what was forgotten is not told");
         assert_eq!(offer(&mut dedup, "c", 11), EventAction::Counted);
         assert_eq!(offer(&mut dedup, "a", 11), EventAction::Create("a.11".to_owned()));
     }

@@ -29,7 +29,7 @@ use crate::supervise::Supervisor;
 use crate::traces::Sampling;
 use crate::writer::traffic::Traffic;
 use dedup::{Dedup, EventAction, Update};
-use queue::{Importance, Queue};
+use queue::{Happened, Importance, Queue};
 use rates::Rates;
 
 /// Events that may wait to be sent.
@@ -115,45 +115,26 @@ async fn send_all(
 ) {
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-    let (mut dedup, mut rates) = (Dedup::new(REMEMBERED), Rates::new(REMEMBERED));
-    let last = |pending: &Update| before(started.elapsed().saturating_sub(pending.last));
+    let mut outgoing = Outgoing::new(reporter, started);
     // Each request that is under way sends one at most. They are taken before each further request, so that there is room: those of all that were
     // under way then, and of that one.
     let (failed, mut failures) = mpsc::channel::<Key>(2 * IN_FLIGHT);
     loop {
-        let due = dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
+        let due = outgoing.dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
         let event = tokio::select! {
+            // Series come with each event that does.
+            biased;
             event = waiting.next() => match event {
                 Some(event) => Some(event),
                 None => break,
             },
             () = tokio::time::sleep(due.unwrap_or(IDLE)), if due.is_some() => None,
         };
-        forget_failed(&mut dedup, &mut failures);
-        let mut calls = Vec::new();
-        let now = started.elapsed();
-        for (key, pending) in dedup.due(now) {
-            calls.push((update(&key.0, &pending, last(&pending)), key));
-        }
-        if let Some((event, happened)) = event {
-            let key = key(&event);
-            let (at, happened) = (before(happened.elapsed()), happened.saturating_duration_since(started));
-            let drops =
-                dedup.is_new(&key, happened) && !rates.allow(&event.object, Importance::of(&event), happened);
-            let name = || event_name(&event.object.name);
-            let action = (!drops).then(|| dedup.offer(&key, &event.note, (happened, now), name));
-            match action {
-                None => _ = waiting.count_dropped(1),
-                Some(EventAction::Create(name)) => calls.push((create(&event, name, &reporter, at), key)),
-                Some(EventAction::Update(pending)) => {
-                    calls.push((update(&event.object, &pending, last(&pending)), key));
-                }
-                Some(EventAction::Counted) => {}
-            }
-        }
+        forget_failed(&mut outgoing.dedup, &mut failures);
+        let calls = outgoing.next(event, started.elapsed(), &waiting);
         for (call, key) in calls {
-            forget_failed(&mut dedup, &mut failures);
-            let wait = rates.wait(started.elapsed());
+            forget_failed(&mut outgoing.dedup, &mut failures);
+            let wait = outgoing.rates.wait(started.elapsed());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
@@ -173,6 +154,45 @@ async fn send_all(
     }
     // Wait for those that are being sent.
     drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
+}
+
+/// What is to be sent.
+struct Outgoing {
+    reporter: Reporter,
+    started: Instant,
+    dedup: Dedup<Key>,
+    rates: Rates,
+}
+
+impl Outgoing {
+    /// Nothing was sent yet.
+    fn new(reporter: Reporter, started: Instant) -> Self {
+        Self { reporter, started, dedup: Dedup::new(REMEMBERED), rates: Rates::new(REMEMBERED) }
+    }
+
+    /// The requests that are next, so long after the start: one for a series that is to be updated, and one for the event, so that neither keeps the
+    /// other waiting however many there are. An event that is one too many of its object is counted as dropped.
+    fn next(&mut self, event: Option<Happened>, now: Duration, queue: &Queue) -> Vec<(Call, Key)> {
+        let last = |update: &Update| before(now.saturating_sub(update.last));
+        let mut calls = Vec::new();
+        if let Some((key, due)) = self.dedup.next_update(now) {
+            calls.push((update(&key.0, &due, last(&due)), key));
+        }
+        let Some((event, happened)) = event else { return calls };
+        let key = key(&event);
+        let (at, happened) = (before(happened.elapsed()), happened.saturating_duration_since(self.started));
+        let is_new = self.dedup.is_new(&key, happened);
+        if is_new && !self.rates.allow(&event.object, Importance::of(&event), happened) {
+            queue.count_dropped(1);
+            return calls;
+        }
+        match self.dedup.offer(&key, &event.note, (happened, now), || event_name(&event.object.name)) {
+            EventAction::Create(name) => calls.push((create(&event, name, &self.reporter, at), key)),
+            EventAction::Update(due) => calls.push((update(&event.object, &due, last(&due)), key)),
+            EventAction::Counted => {}
+        }
+        calls
+    }
 }
 
 /// The time so long ago.

@@ -170,6 +170,29 @@ async fn every_event_that_was_not_recorded_is_made_anew_when_it_happens_again() 
 }
 
 #[test]
+fn series_that_are_to_be_updated_leave_every_other_request_to_new_events() {
+    let (queue, started) = (Queue::new(WAITING), Instant::now());
+    let mut outgoing = Outgoing::new(reporter(None), started);
+    let mut next = |number: Option<usize>, seconds| {
+        let of = |number| event(ObjectRef::namespaced(Kind::Workload, "ns", format!("w-{number}")), "note");
+        let event = number.map(|number| (of(number), started));
+        let calls = outgoing.next(event, Duration::from_secs(seconds), &queue);
+        calls.into_iter().map(|(call, _)| call.method).collect::<Vec<_>>()
+    };
+    for series in 0..3_000 {
+        assert_eq!(next(Some(series), 0), [Method::POST]);
+        assert!(next(Some(series), 0).is_empty(), "it is counted");
+    }
+    for new in 3_000..3_100 {
+        assert_eq!(next(Some(new), 11), [Method::PATCH, Method::POST]);
+    }
+    for _ in 100..3_000 {
+        assert_eq!(next(None, 11), [Method::PATCH]);
+    }
+    assert!(next(None, 11).is_empty());
+}
+
+#[test]
 fn long_notes_are_cut_at_a_character() {
     let cut_text = cut(&"ä".repeat(600), NOTE_BYTES);
     assert!(cut_text.len() <= NOTE_BYTES && cut_text.ends_with('…'));

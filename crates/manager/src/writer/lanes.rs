@@ -203,7 +203,12 @@ impl<K: Key, T> Lanes<K, T> {
 
     /// Whether anything waits for its turn.
     pub fn has_waiting(&self) -> bool {
-        self.ready.iter().any(|keys| keys.len > 0)
+        self.has_waiting_up_to(Class::Reports)
+    }
+
+    /// Whether anything of a class up to `last` does.
+    pub fn has_waiting_up_to(&self, last: Class) -> bool {
+        self.ready[..=last.index()].iter().any(|keys| keys.len > 0)
     }
 
     /// How many keys have an item that waits for its turn, by lane.

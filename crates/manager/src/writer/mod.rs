@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use sluice_api::job::{JobKind, JobView};
 use sluice_engine::effect::{EffectId, Write, WriteRequest};
-use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
+use sluice_engine::input::{Kind, Object, ObjectRef, WaitingWrites, WriteError};
 use sluice_jobs::Step;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -59,7 +59,7 @@ pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
 const BACKLOG_STEP: usize = 16;
 
 /// Tells the engine how many writes wait to be sent.
-pub type Backlog = Arc<dyn Fn(u32) + Send + Sync>;
+pub type Backlog = Arc<dyn Fn(WaitingWrites) + Send + Sync>;
 
 /// Learns of a write that was carried out, or was not: how long it took, and what came of it.
 pub type Meter = Arc<dyn Fn(&WriteRequest, Duration, &Answer) + Send + Sync>;
@@ -178,10 +178,21 @@ struct Done {
     place: Slot,
 }
 
-/// The last class of which one more may be sent: reports have an eighth of the places. On a busy API server each of them makes the writes that
-/// matter later, and on an idle one an eighth is plenty.
-fn last_class(reports: usize, limit: usize) -> Class {
-    if reports < (limit / 8).max(1) { Class::Reports } else { Class::Ends }
+/// The last class of which one more may be sent, while so many reports are under way, alone or beside other writes that are or wait. Beside others,
+/// which each of them makes later, reports have an eighth of the places. Alone they have half: what comes then finds a place, and the limit follows
+/// what they use.
+fn last_class(reports: usize, alone: bool, limit: usize) -> Class {
+    let most = (limit / if alone { 2 } else { 8 }).max(1);
+    if reports < most { Class::Reports } else { Class::Ends }
+}
+
+/// What the engine learns of what waits, by lane: a decision starts or stops jobs, and gives or takes quota.
+fn backlog_of(waiting: &[usize; Class::ALL.len()]) -> WaitingWrites {
+    let in_steps = |lanes: &[usize]| {
+        let steps = lanes.iter().sum::<usize>() / BACKLOG_STEP;
+        u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX)
+    };
+    WaitingWrites { all: in_steps(waiting), ahead: in_steps(&waiting[..=Class::Admissions.index()]) }
 }
 
 /// Waits until then.
@@ -202,7 +213,7 @@ async fn pool(
     let mut running: JoinSet<Done> = JoinSet::new();
     let mut pending = PendingWrites::default();
     let mut open = true;
-    let (mut backlog, mut reports) = (0, 0_usize);
+    let (mut backlog, mut reports) = (WaitingWrites::default(), 0_usize);
     // The engine that decides now, the first one whose writes count, and what waits until those before are over.
     let (mut current, first) = (0, watch::Sender::new(0));
     let mut then: Option<Then> = None;
@@ -232,7 +243,8 @@ async fn pool(
                 break;
             }
             let idle_reports = paused + free.hanging_reports;
-            let last = last_class(reports.saturating_sub(idle_reports), traffic.limit());
+            let alone = running.len() == reports && !lanes.has_waiting_up_to(Class::Ends);
+            let last = last_class(reports.saturating_sub(idle_reports), alone, traffic.limit());
             let next = pending.next(&mut free, &mut lanes, (now, started.elapsed()), last);
             let Some(Next { object, class, item: (generation, request), patience }) = next else { break };
             reserved = None;
@@ -265,9 +277,9 @@ async fn pool(
         }
         let waiting = lanes.waiting();
         traffic.set(free.sent, free.hanging, &waiting);
-        let steps = waiting.iter().sum::<usize>() / BACKLOG_STEP;
-        if std::mem::replace(&mut backlog, steps) != steps {
-            (answering.backlog)(u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX));
+        let known = backlog_of(&waiting);
+        if std::mem::replace(&mut backlog, known) != known {
+            (answering.backlog)(known);
         }
         let resting = lanes.is_idle() && running.is_empty();
         if resting && !open {

@@ -133,8 +133,12 @@ async fn a_conflict_after_an_attempt_without_an_answer_may_be_with_that_attempt(
     assert!(matches!(outcome(&[504, 429, 409]).await, WriteError::Transient(_)));
 }
 
-/// Long enough for a write to be sent, and to be tried again.
-const A_WHILE: Duration = Duration::from_millis(400);
+/// Lets all tasks go on until each of them waits for something: they share this thread, and the stand-in answers without a network.
+async fn settled() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
 
 #[tokio::test]
 async fn nothing_is_sent_once_another_replica_may_lead() {
@@ -156,18 +160,23 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
     });
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
-    let server = Server::new(client, deadline, Traffic::default());
+    let traffic = Traffic::default();
+    let mut pausing = traffic.pausing();
+    let server = Server::new(client, deadline, traffic);
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     let sent = || sent.lock().unwrap().clone();
 
     writer.write(0, request(1, "a"));
-    tokio::time::sleep(A_WHILE).await;
+    settled().await;
     assert_eq!(sent(), Vec::<String>::new(), "it does not lead");
     until.send_replace(Until::At(Instant::now() + Duration::from_mins(1)));
-    tokio::time::sleep(A_WHILE).await;
+    for paused in [1, 0] {
+        pausing.wait_for(|writes| *writes == paused).await.unwrap();
+    }
+    settled().await;
     assert_eq!(sent(), ["a"], "it is not tried again after the deadline");
     writer.write(0, request(2, "b"));
-    tokio::time::sleep(A_WHILE).await;
+    settled().await;
     assert_eq!(sent(), ["a"]);
     // The renewal was late, and no other replica had taken the lease.
     until.send_replace(Until::At(Instant::now() + Duration::from_mins(1)));
@@ -177,11 +186,11 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
 
     until.send_replace(Until::Past);
     writer.write(0, request(3, "c"));
-    tokio::time::sleep(A_WHILE).await;
+    settled().await;
     writer.abandon();
     assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     until.send_replace(Until::Always);
-    tokio::time::sleep(A_WHILE).await;
+    settled().await;
     assert!(
         !sent().contains(&"c".to_owned()),
         "what was decided in a term that is over is forgotten: {:?}",

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_api::config::Configuration;
-use sluice_engine::{Effect, EffectId, Input, Kind, Object, ObjectRef, WriteError};
+use sluice_engine::{Effect, EffectId, Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
 
 use super::said::said;
 use super::settings::EngineSettings;
@@ -100,6 +100,9 @@ pub(super) enum Line {
     Backlog {
         at: Timestamp,
         writes: u32,
+        /// Not in logs of older versions, whose decisions waited for all.
+        #[serde(default)]
+        ahead: Option<u32>,
     },
     Tick {
         at: Timestamp,
@@ -196,7 +199,9 @@ fn input_line(at: Timestamp, input: &Input, document: Option<Value>) -> Line {
             error: result.as_ref().err().map(error_parts),
         },
         Input::SetAside { object, why } => Line::SetAside { at, name: object.into(), why: why.clone() },
-        Input::Backlog(writes) => Line::Backlog { at, writes: *writes },
+        Input::Backlog(WaitingWrites { all, ahead }) => {
+            Line::Backlog { at, writes: *all, ahead: Some(*ahead) }
+        }
         Input::Tick => Line::Tick { at },
     }
 }
@@ -287,7 +292,9 @@ pub(super) fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
             (at, Input::Written { id: EffectId(id), result })
         }
         Line::SetAside { at, name, why } => (at, Input::SetAside { object: name.reference()?, why }),
-        Line::Backlog { at, writes } => (at, Input::Backlog(writes)),
+        Line::Backlog { at, writes: all, ahead } => {
+            (at, Input::Backlog(WaitingWrites { all, ahead: ahead.unwrap_or(all) }))
+        }
         Line::Tick { at } => (at, Input::Tick),
         Line::Header { .. } | Line::Cycle { .. } | Line::Rebuilt { .. } | Line::End { .. } => {
             return Err(ReplayError::Unreadable("expected an input".to_owned()));

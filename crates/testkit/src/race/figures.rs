@@ -215,6 +215,11 @@ impl Figures {
         }
     }
 
+    /// All writes of the manager but events.
+    pub fn own_writes(&self) -> u64 {
+        self.status_writes + self.object_writes + self.queue_writes
+    }
+
     /// So many per Workload.
     #[expect(clippy::cast_precision_loss, reason = "for a figure with two digits")]
     pub fn per_workload(&self, count: u64) -> f64 {
@@ -239,6 +244,7 @@ impl fmt::Display for Figures {
             ("status writes of Workloads by the manager", self.status_writes),
             ("its writes on Workloads and Jobs", self.object_writes),
             ("status writes of queues", self.queue_writes),
+            ("all of these", self.own_writes()),
             ("events", self.events),
             ("conflicts", self.conflicts),
             ("evictions", self.evictions),

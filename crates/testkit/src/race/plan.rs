@@ -39,6 +39,10 @@ pub const PREEMPTING: [Class; 3] = [
 pub const STEADY: [Class; 1] =
     [Class { name: "steady", share: 500, cpu: 1, priority: 50, run: millis(500), interval: millis(300) }];
 
+/// Eight a second end in a queue with room for four, and a few more come: some always wait.
+pub const FREED: [Class; 1] =
+    [Class { name: "freed", share: 500, cpu: 1, priority: 50, run: millis(500), interval: millis(100) }];
+
 const fn millis(number: u64) -> Duration {
     Duration::from_millis(number)
 }

@@ -21,6 +21,10 @@ pub struct Budget {
     conflicts: f64,
     /// Writes on Workloads themselves and on Jobs, per Workload, without those of evictions and the way back.
     object_writes: f64,
+    /// All writes but events, per Workload.
+    own_writes: Option<f64>,
+    /// The same with events.
+    all_writes: Option<f64>,
 }
 
 /// What the file has of races.
@@ -49,6 +53,11 @@ impl Budget {
         let per_second = figures.per_workload(figures.queue_writes)
             * f64::from(u32::try_from(figures.workloads).unwrap_or(u32::MAX))
             / (figures.wall.as_secs_f64() + 1.0);
+        let own = figures.own_writes();
+        let totals = [
+            ("writes per Workload", figures.per_workload(own), self.own_writes),
+            ("writes and events per Workload", figures.per_workload(own + figures.events), self.all_writes),
+        ];
         [
             ("status writes per Workload", figures.per_workload(status), self.status_writes),
             ("status writes of queues per second", per_second, self.queue_writes_per_second),
@@ -57,6 +66,7 @@ impl Budget {
             ("writes on Workloads and Jobs per Workload", figures.per_workload(objects), self.object_writes),
         ]
         .into_iter()
+        .chain(totals.into_iter().filter_map(|(what, count, most)| Some((what, count, most?))))
         .filter(|(_, count, most)| count > most)
         .map(|(what, count, most)| format!("{count:.2} {what}, at most {most}"))
         .collect()

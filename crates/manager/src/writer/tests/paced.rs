@@ -103,6 +103,50 @@ async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }
 
+#[tokio::test]
+async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no_decision() {
+    let (client, gate, sent) = gated();
+    let (answering, mut answered) = noting();
+    let backlogs: Seen<WaitingWrites> = Arc::default();
+    let backlog = Arc::clone(&backlogs);
+    let backlog: Backlog = Arc::new(move |waiting| backlog.lock().unwrap().push(waiting));
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let limit = traffic.limit();
+    let server = Server::new(client, Deadline::never(), traffic);
+    let answering = Answering { backlog, ..answering };
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..100 {
+        writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
+    }
+    let start = |id| WriteRequest { purpose: Purpose::StartJob, ..request(id, &format!("start-{id}")) };
+    let names = || sent.lock().unwrap().clone();
+    writer.write(0, start(100));
+    while !names().contains(&"start-100".to_owned()) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(names().len(), limit / 2 + 1, "the reports before it, and itself: {:?}", names());
+    assert!(backlogs.lock().unwrap().iter().any(|waiting| waiting.all >= 80));
+    assert!(backlogs.lock().unwrap().iter().all(|waiting| waiting.ahead == 0));
+    // Beside it they have an eighth.
+    gate.add_permits(1);
+    assert!(answered.recv().await.unwrap().1);
+    writer.write(0, start(101));
+    while !names().contains(&"start-101".to_owned()) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(names().len(), limit / 2 + 2, "no report in the place of the first: {:?}", names());
+    for id in 200..240 {
+        writer.write(0, WriteRequest { purpose: Purpose::Evict, ..request(id, &format!("w{id}")) });
+    }
+    let ahead = || backlogs.lock().unwrap().last().map(|waiting| waiting.ahead);
+    while ahead() != Some(32) {
+        tokio::task::yield_now().await;
+    }
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
 /// A look for the pods of a job.
 fn look(id: u64, then: EndPods) -> WriteRequest {
     let object = ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", format!("job-{id}"));
@@ -171,10 +215,10 @@ async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
 async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
     let (client, gate, sent) = gated();
     let (reported, mut answered) = mpsc::unbounded_channel();
-    let backlogs: Seen<u32> = Arc::default();
+    let backlogs: Seen<WaitingWrites> = Arc::default();
     let backlog = Arc::clone(&backlogs);
     let answering = Answering {
-        backlog: Arc::new(move |writes| backlog.lock().unwrap().push(writes)),
+        backlog: Arc::new(move |waiting| backlog.lock().unwrap().push(waiting)),
         meter: Arc::new(|_, _, _| {}),
         answers: Arc::new(move |_, id, answer, _, _| reported.send((id.0, answer)).unwrap()),
         poison: Arc::new(|_, _| {}),
@@ -198,8 +242,12 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
     assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     assert_eq!(u64::try_from(sent.lock().unwrap().len()).unwrap(), waiting - 1);
     assert!(!sent.lock().unwrap().contains(&format!("w{}", waiting - 1)));
-    assert_eq!(backlogs.lock().unwrap().first(), Some(&16));
-    assert_eq!(backlogs.lock().unwrap().last(), Some(&0));
+    let all: Vec<_> = backlogs.lock().unwrap().iter().map(|waiting| waiting.all).collect();
+    assert_eq!((all.first(), all.last()), (Some(&16), Some(&0)));
+    assert!(
+        backlogs.lock().unwrap().iter().all(|waiting| waiting.ahead == 0),
+        "a decision goes before reports"
+    );
 }
 
 /// What comes of a write whose first attempt is answered like this after a while, and how often it is sent.
