@@ -19,9 +19,15 @@ fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
     let jobs: Vec<&Value> =
         webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
     assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
-    assert!(
-        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
-    );
+    // What names a queue is suspended from its creation wherever it is; the selector is about what names none.
+    let anywhere = json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]}]});
+    let of = |part: &str| -> Vec<&Value> {
+        let has = |webhook: &&&Value| webhook["matchConditions"][0]["name"] == part;
+        jobs.iter().filter(has).map(|webhook| &webhook["namespaceSelector"]).collect()
+    };
+    assert_eq!(of("has-queue-name"), [&anywhere; 2]);
+    assert_eq!(of("has-no-queue-name"), [&json!({"matchLabels": {"team": "ml"}}); 2]);
     let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
     assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
 }
