@@ -96,7 +96,7 @@ async fn wait_until_it_is_queued(place: &Place<'_>, name: &str) {
 }
 
 /// What the manager says of a Job.
-async fn explained(place: &Place<'_>, job: &str) -> String {
+async fn explanation(place: &Place<'_>, job: &str) -> String {
     let page = format!("/debug/explain/{}/{job}?kind=job", place.name);
     let (status, text) = bed().await.manager.health(&page).await.unwrap();
     assert_eq!(status, 200, "{text}");
@@ -128,7 +128,7 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     place.wait_for_event("Job/plain", "Suspended", "Kueue managed child job suspended").await.unwrap();
     workload(&place, "grand", &of).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
-    let explained = explained(&place, "plain").await;
+    let explained = explanation(&place, "plain").await;
     assert!(explained.contains("it runs on the quota of the tour grand"), "{explained}");
     assert!(explained.contains("kubectl kueue explain workload tour-grand -n external"), "{explained}");
     // What its controller lets go too early is held again.
@@ -166,7 +166,7 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     }
     child(&place, "free", None, &owner("free", &free)).await;
     wait_until_active(&place, "free").await;
-    let explained = explained(&place, "free").await;
+    let explained = explanation(&place, "free").await;
     assert!(explained.contains("it names no queue, so that it is not managed, and runs at once"), "{explained}");
     place.wait_for_counts([2, 1, 1]).await.unwrap();
 
