@@ -162,7 +162,7 @@ impl Eq for LocalQueueMetrics {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Address and port; `""` and `"0"` switch the server off.
+    /// Address and port; `"0"` switches the server off.
     pub health_probe_bind_address: String,
     /// Path of the readiness probe.
     pub readiness_endpoint_name: String,

@@ -57,6 +57,19 @@ fn a_stage_of_gates_gives_the_rights_that_its_gates_need() {
 }
 
 #[test]
+fn an_empty_address_is_the_default_one() {
+    let rendered = |sections: &str| {
+        let config = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{sections}");
+        let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+        let objects = objects(&[&config]);
+        let manager = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+        (manager["ports"].clone(), objects["NetworkPolicy/kueue-controller-manager"]["spec"].clone())
+    };
+    let empty = "health: {healthProbeBindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n";
+    assert_eq!(rendered(empty), rendered(""));
+}
+
+#[test]
 fn an_empty_section_of_the_configuration_is_one_that_is_left_out() {
     let rendered = |sections: &str| {
         let config = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{sections}");
