@@ -32,7 +32,8 @@ pub struct Configuration {
     pub tls: Option<Tls>,
     /// Whether jobs without a queue name are managed too.
     pub manage_jobs_without_queue_name: bool,
-    /// The namespaces in which jobs without a queue name are managed.
+    /// The namespaces in which jobs are managed. Elsewhere a job without a queue name is left alone, and one with a queue name gets no Workload and stays
+    /// suspended; plain pods and what suspends its pods, such as a Deployment, are left alone in any case.
     pub managed_jobs_namespace_selector: LabelSelector,
     /// The webhook's own certificates.
     pub internal_cert_management: InternalCertManagement,
@@ -161,7 +162,7 @@ impl Eq for LocalQueueMetrics {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Address and port; `""` and `"0"` switch the server off.
+    /// Address and port; `"0"` switches the server off.
     pub health_probe_bind_address: String,
     /// Path of the readiness probe.
     pub readiness_endpoint_name: String,

@@ -347,7 +347,9 @@ impl Question<'_> {
             let view = View::Played(simulation);
             let value = value.or_else(|| simulation.object(job));
             let found = value.map(|value| {
-                unqueued::findings(&view, &self.options.configuration, job, value).into_iter().next()
+                let whole = self.whole_of(&view, job);
+                let configuration = &self.options.configuration;
+                unqueued::findings(&view, configuration, (job, value), whole.as_ref()).into_iter().next()
             });
             let no_forecast = found.flatten().map(|finding| finding.text);
             Course { state: Some(State::NotQueued), no_forecast, ..Course::default() }
