@@ -200,7 +200,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl(&plane, &resume).await.unwrap();
     wait_for_active_pods(&plane, "waits", 1).await;
 
-    // The next pod of a job that was placed by topology is held, and nobody is there to place it.
+    // The next pod of a job that was placed by topology is held, and no manager is there to place it.
     let args = ["delete", "pods", "-n", "tenant", "-l", "job-name=placed", "--wait=false"];
     kubectl(&plane, &args).await.unwrap();
     wait_until_placed(&plane, true).await;
