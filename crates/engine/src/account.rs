@@ -101,7 +101,16 @@ impl Accounting {
     /// Workload of that name comes first.
     pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
-        Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None, whole: None, largest: 0 }
+        Self {
+            kind,
+            namespace,
+            name,
+            last: None,
+            waiting: Vec::new(),
+            account: None,
+            whole: None,
+            largest: 0,
+        }
     }
 
     /// The most Workloads that were looked at for one page.

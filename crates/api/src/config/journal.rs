@@ -81,7 +81,8 @@ pub(super) fn journal(reader: Option<Reader<'_>>) -> Journal {
     }
     let journal = Journal { directory, max_file_size, max_total_size, store };
     if journal.total_bytes() < journal.file_bytes().saturating_mul(2) {
-        let least = format!("expected room for at least two files of maxFileSize ({})", journal.max_file_size);
+        let least =
+            format!("expected room for at least two files of maxFileSize ({})", journal.max_file_size);
         reader.error("maxTotalSize", least);
     }
     journal

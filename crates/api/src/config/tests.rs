@@ -267,8 +267,10 @@ fn what_kueue_accepts_and_sluice_refuses_is_on_the_page_about_coming_from_it() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tasks/from-kueue.md");
     let page = std::fs::read_to_string(page).unwrap();
     let refused = MISTAKES.iter().map(|(what, fields)| v1beta2(fields).expect_err(what).to_string());
-    let refused: Vec<_> = refused.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
-    let ours = ["not built", "not offered by Sluice", "must be at most", "must be between", "values: \"leases\""];
+    let refused: Vec<_> =
+        refused.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let ours =
+        ["not built", "not offered by Sluice", "must be at most", "must be between", "values: \"leases\""];
     let mut fields = 0;
     for line in refused.iter().filter(|line| ours.iter().any(|words| line.contains(words))) {
         let field = line.split([':', '[']).next().unwrap();

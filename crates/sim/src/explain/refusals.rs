@@ -243,11 +243,7 @@ fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSe
 }
 
 /// What one term of a node affinity asks for by these keys that the labels do not give.
-fn unmet_of_term(
-    term: &Value,
-    labels: &BTreeMap<String, String>,
-    keys: &BTreeSet<String>,
-) -> Vec<String> {
+fn unmet_of_term(term: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
     let wishes = term["matchExpressions"].as_array().into_iter().flatten();
     let unmet = wishes.filter_map(|wish| {
         let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));

@@ -75,7 +75,7 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     let seen = sluice_jobs::filled(&seen, template.as_ref());
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
-        let help = Help::words("mend what is wrong with it, in the job or in what it names");
+        let help = Help::words("correct what is wrong with it, in the job or in what it names");
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if let Some(name) = seen.prebuilt_workload

@@ -356,7 +356,8 @@ impl Question<'_> {
         };
         let before = not_queued(present, read);
         if present.object(job).is_none() {
-            let why = "it is over, is being deleted, or cannot be played: what a change does cannot be tried";
+            let why =
+                "it is over, is being deleted, or cannot be simulated: what a change does cannot be tried";
             return Ok((
                 before,
                 Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },

@@ -10,12 +10,13 @@ use super::*;
 /// The objects of a virtual cluster as they are read from a real one.
 fn read_from(simulation: &Simulation) -> Manifests {
     let kinds: Vec<JobKind> = JobKind::jobs().collect();
-    let list = async |place: String, _selector: &'static str, keep: Keep| -> Result<Listed, ()> {
+    let list = |place: String, _selector: &'static str, keep: Keep| {
         let jobs = kinds.iter().copied().map(Kind::Job);
         let known = [Kind::ResourceFlavor, Kind::ClusterQueue, Kind::LocalQueue, Kind::Workload];
         let kind = known.into_iter().chain(jobs).find(|kind| kind.collection(kind.version(), None) == place);
         let found = kind.into_iter().flat_map(|kind| simulation.objects(kind));
-        Ok(found.filter_map(|(_, object)| keep(object.clone())).collect::<Vec<_>>().into())
+        let kept: Vec<_> = found.filter_map(|(_, object)| keep(object.clone())).collect();
+        std::future::ready(Ok::<Listed, ()>(kept.into()))
     };
     let reading = std::pin::pin!(live::read(Extent::All, &kinds, list));
     let Poll::Ready(read) = reading.poll(&mut Context::from_waker(Waker::noop())) else {
@@ -62,8 +63,7 @@ spec:
 ";
     let owner = "ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: set, uid: set-uid, controller: true}]";
     let below = |job: &str| job.replace("  annotations: {", &format!("  {owner}\n  annotations: {{"));
-    let world =
-        [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set, &below(&first()), &below(&later(JOB, ""))].concat();
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, set, &below(&first()), &below(&later(JOB, ""))].concat();
     let simulation = cluster(&world);
     let (subject, _) = asked_about(&simulation, "mine");
     follows_the_first(&answer(&simulation, &subject.workload.unwrap()));

@@ -56,7 +56,11 @@ fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
     let world = part().replace("uid: set-uid, labels: {kueue.x-k8s.io/queue-name: main}}", "uid: set-uid}");
     let explained = ask(&read(&world), options());
     let text = explained.text();
-    assert_eq!((explained.state, codes(&explained)), (State::NotQueued, vec![Code::QueueNameMissing]), "{text}");
+    assert_eq!(
+        (explained.state, codes(&explained)),
+        (State::NotQueued, vec![Code::QueueNameMissing]),
+        "{text}"
+    );
     assert!(text.contains("it is controlled by the jobset set, which names no queue"), "{text}");
     assert!(text.contains("kubectl label jobset set -n a kueue.x-k8s.io/queue-name=main"), "{text}");
 }
@@ -79,10 +83,9 @@ fn a_job_below_one_that_others_manage_leads_to_the_workload_of_that() {
         name: "grand".into(),
         workload: workload.map(Into::into),
     };
-    for (workload, says) in [
-        (Some("tour-grand"), "; its Workload is tour-grand"),
-        (None, "it has no Workload yet"),
-    ] {
+    for (workload, says) in
+        [(Some("tour-grand"), "; its Workload is tour-grand"), (None, "it has no Workload yet")]
+    {
         let explained = read_as_part(Some(whole(workload)));
         let text = explained.text();
         assert_eq!(codes(&explained), [Code::PartOfAnother], "{text}");
@@ -139,7 +142,7 @@ spec:
           metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
           spec: {template: {spec: {containers: [{name: node, image: i}]}}}
 ";
-    act(&mut simulation, &explained, &Act::Apply("mend what is wrong with it", runtime));
+    act(&mut simulation, &explained, &Act::Apply("correct what is wrong with it", runtime));
     assert!(runs(&simulation), "{}", explained.text());
 }
 

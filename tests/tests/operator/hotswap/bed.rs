@@ -34,8 +34,7 @@ pub async fn plane() -> &'static ControlPlane {
             let autoscaler =
                 || async { autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap() };
             AUTOSCALER.get_or_init(autoscaler).await;
-            let setup =
-                chart::install(plane, Setup::new(plane).unwrap().alone(), &json!({})).await.unwrap();
+            let setup = chart::install(plane, Setup::new(plane).unwrap().alone(), &json!({})).await.unwrap();
             let manager = Manager::start(plane, setup).await.unwrap();
             crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
             // The scheduler's own preemption would blur whose work it is.

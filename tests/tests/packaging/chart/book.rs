@@ -80,12 +80,12 @@ fn an_update_strategy_is_the_users_or_one_that_can_come_to_its_end() {
     };
     let recreate = of(&["controllerManager.strategy.type=Recreate"]);
     assert_eq!(recreate, serde_json::json!({"type": "Recreate"}));
-    let rolling = |surge: u32, unavailable: u32| {
-        serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
-    };
+    let rolling = |surge: u32, unavailable: u32| serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
     let on_the_node = "controllerManager.hostNetwork=true";
-    let [surge, unavailable] =
-        ["controllerManager.strategy.rollingUpdate.maxSurge", "controllerManager.strategy.rollingUpdate.maxUnavailable"];
+    let [surge, unavailable] = [
+        "controllerManager.strategy.rollingUpdate.maxSurge",
+        "controllerManager.strategy.rollingUpdate.maxUnavailable",
+    ];
     assert_eq!(of(&[]), rolling(1, 0));
     // There a replica more would find the ports taken on each of two nodes.
     assert_eq!(of(&[on_the_node]), rolling(0, 1));

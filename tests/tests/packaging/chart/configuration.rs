@@ -62,7 +62,8 @@ fn an_empty_address_is_the_default_one() {
         let config = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{sections}");
         let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
         let objects = objects(&[&config]);
-        let manager = &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+        let manager =
+            &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
         (manager["ports"].clone(), objects["NetworkPolicy/kueue-controller-manager"]["spec"].clone())
     };
     let empty = "health: {healthProbeBindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n";
