@@ -178,12 +178,12 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 
 {{- define "sluice.healthPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
-{{- include "sluice.port" (dig "health" "healthProbeBindAddress" ":8081" $config) -}}
+{{- include "sluice.port" (dig "health" "healthProbeBindAddress" "" $config | toString | default ":8081") -}}
 {{- end }}
 
 {{- define "sluice.metricsPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
-{{- include "sluice.port" (dig "metrics" "bindAddress" ":8443" $config) -}}
+{{- include "sluice.port" (dig "metrics" "bindAddress" "" $config | toString | default ":8443") -}}
 {{- end }}
 
 {{/*

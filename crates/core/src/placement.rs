@@ -16,7 +16,7 @@ use crate::workloads::PodSetNodes;
 
 /// Everything of one workload that is to be placed.
 #[derive(Debug, Default)]
-pub(crate) struct PlacementDemand<'a> {
+pub(crate) struct WorkloadToPlace<'a> {
     /// Of the workload's shape.
     pub(crate) pod_sets: &'a [PodSetSpec],
     pub(crate) shape: Option<&'a Shape>,
@@ -76,7 +76,7 @@ pub(crate) struct Unplaced {
 /// Places everything, or nothing. `empty`: as if no workload used any node.
 pub(crate) fn place(
     view: &mut View<'_>,
-    demand: &PlacementDemand<'_>,
+    demand: &WorkloadToPlace<'_>,
     empty: bool,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {
     let View { world, nodes, stats, .. } = view;
@@ -88,7 +88,7 @@ pub(crate) fn place(
 
 /// The same with a placement of one group's pod sets.
 pub(crate) fn place_groups(
-    demand: &PlacementDemand<'_>,
+    demand: &WorkloadToPlace<'_>,
     empty: bool,
     mut place: impl FnMut(FlavorId, &PlacementRequest<'_>) -> Result<Placement, PlacementFailure>,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {

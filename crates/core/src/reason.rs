@@ -280,7 +280,7 @@ pub enum Refusal {
         /// What it may borrow beyond that at most.
         borrowable: Amount,
         /// What a preemption for this resource alone would bring.
-        preemption: PreemptionOutlook,
+        preemption: PreemptionPossibility,
     },
     /// A topology is requested, and the flavor has none.
     WithoutTopology {
@@ -357,7 +357,7 @@ impl Refusal {
 
 /// What a preemption would bring for one resource of one flavor (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PreemptionOutlook {
+pub enum PreemptionPossibility {
     /// No preemption is allowed here: the request exceeds nominal quota, nothing can be reclaimed below the root, and
     /// preemption while borrowing is not configured.
     NotAllowed,

@@ -184,17 +184,17 @@ fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is left out since it cannot be played: why, of the first few, and how many more.
+/// What is left out since it cannot be simulated: why, of the first few, and how many more.
 fn not_played(left_out: &LeftOut) -> Vec<Skipped> {
     let why = |wrong: &ManifestError| {
         let separator = if wrong.path.is_empty() { "" } else { ": " };
-        let what = format!("it cannot be played: {}{separator}{}", wrong.path, wrong.message);
+        let what = format!("it cannot be simulated: {}{separator}{}", wrong.path, wrong.message);
         Skipped { source: wrong.at.clone(), what }
     };
     let mut all: Vec<Skipped> = left_out.first.iter().map(why).collect();
     let more = left_out.count - all.len();
     if let Some(last) = all.last_mut().filter(|_| more > 0) {
-        last.what = format!("{}; and {more} more objects cannot be played", last.what);
+        last.what = format!("{}; and {more} more objects cannot be simulated", last.what);
     }
     all
 }

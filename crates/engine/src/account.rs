@@ -10,6 +10,7 @@ use sluice_core::{Detail, LevelFits, Name, PendingPosition, Refusal, Standing, U
 use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
+use crate::lifecycle::ancestor::Whole;
 use crate::world::{WorkloadEntry, workload_ref};
 
 /// How far a workload has come.
@@ -91,6 +92,7 @@ pub struct Accounting {
     /// The Workloads that wait in the same ClusterQueue.
     waiting: Vec<Standing>,
     account: Option<Account>,
+    whole: Option<Whole>,
     largest: usize,
 }
 
@@ -99,12 +101,26 @@ impl Accounting {
     /// Workload of that name comes first.
     pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
-        Self { kind, namespace, name, last: None, waiting: Vec::new(), account: None, largest: 0 }
+        Self {
+            kind,
+            namespace,
+            name,
+            last: None,
+            waiting: Vec::new(),
+            account: None,
+            whole: None,
+            largest: 0,
+        }
     }
 
     /// The most Workloads that were looked at for one page.
     pub fn largest_page(&self) -> usize {
         self.largest
+    }
+
+    /// Of a job without a Workload, what it is a part of, if that is the reason.
+    pub fn whole(&self) -> Option<&Whole> {
+        self.whole.as_ref()
     }
 
     /// The account, with at most `most` of those ahead of it; nothing if there is no such Workload. The queue is put in order here.
@@ -139,7 +155,13 @@ impl Engine {
 
     /// Looks at the next `most` Workloads for an account; whether that were the last.
     pub fn account_page(&self, accounting: &mut Accounting, most: usize) -> bool {
-        let Some(key) = self.accounted(accounting) else { return true };
+        let Some(key) = self.accounted(accounting) else {
+            if let Some(kind @ Kind::Job(_)) = accounting.kind {
+                let (namespace, name) = (Name::clone(&accounting.namespace), Name::clone(&accounting.name));
+                accounting.whole = self.whole_of(&ObjectRef::namespaced(kind, namespace, name));
+            }
+            return true;
+        };
         if let Some((queue, _)) = self.scheduler.waits_in(&key) {
             let from = accounting.last.take();
             for (at, (other, _)) in self.world.workloads.after(from.as_ref()).enumerate() {

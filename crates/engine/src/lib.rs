@@ -69,6 +69,7 @@ pub use effect::{
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
+pub use lifecycle::ancestor::Whole;
 pub use lifecycle::report::same_words;
 pub use lifecycle::slices::is_superseded;
 pub use positions::{Moves, WaitingWorkload};

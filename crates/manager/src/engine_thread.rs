@@ -373,7 +373,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             suspect => {
                 let (count, at) = self.blameless;
                 self.blameless = (if at.elapsed() < CALM { count + 1 } else { 1 }, Instant::now());
-                error!(?suspect, why, "the engine failed, and no new object is to blame");
+                error!(?suspect, why, "the engine failed, and no new object is the cause");
                 if self.blameless.0 >= BLAMELESS {
                     self.outlet.give_up(why);
                 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
 use sluice_client::error_chain::Chain;
-use sluice_engine::{Account, Accounting, Engine, Name};
+use sluice_engine::{Account, Accounting, Engine, Name, Whole};
 use sluice_sim::explain::{self, Explained, MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
@@ -217,7 +217,8 @@ impl Explainer {
             let turn = turn.ok_or_else(|| busy("another explanation is being made for you: wait for it"))?;
             let slot = self.small.take(&namespace, self.turn).await;
             let slot = slot.ok_or_else(|| busy("other explanations are being made: try again"))?;
-            let (decides, mut account) = self.account(kind, &namespace, &name, asked.any_replica).await?;
+            let (decides, mut account, whole) =
+                self.account(kind, &namespace, &name, asked.any_replica).await?;
             let held = Taken { slot, _memory: None, turn };
             let queue = asked.change.as_ref().map(queue_of).filter(|queue| !queue.is_empty());
             let asking =
@@ -226,6 +227,7 @@ impl Explainer {
             if account.is_none() && subject.job.is_none() {
                 return Err(not_found(&namespace, &name));
             }
+            subject.whole = whole;
             if !asked.nodes {
                 let nodes = self.nodes().await?;
                 let is_node = |name: &str| nodes.contains(name);
@@ -274,14 +276,14 @@ impl Explainer {
         })
     }
 
-    /// What the engine says, and whether it leads.
+    /// What the engine says, and whether it leads; of a job without a Workload, what it is a part of.
     async fn account(
         &self,
         kind: Option<Kind>,
         namespace: &str,
         name: &str,
         any_replica: bool,
-    ) -> Result<(bool, Option<Account>), Refused> {
+    ) -> Result<(bool, Option<Account>, Option<Whole>), Refused> {
         let open =
             EngineAnswer { decides: false, knows: false, accounting: Accounting::new(kind, namespace, name) };
         let asking = self.engine.pages(open, move |reported: &mut EngineAnswer, engine: &mut Engine| {
@@ -299,7 +301,8 @@ impl Explainer {
         if !reported.knows {
             return Err(unavailable(NOT_LISTED));
         }
-        Ok((reported.decides, reported.accounting.into_account(MOST_LISTED)))
+        let whole = reported.accounting.whole().cloned();
+        Ok((reported.decides, reported.accounting.into_account(MOST_LISTED), whole))
     }
 
     /// The names of all nodes.

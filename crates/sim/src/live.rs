@@ -310,13 +310,12 @@ fn is_over(kind: Kind, object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string() || ended()
 }
 
-/// What the controller of another kind made of a job is played with that job.
-fn is_child(object: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| {
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        owner["controller"] == true && JobKind::from_owner(text("apiVersion"), text("kind")).is_some()
-    })
+/// Kind and UID of the job that controls an object.
+fn maker(object: &Value) -> Option<(JobKind, &str)> {
+    let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| owner["controller"] == true)?;
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    Some((JobKind::from_owner(text("apiVersion"), text("kind"))?, text("uid")))
 }
 
 #[cfg(test)]
@@ -352,12 +351,26 @@ mod tests {
                 assert_eq!(is_over(Kind::Job(kind), &object), over, "{kind:?} {state:?}");
             }
             assert!(!is_over(Kind::Job(kind), &with("Suspended")), "{kind:?}");
-            let owner = json!({"controller": true, "apiVersion": kind.api_version(), "kind": kind.kind()});
-            assert!(is_child(&json!({"metadata": {"ownerReferences": [owner]}})), "{kind:?}");
         }
-        let other = json!({"controller": true, "apiVersion": "example.com/v1", "kind": "JobSet"});
-        assert!(!is_child(&json!({"metadata": {"ownerReferences": [other]}})));
-        assert!(!is_child(&json!({"metadata": {}})));
+        let owned = |uid: &str, owner: &Value| json!({"metadata": {"uid": uid, "ownerReferences": [owner]}});
+        let owner = |api_version: &str, kind: &str, uid: &str| json!({"controller": true, "apiVersion": api_version, "kind": kind, "uid": uid});
+        let job = Kind::Job(JobKind::JOB);
+        for kind in JobKind::jobs() {
+            let above = owner(kind.api_version(), kind.kind(), "above");
+            let part = || owned("part", &above);
+            let taken = Ended::default();
+            assert_eq!(taken.without(job, part()), None, "{kind:?}");
+            // The Workload of the one above is for both; one of its own is for the part alone.
+            let shared = json!([above, owner("batch/v1", "Job", "part")]);
+            for (owners, own) in [(shared, false), (json!([owner("batch/v1", "Job", "part")]), true)] {
+                taken.without(Kind::Workload, json!({"metadata": {"ownerReferences": owners}}));
+                let made_with_it = kind.integration().suspends_pods;
+                assert_eq!(taken.without(job, part()).is_some(), own && !made_with_it, "{kind:?}");
+            }
+        }
+        let none = Ended::default();
+        assert!(none.without(job, owned("other", &owner("example.com/v1", "JobSet", "above"))).is_some());
+        assert!(none.without(job, json!({"metadata": {}})).is_some());
     }
 
     #[test]

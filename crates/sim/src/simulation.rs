@@ -308,8 +308,7 @@ impl Simulation {
                 }
             }
             Kind::Workload if self.record.job(reference).is_none() => {
-                let owners = value["metadata"]["ownerReferences"].as_array();
-                if owners.is_none_or(Vec::is_empty) {
+                if !self.world.had_owner_of(reference, value) {
                     self.record.submitted(self.now, reference, value);
                 }
             }

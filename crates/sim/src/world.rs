@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
-use sluice_api::job::TemplateRef;
+use sluice_api::job::{JobKind, TemplateRef};
 use sluice_api::slim::{self, WorkloadSpec};
 use sluice_engine::{Kind, Object, ObjectRef};
 
@@ -95,6 +95,20 @@ impl World {
     /// What an object owns: of a job, its Workloads.
     pub fn owned(&self, uid: &str) -> Vec<ObjectRef> {
         self.owned.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Whether a job is there, or was, that owns an object. Others may own it, too: objects of kinds that are not simulated.
+    pub fn had_owner_of(&self, reference: &ObjectRef, value: &Value) -> bool {
+        let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| {
+            let kind = JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"]));
+            let job = kind.map(|kind| {
+                ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&reference.namespace), text(&owner["name"]))
+            });
+            let there = job.and_then(|job| self.get(&job));
+            there.is_some_and(|job| job["metadata"]["uid"] == owner["uid"])
+                || self.gone.contains(text(&owner["uid"]))
+        })
     }
 
     /// The object as the engine gets it.

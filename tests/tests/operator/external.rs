@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job};
 
+use crate::bed::bed;
 use crate::flavors::{set_quota, two_flavors};
 
 const GROUP: &str = "external.sluice.dev";
@@ -94,6 +95,14 @@ async fn wait_until_it_is_queued(place: &Place<'_>, name: &str) {
     assert!(place.suspended(name).await.unwrap(), "{name}");
 }
 
+/// What the manager says of a Job.
+async fn explanation(place: &Place<'_>, job: &str) -> String {
+    let page = format!("/debug/explain/{}/{job}?kind=job", place.name);
+    let (status, text) = bed().await.manager.health(&page).await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
 /// A pod that a tour controls, or that says so; its scheduling gates.
 async fn pod(place: &Place<'_>, name: &str, owners: &Value) -> usize {
     let pod = json!({
@@ -119,6 +128,9 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     place.wait_for_event("Job/plain", "Suspended", "Kueue managed child job suspended").await.unwrap();
     workload(&place, "grand", &of).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
+    let explained = explanation(&place, "plain").await;
+    assert!(explained.contains("it runs on the quota of the tour grand"), "{explained}");
+    assert!(explained.contains("kubectl kueue explain workload tour-grand -n external"), "{explained}");
     // What its controller lets go too early is held again.
     resume(&place, "plain").await;
     place.wait_until("plain", false).await.unwrap();
@@ -154,6 +166,11 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     }
     child(&place, "free", None, &owner("free", &free)).await;
     wait_until_active(&place, "free").await;
+    let explained = explanation(&place, "free").await;
+    assert!(
+        explained.contains("it names no queue, so that it is not managed, and runs at once"),
+        "{explained}"
+    );
     place.wait_for_counts([2, 1, 1]).await.unwrap();
 
     // Pods are queued themselves here, but not those of a tour that is.

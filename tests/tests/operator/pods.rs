@@ -234,10 +234,12 @@ async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_th
     })
     .await
     .unwrap();
-    // A Job with a queue is suspended there, whatever its user does, and gets no Workload: of Jobs with a queue the selector frees none.
+    // A Job with a queue is suspended there from its creation, whatever its user does, and gets no Workload: of Jobs with a queue the selector frees none.
     let mut job = job("queued", "lq", 1, 1, 3_600);
     job["spec"]["suspend"] = json!(false);
-    other.make_job(&job).await.unwrap();
+    let job = serde_json::from_value(job).unwrap();
+    let made = other.jobs().create(&PostParams::default(), &job).await.unwrap();
+    assert_eq!(made.spec.unwrap().suspend, Some(true));
     for _ in 0..2 {
         other.wait_until("queued", false).await.unwrap();
         let suspend = Patch::Merge(json!({"spec": {"suspend": false}}));

@@ -65,6 +65,60 @@ fn pod(name: &str) -> String {
     .to_string()
 }
 
+/// What places pods by topology, and a job that is placed so.
+fn placed() -> String {
+    let queues = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: hosts}
+spec: {levels: [{nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: by-host}
+spec: {topologyName: hosts, nodeLabels: {pool: machines}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: by-host}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: by-host, resources: [{name: cpu, nominalQuota: 1}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: by-host, namespace: tenant}
+spec: {clusterQueue: by-host}
+---
+";
+    let mut job: Value = serde_json::from_str(&job("placed")).unwrap();
+    job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("by-host");
+    job["spec"]["completions"] = json!(2);
+    let annotations = &mut job["spec"]["template"]["metadata"]["annotations"];
+    annotations["kueue.x-k8s.io/podset-required-topology"] = json!("kubernetes.io/hostname");
+    format!("{queues}{job}")
+}
+
+/// Waits until the one pod of that job is held by a gate, or by none.
+async fn wait_until_placed(plane: &ControlPlane, gated: bool) {
+    eventually("the pod of the job that is placed", DEADLINE, || async {
+        let pods = get(plane, &["pods", "-n", "tenant", "-l", "job-name=placed"]).await?;
+        let pods = pods["items"].as_array().cloned().unwrap_or_default();
+        let live: Vec<&Value> =
+            pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
+        let is = |pod: &Value| {
+            let gates = &pod["spec"]["schedulingGates"];
+            gates[0]["name"] == "kueue.x-k8s.io/topology" && pod["spec"]["nodeName"].is_null()
+        };
+        let reached = live.len() == 1 && is(live[0]) == gated;
+        Ok(progress(reached && (gated || live[0]["status"]["phase"] == "Running"), format!("{pods:?}")))
+    })
+    .await
+    .unwrap();
+}
+
 async fn get(plane: &ControlPlane, args: &[&str]) -> Result<Value> {
     let args: Vec<&str> = ["get"].iter().chain(args).chain(&["-o", "json"]).copied().collect();
     Ok(serde_json::from_str(&kubectl(plane, &args).await?)?)
@@ -110,7 +164,7 @@ async fn paste(plane: &ControlPlane, script: &str) {
 #[tokio::test]
 async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_removed() {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
-    nodes::pool("machines", 1).make(&plane.client().await.unwrap()).await.unwrap();
+    nodes::pool("machines", 1).label("pool", "machines").make(&plane.client().await.unwrap()).await.unwrap();
     plane.make_namespace("tenant").await.unwrap();
     let setup =
         Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job", "pod"]}}));
@@ -119,11 +173,13 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl::apply(&plane, QUEUES).await.unwrap();
     kubectl::apply(&plane, &job("runs")).await.unwrap();
     wait_for_active_pods(&plane, "runs", 1).await;
+    kubectl::apply(&plane, &placed()).await.unwrap();
+    wait_until_placed(&plane, false).await;
     kubectl::apply(&plane, &job("waits")).await.unwrap();
     kubectl::apply(&plane, &pod("gated")).await.unwrap();
     eventually("a Workload of each job", DEADLINE, || async {
         let workloads = get(&plane, &["workloads", "-n", "tenant"]).await?;
-        Ok(progress(workloads["items"].as_array().map_or(0, Vec::len) == 3, &workloads))
+        Ok(progress(workloads["items"].as_array().map_or(0, Vec::len) == 4, &workloads))
     })
     .await
     .unwrap();
@@ -136,7 +192,7 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     let waiting = get(&plane, &["job", "waits", "-n", "tenant"]).await.unwrap();
     assert_eq!(waiting["spec"]["suspend"], true);
     let workloads = get(&plane, &["workloads", "-n", "tenant"]).await.unwrap();
-    assert_eq!(workloads["items"].as_array().unwrap().len(), 3);
+    assert_eq!(workloads["items"].as_array().unwrap().len(), 4);
     // No webhook without a server is left: jobs come, change and go.
     kubectl::apply(&plane, &job("later")).await.unwrap();
     wait_for_active_pods(&plane, "later", 1).await;
@@ -144,8 +200,14 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl(&plane, &resume).await.unwrap();
     wait_for_active_pods(&plane, "waits", 1).await;
 
+    // The next pod of a job that was placed by topology is held, and no manager is there to place it.
+    let args = ["delete", "pods", "-n", "tenant", "-l", "job-name=placed", "--wait=false"];
+    kubectl(&plane, &args).await.unwrap();
+    wait_until_placed(&plane, true).await;
+
     let [gates, clean_up] = blocks_of_the_book();
     paste(&plane, &gates).await;
+    wait_until_placed(&plane, false).await;
     let waits = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();
     assert_eq!(waits["spec"]["schedulingGates"], json!([{ "name": "example.com/mine" }]));
     // The commands help, too, where the namespace was deleted before.

@@ -72,13 +72,13 @@ async fn probed(page: &mut Page, name: &str) -> Value {
 
 /// Plays the future with a change, so that two schedules are seen.
 async fn play(page: &mut Page, jobs: usize) {
-    go(page, "tomorrow", "Play the future").await;
+    go(page, "tomorrow", "Simulate").await;
     let script = "(() => {
         const form = document.querySelector('form[aria-label=\"Change a priority\"]');
         const fields = form.querySelectorAll('input');
         ['team-1', 'job', '5'].forEach((text, at) => { fields[at].value = text; });
         form.requestSubmit();
-        [...document.querySelectorAll('button')].find((button) => button.textContent === 'Play the future').click();
+        [...document.querySelectorAll('button')].find((button) => button.textContent === 'Simulate').click();
     })()";
     page.run(script).await.unwrap();
     shows(page, "What the changes bring").await;
@@ -423,8 +423,8 @@ async fn a_user_without_a_token_is_asked_for_one() {
 async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     let mut page = opened(&serve(Fault::Less).await, 1280, Scheme::Light).await;
     go(&mut page, "nodes", "This server does not show nodes.").await;
-    go(&mut page, "tomorrow", "Play the future").await;
-    page.click("Play the future").await.unwrap();
+    go(&mut page, "tomorrow", "Simulate").await;
+    page.click("Simulate").await.unwrap();
     shows(&mut page, "This server does not play the future.").await;
     is_accessible(&mut page, "what a server lacks").await;
     let url = serve(Fault::Broken).await;

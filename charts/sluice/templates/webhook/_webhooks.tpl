@@ -28,30 +28,40 @@
 {{- end }}
 
 {{/*
-Namespaces whose jobs the webhooks look at: managedJobsNamespaceSelector of the configuration, else all but the system's.
+Namespaces whose jobs with a queue name the webhooks look at: all but the system's and our own. What names a queue is suspended from its creation,
+also where managedJobsNamespaceSelector selects nothing: it gets no Workload there.
+*/}}
+{{- define "sluice.queuedNamespaces" -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values: [{{ join ", " (list "kube-system" .Release.Namespace | uniq) }}]
+{{- end }}
+
+{{/*
+Namespaces whose jobs are managed: managedJobsNamespaceSelector of the configuration, else all but the system's and our own.
 */}}
 {{- define "sluice.jobNamespaces" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
 {{- with $config.managedJobsNamespaceSelector -}}
 {{- toYaml . -}}
 {{- else -}}
-matchExpressions:
-  - key: kubernetes.io/metadata.name
-    operator: NotIn
-    values: [{{ join ", " (list "kube-system" .Release.Namespace | uniq) }}]
+{{- include "sluice.queuedNamespaces" . -}}
 {{- end -}}
 {{- end }}
 
 {{/*
-Namespaces whose pods, and objects that suspend pods, the webhooks look at: never the system's and our own, whatever the configuration selects. While the manager is stopped,
-these must be able to start pods: among them are its own.
+Namespaces whose pods, and objects that suspend pods, the webhooks look at: those whose jobs are managed, and never the system's and our own, whatever
+the configuration selects. While the manager is stopped, these must be able to start pods: among them are its own.
 */}}
 {{- define "sluice.podNamespaces" -}}
 {{- $selector := fromYaml (include "sluice.jobNamespaces" .) -}}
-{{- $ours := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" .Release.Namespace | uniq) -}}
+{{- $ours := fromYaml (include "sluice.queuedNamespaces" .) -}}
 {{- $expressions := $selector.matchExpressions | default list -}}
-{{- if not (has $ours $expressions) -}}
-{{- $expressions = append $expressions $ours -}}
+{{- range $ours.matchExpressions -}}
+{{- if not (has . $expressions) -}}
+{{- $expressions = append $expressions . -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $selector "matchExpressions" $expressions -}}
 {{- toYaml $selector -}}
@@ -79,7 +89,7 @@ One entry for a kind of kueue.x-k8s.io. Takes root, type (mutate, validate), kin
 
 {{/*
 The entries for a job kind: one for jobs with a queue name, which must succeed, and one for jobs without, which must never
-block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPods, impliedPods), operations.
+block, of managed namespaces. Takes root, type, job (name, group, version, resource, ofPods, suspendsPods, impliedPods), operations.
 */}}
 {{- define "sluice.jobKindWebhooks" -}}
 {{- $path := printf "/%s-%s-%s-%s" .type (replace "." "-" .job.group) .job.version (.job.path | default .job.name) -}}
@@ -88,9 +98,9 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
 {{- /* What another object suspends would run without these: its queue may be known to that object alone. */ -}}
 {{- $queued = printf "%s || %s" $queued (include "sluice.suspendedByParent" .) -}}
 {{- end -}}
-{{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" ((.root.Values.webhooks).timeoutSeconds | default 5) "condition" "has-queue-name" "expression" $queued) -}}
+{{- $entries := list (dict "suffix" "" "policy" "Fail" "seconds" ((.root.Values.webhooks).timeoutSeconds | default 5) "condition" "has-queue-name" "expression" $queued "namespaces" "sluice.queuedNamespaces") -}}
 {{- if and (dig "jobsWithoutQueueName" true (.root.Values.webhooks | default dict)) (not .job.impliedPods) -}}
-{{- $entries = append $entries (dict "suffix" "-without-queue" "policy" "Ignore" "seconds" 2 "condition" "has-no-queue-name" "expression" (printf "!(%s)" $queued)) -}}
+{{- $entries = append $entries (dict "suffix" "-without-queue" "policy" "Ignore" "seconds" 2 "condition" "has-no-queue-name" "expression" (printf "!(%s)" $queued) "namespaces" "sluice.jobNamespaces") -}}
 {{- end -}}
 {{- $context := . -}}
 {{- range $entries }}
@@ -103,7 +113,7 @@ block. Takes root, type, job (name, group, version, resource, ofPods, suspendsPo
   {{- if eq $context.type "mutate" }}
   reinvocationPolicy: {{ ($context.root.Values.mutatingWebhook).reinvocationPolicy | default "Never" }}
   {{- end }}
-  namespaceSelector: {{- include (or $context.job.ofPods $context.job.suspendsPods | ternary "sluice.podNamespaces" "sluice.jobNamespaces") $context.root | nindent 4 }}
+  namespaceSelector: {{- include (or $context.job.ofPods $context.job.suspendsPods | ternary "sluice.podNamespaces" .namespaces) $context.root | nindent 4 }}
   matchConditions:
     - name: {{ .condition }}
       expression: {{ .expression | quote }}

@@ -97,8 +97,7 @@ fn health(mut reader: Option<Reader<'_>>) -> Health {
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned())
     };
     Health {
-        health_probe_bind_address: field(reader, |r| r.string("healthProbeBindAddress"))
-            .unwrap_or_else(|| ":8081".to_owned()),
+        health_probe_bind_address: name(field(reader, |r| r.string("healthProbeBindAddress")), ":8081"),
         readiness_endpoint_name: name(field(reader, |r| r.string("readinessEndpointName")), "readyz"),
         liveness_endpoint_name: name(field(reader, |r| r.string("livenessEndpointName")), "healthz"),
     }

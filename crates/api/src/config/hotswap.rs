@@ -16,9 +16,9 @@ pub struct Hotswap {
     /// With more of a flavor's nodes unhealthy than this, in percent, nothing is evicted: the cause is then more likely the network
     /// or the manager than the nodes. 55.
     pub max_unhealthy_percent: i32,
-    /// Labels, with their values, of nodes that are about to go. `cloud.google.com/active-node-maintenance: "true"`.
+    /// Labels, with their values, of nodes that are marked for removal. `cloud.google.com/active-node-maintenance: "true"`.
     pub departing_labels: BTreeMap<String, String>,
-    /// Keys of taints of nodes that are about to go. `cloud.google.com/impending-node-termination`.
+    /// Keys of taints of nodes that are marked for removal. `cloud.google.com/impending-node-termination`.
     pub departing_taints: Vec<String>,
     /// The label of a node that says when its maintenance begins, in Unix seconds. `cloud.google.com/scheduled-maintenance-time`.
     pub maintenance_time_label: String,

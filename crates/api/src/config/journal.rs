@@ -18,9 +18,9 @@ pub struct Journal {
     /// The folder of its files. Absent: there is no journal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub directory: String,
-    /// The size at which a new file is started: a quantity, in bytes. 64Mi.
+    /// The size at which a new file is started: a quantity, in bytes, from 1Mi to 1Ti. 64Mi, or half of `maxTotalSize` if that is less.
     pub max_file_size: String,
-    /// The size of all files together above which the oldest are deleted: a quantity, in bytes. 1Gi.
+    /// The size of all files together above which the oldest are deleted: a quantity, in bytes, of at least two files and at most 1Ti. 1Gi.
     pub max_total_size: String,
     /// The object store that files are sent to. Absent: they stay in the folder.
     #[serde(skip_serializing_if = "JournalStore::is_default")]
@@ -68,8 +68,10 @@ pub(super) fn journal(reader: Option<Reader<'_>>) -> Journal {
     if !directory.is_empty() && !directory.starts_with('/') {
         reader.error("directory", format!("expected an absolute path, found {directory:?}"));
     }
-    let max_file_size = size(&mut reader, "maxFileSize").unwrap_or(default.max_file_size);
+    let max_file_size = size(&mut reader, "maxFileSize");
     let max_total_size = size(&mut reader, "maxTotalSize").unwrap_or(default.max_total_size);
+    let max_file_size =
+        max_file_size.unwrap_or_else(|| file_of(bytes(&max_total_size)).unwrap_or(default.max_file_size));
     let store = store(reader.object("store"));
     if directory.is_empty() && !store.url.is_empty() {
         reader.error(
@@ -79,9 +81,17 @@ pub(super) fn journal(reader: Option<Reader<'_>>) -> Journal {
     }
     let journal = Journal { directory, max_file_size, max_total_size, store };
     if journal.total_bytes() < journal.file_bytes().saturating_mul(2) {
-        reader.error("maxTotalSize", "expected room for at least two files of maxFileSize");
+        let least =
+            format!("expected room for at least two files of maxFileSize ({})", journal.max_file_size);
+        reader.error("maxTotalSize", least);
     }
     journal
+}
+
+/// The size of a file where all together have less room than two files of the usual size.
+fn file_of(total: u64) -> Option<String> {
+    let half = (total / 2).max(LEAST.unsigned_abs());
+    (half < bytes(&Journal::default().max_file_size)).then(|| half.to_string())
 }
 
 fn size(reader: &mut Reader<'_>, key: &'static str) -> Option<String> {
@@ -118,6 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn files_are_smaller_where_all_together_are_small() {
+        for (total, file) in [("1Gi", 64 << 20), ("128Mi", 64 << 20), ("100Mi", 50 << 20), ("2Mi", 1 << 20)] {
+            let section = format!("journal: {{directory: /x, maxTotalSize: {total}}}");
+            assert_eq!(read(&section).unwrap().file_bytes(), file, "{total}");
+        }
+    }
+
+    #[test]
     fn sizes_that_could_not_hold_are_refused() {
         for section in [
             "journal: {directory: relative}",
@@ -125,6 +143,7 @@ mod tests {
             "journal: {maxFileSize: 2Ti}",
             "journal: {maxFileSize: many}",
             "journal: {maxFileSize: 1Gi, maxTotalSize: 1Gi}",
+            "journal: {maxTotalSize: 1Mi}",
             "journal: {path: /x}",
         ] {
             assert!(read(section).is_err(), "{section}");

@@ -260,6 +260,29 @@ fn every_mistake_is_named_with_its_path() {
     insta::assert_snapshot!(text);
 }
 
+/// People who come from Kueue find there what they have to leave out.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads its files")]
+fn what_kueue_accepts_and_sluice_refuses_is_on_the_page_about_coming_from_it() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tasks/from-kueue.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let refused = MISTAKES.iter().map(|(what, fields)| v1beta2(fields).expect_err(what).to_string());
+    let refused: Vec<_> =
+        refused.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let ours =
+        ["not built", "not offered by Sluice", "must be at most", "must be between", "values: \"leases\""];
+    let mut fields = 0;
+    for line in refused.iter().filter(|line| ours.iter().any(|words| line.contains(words))) {
+        let field = line.split([':', '[']).next().unwrap();
+        let section = field.split('.').next().unwrap();
+        let burst = field == "clientConnection.burst";
+        let named = [field, section].iter().any(|name| page.contains(&format!("`{name}`")));
+        assert!(named || burst && page.contains("`clientConnection.qps` or `burst`"), "{line}");
+        fields += 1;
+    }
+    assert!(fields >= 10, "{refused:?}");
+}
+
 /// Kueue's Configuration as its chart has it.
 const KUEUES_DEFAULT: &str = include_str!("../../tests/data/config/kueue-default.yaml");
 

@@ -32,7 +32,7 @@ pub struct Configuration {
     pub tls: Option<Tls>,
     /// Whether jobs without a queue name are managed too.
     pub manage_jobs_without_queue_name: bool,
-    /// The namespaces in which jobs without a queue name are managed.
+    /// The namespaces in which jobs are managed. Elsewhere a job with a queue name gets no Workload and stays suspended, and all else is left alone.
     pub managed_jobs_namespace_selector: LabelSelector,
     /// The webhook's own certificates.
     pub internal_cert_management: InternalCertManagement,
@@ -161,7 +161,7 @@ impl Eq for LocalQueueMetrics {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Address and port; `""` and `"0"` switch the server off.
+    /// Address and port; `"0"` switches the server off.
     pub health_probe_bind_address: String,
     /// Path of the readiness probe.
     pub readiness_endpoint_name: String,
@@ -392,7 +392,7 @@ pub enum PreemptionStrategy {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionFairSharing {
-    /// Time in which past usage counts half; zero forgets at once.
+    /// Time after which usage counts half; with zero, past usage does not count.
     pub usage_half_life_time: Duration,
     /// Time between samples of usage.
     pub usage_sampling_interval: Duration,

@@ -31,7 +31,7 @@ pub struct FairSharingStatus {
 pub struct LocalQueueFairSharingStatus {
     /// As for a ClusterQueue.
     pub weighted_share: i64,
-    /// What admission fair sharing remembers of the past.
+    /// Past usage, as admission fair sharing counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission_fair_sharing_status: Option<AdmissionFairSharingStatus>,
 }

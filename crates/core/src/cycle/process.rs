@@ -10,7 +10,7 @@ use crate::books::Basis;
 use crate::flavor_assigner::{Assignment, Mode, Request};
 use crate::intern::{SlotId, WorkloadId};
 use crate::quota::{clamp, exact};
-use crate::reason::{Detail, PodSetRefusal, PreemptionOutlook, Reason, Refusal, Unadmitted};
+use crate::reason::{Detail, PodSetRefusal, PreemptionPossibility, Reason, Refusal, Unadmitted};
 use crate::report::Outcome;
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
@@ -291,7 +291,7 @@ impl Scheduler {
                 missing: clamp(quantity.amount - exact(free)),
                 nominal,
                 borrowable: quota.potential_available(quantity.slot).sub(nominal).max(Amount::ZERO),
-                preemption: PreemptionOutlook::NotConsidered,
+                preemption: PreemptionPossibility::NotConsidered,
             }
         };
         let lacking = |quantity: &&FlavorResourceQuantity| {

@@ -8,7 +8,7 @@ use super::entry::{CycleState, Entry};
 use crate::Name;
 use crate::books::Basis;
 use crate::intern::{FlavorId, WorkloadId};
-use crate::placement::{self, DemandedPodSet, PlacementDemand};
+use crate::placement::{self, DemandedPodSet, WorkloadToPlace};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::{Outcome, SlicesMoved};
 use crate::scheduler::Scheduler;
@@ -99,7 +99,7 @@ impl Scheduler {
             Some(assignment) => !delayed && assignment.uses_any(lost),
         };
         let pod_sets = world.shapes.pod_sets(shape);
-        let demand = PlacementDemand {
+        let demand = WorkloadToPlace {
             pod_sets,
             shape: Some(world.shapes.get(shape)),
             groups: placement::grouped(topology.pod_sets.iter().filter(concerned).map(demanded), pod_sets),

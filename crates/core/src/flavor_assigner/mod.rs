@@ -11,7 +11,7 @@ use crate::last_assignment::LastAssignment;
 use crate::plan::{Plan, PlanBlock, PlanFlavor, PlanGroup};
 use crate::preemption;
 use crate::quota::exact;
-use crate::reason::{PreemptionOutlook, Reason, Refusal};
+use crate::reason::{PreemptionPossibility, Reason, Refusal};
 use crate::report::FlavorMode;
 use crate::spec::PreemptionPolicy;
 use crate::view::{FlavorResourceQuantity, Head, View};
@@ -318,18 +318,18 @@ fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (Gr
     let nominal = quota.nominal(slot);
     let possible = exact(nominal) >= wanted || reclaimable || may_preempt_while_borrowing(view, head);
     let (granular, preemption) = if possible && !preempt {
-        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionOutlook::NotConsidered)
+        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionPossibility::NotConsidered)
     } else if possible {
         let quantity = FlavorResourceQuantity { pair, slot, amount: wanted };
         let (mode, height) = preemption::simulate(view, head, quantity);
-        let outlook = match mode {
-            FlavorMode::Reclaim => PreemptionOutlook::Reclaim,
-            FlavorMode::Preempt => PreemptionOutlook::Preempt,
-            _ => PreemptionOutlook::NoCandidates,
+        let possibility = match mode {
+            FlavorMode::Reclaim => PreemptionPossibility::Reclaim,
+            FlavorMode::Preempt => PreemptionPossibility::Preempt,
+            _ => PreemptionPossibility::NoCandidates,
         };
-        (GranularMode { mode, height }, outlook)
+        (GranularMode { mode, height }, possibility)
     } else {
-        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionOutlook::NotAllowed)
+        (GranularMode { mode: FlavorMode::NoFit, height }, PreemptionPossibility::NotAllowed)
     };
     let refusal = Refusal::InsufficientQuota {
         flavor: names.flavor_name(flavor).clone(),

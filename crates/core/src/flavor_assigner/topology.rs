@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::assignment::{Assignment, FlavorAttempt, Mode};
 use crate::Name;
 use crate::intern::FlavorId;
-use crate::placement::{self, DemandedGroup, DemandedPodSet, PlacementDemand};
+use crate::placement::{self, DemandedGroup, DemandedPodSet, WorkloadToPlace};
 use crate::plan::{Plan, PlanGroup};
 use crate::reason::{Reason, Refusal};
 use crate::report::FlavorMode;
@@ -31,12 +31,12 @@ pub(crate) fn demand<'a>(
     head: &Head,
     plan: &Plan,
     assignment: &Assignment,
-) -> Result<(PlacementDemand<'a>, Vec<PodSetNodes>), (usize, Refusal)> {
+) -> Result<(WorkloadToPlace<'a>, Vec<PodSetNodes>), (usize, Refusal)> {
     let shape = view.workload(head.workload).shape;
-    let mut demand = PlacementDemand {
+    let mut demand = WorkloadToPlace {
         pod_sets: view.world.shapes.pod_sets(shape),
         shape: Some(&**view.world.shapes.get(shape)),
-        ..PlacementDemand::default()
+        ..WorkloadToPlace::default()
     };
     let mut delayed = Vec::new();
     if !uses_topology(view, assignment) {

@@ -2,7 +2,7 @@
 //! (docs/reference/06-algorithm.md 6.7).
 
 use crate::intern::FrId;
-use crate::placement::{self, PlacementDemand};
+use crate::placement::{self, WorkloadToPlace};
 use crate::view::{FlavorResourceQuantity, Head, Target, View};
 
 /// A preemption to be searched.
@@ -13,7 +13,7 @@ pub(crate) struct PreemptionRequest<'a> {
     /// The pairs for which room has to be made.
     pub(crate) needed: &'a [FrId],
     /// The pods that nodes have to be found for.
-    pub(crate) placement: Option<&'a PlacementDemand<'a>>,
+    pub(crate) placement: Option<&'a WorkloadToPlace<'a>>,
 }
 
 /// Whether the head fits with the victims so far: into the quota, and its pods onto nodes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
-use crate::placement::{DemandedPodSet, PlacementDemand, grouped, place_groups};
+use crate::placement::{DemandedPodSet, WorkloadToPlace, grouped, place_groups};
 use crate::topology::{Path, PlacedPods, PlacementFailure, SharedAssignment, Trial};
 use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
@@ -173,7 +173,7 @@ impl NodeTrial<'_> {
         });
         let groups = grouped(members, pod_sets);
         let shape = Some(&**scheduler.world.shapes.get(shape));
-        let demand = PlacementDemand { pod_sets, shape, groups, ..PlacementDemand::default() };
+        let demand = WorkloadToPlace { pod_sets, shape, groups, ..WorkloadToPlace::default() };
         let found = place_groups(&demand, false, |flavor, request| {
             self.nodes.place(flavor, request, &scheduler.world.names, &scheduler.world.config)
         });

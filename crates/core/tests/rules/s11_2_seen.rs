@@ -3,7 +3,7 @@
 use crate::world::{NO_LONGER_FITS, OVERLAPS, World, cohort, cq, job, n, q};
 use sluice_core::PreemptionPolicy::{Any, LowerPriority};
 use sluice_core::{
-    AdmissionFairSharing, FairStrategy, FungibilityPreference, PreemptionOutlook, Reason, Refusal,
+    AdmissionFairSharing, FairStrategy, FungibilityPreference, PreemptionPossibility, Reason, Refusal,
     WhenCanPreempt, WorkloadState,
 };
 
@@ -138,7 +138,7 @@ fn s11_2_05_a_refusal_names_all_resources_that_do_not_fit_and_its_reason_is_the_
         Refusal::InsufficientQuota { preemption, .. } => Some(*preemption),
         _ => None,
     });
-    assert_eq!(outlook, Some(PreemptionOutlook::NotConsidered));
+    assert_eq!(outlook, Some(PreemptionPossibility::NotConsidered));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::world::{Cq, Job, World, cohort, cq, job, n, pairs, q};
 use sluice_core::PreemptionPolicy::{Any, LowerPriority};
 use sluice_core::{
     AffinityTerm, BorrowWithinCohort, Detail, Expression, FairStrategy, FlavorSpec, Fungibility,
-    FungibilityPolicy, InactiveCause, Operator, PreemptionOutlook, Refusal, Taint, TaintEffect, Toleration,
-    TolerationOperator, WhenCanPreempt,
+    FungibilityPolicy, InactiveCause, Operator, PreemptionPossibility, Refusal, Taint, TaintEffect,
+    Toleration, TolerationOperator, WhenCanPreempt,
 };
 
 const MAY_STOP: Fungibility = Fungibility {
@@ -375,7 +375,7 @@ fn s6_6_18_quota_in_use_is_reported_with_what_is_missing() {
 }
 
 /// What a preemption would bring, as the refusal has it.
-fn outlook(w: &World, name: &str) -> PreemptionOutlook {
+fn outlook(w: &World, name: &str) -> PreemptionPossibility {
     let Detail::Flavors { pod_sets, .. } = &w.why(name).detail else { panic!("{:?}", w.why(name)) };
     match &pod_sets[0].refusals[0] {
         Refusal::InsufficientQuota { preemption, .. } => *preemption,
@@ -391,16 +391,16 @@ fn s6_6_19_preemption_is_considered_within_nominal_quota() {
     w.running(job("r", "b").gpu(3), "default");
     w.submit(job("above", "a").gpu(3));
     assert_eq!(w.cycle(), ["above WaitingForQuota"]);
-    assert_eq!(outlook(&w, "above"), PreemptionOutlook::NotAllowed);
+    assert_eq!(outlook(&w, "above"), PreemptionPossibility::NotAllowed);
     w.submit(job("within", "a").gpu(2));
     assert_eq!(w.cycle(), ["within preempts r:InCohortReclamation"]);
-    assert_eq!(outlook(&w, "within"), PreemptionOutlook::Reclaim);
+    assert_eq!(outlook(&w, "within"), PreemptionPossibility::Reclaim);
     let mut w = World::new();
     w.cq(cq("a").quota(q(2)).within(LowerPriority));
     w.running(job("low", "a").gpu(2).priority(-1), "default");
     w.submit(job("j", "a").gpu(1));
     assert_eq!(w.cycle(), ["j preempts low:InClusterQueue"]);
-    assert_eq!(outlook(&w, "j"), PreemptionOutlook::Preempt);
+    assert_eq!(outlook(&w, "j"), PreemptionPossibility::Preempt);
     assert_eq!(w.core.stats().preemption_searches, 1, "the flavor's search is the one for victims");
 }
 
@@ -421,11 +421,11 @@ fn s6_6_20_preemption_is_considered_where_a_smaller_subtree_has_the_quota() {
     };
     assert_eq!(
         world(Some("root")),
-        ("j preempts r:InCohortReclamation".to_owned(), PreemptionOutlook::Reclaim)
+        ("j preempts r:InCohortReclamation".to_owned(), PreemptionPossibility::Reclaim)
     );
     assert_eq!(
         world(None),
-        ("j WaitingForQuota".to_owned(), PreemptionOutlook::NotAllowed),
+        ("j WaitingForQuota".to_owned(), PreemptionPossibility::NotAllowed),
         "mid is the whole tree"
     );
 }
@@ -442,8 +442,8 @@ fn s6_6_21_preemption_is_considered_while_borrowing_if_that_is_configured() {
         w.submit(job("j", "a").gpu(3));
         (w.cycle().pop().unwrap(), outlook(&w, "j"))
     };
-    assert_eq!(world(false), ("j WaitingForQuota".to_owned(), PreemptionOutlook::NotAllowed));
-    assert_eq!(world(true), ("j WaitingForQuota".to_owned(), PreemptionOutlook::NoCandidates));
+    assert_eq!(world(false), ("j WaitingForQuota".to_owned(), PreemptionPossibility::NotAllowed));
+    assert_eq!(world(true), ("j WaitingForQuota".to_owned(), PreemptionPossibility::NoCandidates));
 }
 
 #[test]

@@ -66,6 +66,11 @@ impl ExternalParents {
         Some(Arc::clone(uid))
     }
 
+    /// The name of the one with this UID.
+    pub fn key(&self, uid: &str) -> Option<&JobKey> {
+        self.by_uid.get(uid)
+    }
+
     /// Their names.
     pub fn keys(&self) -> impl Iterator<Item = &JobKey> {
         self.all.keys()

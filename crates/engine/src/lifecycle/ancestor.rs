@@ -16,6 +16,7 @@ use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::external::parents::ExternalParent;
 use crate::ingest::workload::is;
+use crate::input::ObjectRef;
 use crate::outbox::normal;
 use crate::world::JobKey;
 
@@ -39,6 +40,17 @@ enum Ancestor {
     Unknown,
     /// More owners than are looked at.
     TooDeep,
+}
+
+/// The managed job that a job is a part of: it runs on the quota of that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Its kind; one of those that others manage, perhaps.
+    pub kind: JobKind,
+    /// Its name, in the namespace of the part.
+    pub name: Name,
+    /// The name of its Workload, if it has one.
+    pub workload: Option<Name>,
 }
 
 /// What manages a job.
@@ -80,6 +92,16 @@ impl Engine {
             }
             Ancestor::TooDeep => Standing::TooDeep,
         }
+    }
+
+    /// What a job is a part of, if it has no Workload for that reason.
+    pub fn whole_of(&self, job: &ObjectRef) -> Option<Whole> {
+        let entry = self.world.jobs.get(&self.world.job_key(job)?)?;
+        let Standing::Part { of, .. } = self.standing(&entry.view) else { return None };
+        let key = self.world.job_by_uid.get(&of).or_else(|| self.world.external.key(&of))?;
+        // The newest, if it grows by slices.
+        let workload = self.world.owned(&of).into_iter().rfind(|w| w.namespace == key.namespace);
+        Some(Whole { kind: key.kind, name: Arc::clone(&key.name), workload: workload.map(|key| key.name) })
     }
 
     /// Whether a job runs on the Workload of one above it.

@@ -132,7 +132,7 @@ impl Engine {
                 return;
             };
             let steps = vec![PodStep::Patch(release(member, placed))];
-            let note = "pod of a job with quota is let go";
+            let note = "pod of an admitted job is released";
             let then = vec![self.log(Level::Info, note, &[("pod", &key.object())])];
             self.write_pods(key, Purpose::ReleasePod, vec![(name, steps, then)]);
         }

@@ -64,7 +64,9 @@ impl Reads {
     ) -> Result<Arc<slim::Workload>, Refusal> {
         let has_turn = self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(user, Instant::now());
         if !has_turn {
-            return Err(Refusal::TooMany("too many Workloads are looked at: try again".to_owned()));
+            return Err(Refusal::TooMany(
+                "you look at too many Workloads at a time: try again later".to_owned(),
+            ));
         }
         let (namespace, name) = of.clone();
         let read = async { source.workload(&namespace, &name).await.map(Arc::new) };

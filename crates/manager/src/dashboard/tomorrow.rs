@@ -326,7 +326,7 @@ fn simulated(
     let refused = at_once(&first, &candidates);
     let not_played = first.left_out().count;
     if let Some(why) = first.left_out().first.first() {
-        debug!(count = not_played, first = %why, "objects of the cluster cannot be played");
+        debug!(count = not_played, first = %why, "objects of the cluster cannot be simulated");
     }
     let without = |mut world: Packed| {
         if !refused.is_empty() {

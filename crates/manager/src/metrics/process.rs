@@ -23,7 +23,7 @@ pub fn definitions() -> Vec<Definition> {
     let define = |(name, help): (&'static str, &str)| Definition {
         name,
         help: help.to_owned(),
-        shape: Shape::Gauge,
+        shape: if name == CPU { Shape::Counter } else { Shape::Gauge },
         labels: Vec::new(),
         custom: Vec::new(),
         role: false,

@@ -157,13 +157,15 @@ impl Registry {
         family.record(values, sample.value);
     }
 
-    /// Sets the gauges `names` to exactly these samples.
-    pub fn replace_gauges(&self, names: &[&'static str], samples: &[Sample]) {
-        for name in names {
-            if let Some(Family { vector: Vector::Gauge(gauge), series, .. }) = self.families.get(name) {
-                gauge.reset();
-                series.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Sets the gauges, and the counters that are kept elsewhere, `names` to exactly these samples.
+    pub fn replace(&self, names: &[&'static str], samples: &[Sample]) {
+        for family in names.iter().filter_map(|name| self.families.get(name)) {
+            match &family.vector {
+                Vector::Gauge(gauge) => gauge.reset(),
+                Vector::Counter(counter) => counter.reset(),
+                Vector::Histogram(_) => continue,
             }
+            family.series.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         for sample in samples {
             self.record(sample);
@@ -313,9 +315,9 @@ mod tests {
     fn gauges_are_exactly_what_the_last_scrape_says_under_the_role_of_then() {
         let registry = registry();
         let names = ["kueue_pending_workloads"];
-        registry.replace_gauges(&names, &[sample(names[0], &["old", "active"], 3.0)]);
+        registry.replace(&names, &[sample(names[0], &["old", "active"], 3.0)]);
         registry.set_role(Role::Leader);
-        registry.replace_gauges(&names, &[sample(names[0], &["cq", "active"], 2.0)]);
+        registry.replace(&names, &[sample(names[0], &["cq", "active"], 2.0)]);
         let text = registry.text();
         assert!(text.contains(r#"{cluster_queue="cq",replica_role="leader",status="active"} 2"#), "{text}");
         assert!(!text.contains("old") && !text.contains("follower"), "{text}");

@@ -96,10 +96,10 @@ impl Scraper {
                 self.prune(existing(&samples)).await;
             }
             let registry = Arc::clone(&self.registry);
-            blocking(move || registry.replace_gauges(&gauges(), &samples)).await;
+            blocking(move || registry.replace(&gauges(), &samples)).await;
         }
-        self.registry.replace_gauges(&process::NAMES, &process::samples(self.started));
-        self.registry.replace_gauges(
+        self.registry.replace(&process::NAMES, &process::samples(self.started));
+        self.registry.replace(
             &[EVENTS_DROPPED, MASTER, BUILD_INFO, WRITES_LIMIT, WRITES_IN_FLIGHT, WRITES_WAITING],
             &self.own(),
         );
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn all_definitions_make_a_registry_and_every_gauge_of_an_empty_engine_fits() {
         let registry = Registry::new(super::super::definitions(&[]), Role::Follower).unwrap();
-        registry.replace_gauges(&[], &process::samples(SystemTime::now()));
+        registry.replace(&[], &process::samples(SystemTime::now()));
         assert!(registry.text().contains("process_resident_memory_bytes"));
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct Resource {
     pub kind: &'static str,
 }
 
-/// The resources of a group.
-pub(super) fn resources(group: &str) -> &'static [Resource] {
+/// The resources of a group; that of the journal where the manager keeps one.
+pub(super) fn resources(group: &str, journal: bool) -> impl Iterator<Item = &'static Resource> {
     const OF_KUEUE: &[Resource] = &[
         Resource { parent: "clusterqueues", name: "pendingworkloads", namespaced: false, kind: SUMMARY },
         Resource { parent: "localqueues", name: "pendingworkloads", namespaced: true, kind: SUMMARY },
@@ -38,11 +38,12 @@ pub(super) fn resources(group: &str) -> &'static [Resource] {
         Resource { parent: "workloads", name: "whatif", namespaced: true, kind: WHAT_IF },
         Resource { parent: "clusterqueues", name: "journal", namespaced: false, kind: JOURNAL },
     ];
-    match group {
+    let all = match group {
         GROUP => OF_KUEUE,
         EXPLAIN_GROUP => OF_SLUICE,
         _ => &[],
-    }
+    };
+    all.iter().filter(move |resource| journal || resource.kind != JOURNAL)
 }
 
 /// An `APIGroup`.
@@ -61,14 +62,14 @@ pub(super) fn groups() -> Value {
 }
 
 /// An `APIResourceList`.
-pub(super) fn list(group: &str, version: &str) -> Value {
+pub(super) fn list(group: &str, version: &str, journal: bool) -> Value {
     let resource = |resource: &Resource| {
         json!({
             "name": format!("{}/{}", resource.parent, resource.name), "singularName": "",
             "namespaced": resource.namespaced, "kind": resource.kind, "verbs": ["get"],
         })
     };
-    let resources: Vec<Value> = resources(group).iter().map(resource).collect();
+    let resources: Vec<Value> = resources(group, journal).map(resource).collect();
     json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/{version}"),
         "resources": resources,
@@ -76,7 +77,7 @@ pub(super) fn list(group: &str, version: &str) -> Value {
 }
 
 /// The `APIGroupDiscoveryList`: all of the above in one document.
-pub(super) fn aggregated(of: &str) -> Value {
+pub(super) fn aggregated(of: &str, journal: bool) -> Value {
     let resource = |group: &str, version: &str, resource: &Resource| {
         let kind = json!({"group": group, "version": version, "kind": resource.kind});
         json!({
@@ -87,7 +88,7 @@ pub(super) fn aggregated(of: &str) -> Value {
     };
     let version = |(group, version): (&str, &str)| {
         let resources: Vec<Value> =
-            resources(group).iter().map(|one| resource(group, version, one)).collect();
+            resources(group, journal).map(|one| resource(group, version, one)).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
     };
     let item = |name: &str| {
@@ -109,7 +110,7 @@ mod tests {
         let group = group(GROUP);
         assert_eq!(group["preferredVersion"]["groupVersion"], "visibility.kueue.x-k8s.io/v1beta2");
         assert_eq!(group["versions"].as_array().unwrap().len(), 2);
-        let resources = list(GROUP, "v1beta1");
+        let resources = list(GROUP, "v1beta1", true);
         let names: Vec<_> =
             resources["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"]);
@@ -117,12 +118,20 @@ mod tests {
 
     #[test]
     fn the_one_document_says_the_same_as_the_many() {
-        let all = aggregated("v2");
+        for journal in [false, true] {
+            says_the_same(journal);
+        }
+        let named = |journal| aggregated("v2", journal).to_string().contains("\"journal\"");
+        assert_eq!([false, true].map(named), [false, true]);
+    }
+
+    fn says_the_same(journal: bool) {
+        let all = aggregated("v2", journal);
         assert_eq!(all["items"].as_array().unwrap().len(), groups()["groups"].as_array().unwrap().len());
         for item in all["items"].as_array().unwrap() {
             let name = item["metadata"]["name"].as_str().unwrap();
             for version in item["versions"].as_array().unwrap() {
-                let reported = list(name, version["version"].as_str().unwrap());
+                let reported = list(name, version["version"].as_str().unwrap(), journal);
                 let names = |list: &Value| list["resources"].as_array().unwrap().len();
                 assert_eq!(names(version), names(&reported));
             }

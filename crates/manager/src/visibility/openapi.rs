@@ -13,13 +13,13 @@ fn definition(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", turned.join("."))
 }
 
-fn schemas(group: &str, version: &str, prefix: &str) -> Map<String, Value> {
+fn schemas((group, version): (&str, &str), prefix: &str, journal: bool) -> Map<String, Value> {
     let tag = |kind: &str| json!([{"group": group, "kind": kind, "version": version}]);
     let text = || json!({"type": "string"});
     let place = |of: &str| json!({"type": "integer", "format": "int32", "description": format!("Place in the {of}, from 0.")});
     let item = definition(group, version, "PendingWorkload");
     let mut all = Map::new();
-    for resource in resources(group) {
+    for resource in resources(group, journal) {
         let name = definition(group, version, resource.kind);
         let described = match resource.kind {
             EXPLANATION => Some("Why a Workload waits, and what would let it start."),
@@ -152,12 +152,12 @@ fn parameters(resource: &Resource) -> Vec<Parameter> {
     all
 }
 
-/// The document of version 2: of all groups.
-pub(super) fn v2() -> Value {
+/// The document of version 2: of all groups; with `journal`, as for [`resources`].
+pub(super) fn v2(journal: bool) -> Value {
     let (mut paths, mut definitions) = (Map::new(), Map::new());
     for (group, version) in versions() {
-        definitions.extend(schemas(group, version, "#/definitions/"));
-        for resource in resources(group) {
+        definitions.extend(schemas((group, version), "#/definitions/", journal));
+        for resource in resources(group, journal) {
             let parameters: Vec<Value> = parameters(resource)
                 .into_iter()
                 .map(|of| {
@@ -198,7 +198,7 @@ pub(super) fn v3_index(hash: &str) -> Value {
 }
 
 /// The document of version 3 of a group's version.
-pub(super) fn v3(group: &str, version: &str) -> Value {
+pub(super) fn v3(group: &str, version: &str, journal: bool) -> Value {
     let path_of = |resource: &Resource| {
         let parameters: Vec<Value> = parameters(resource)
             .into_iter()
@@ -220,10 +220,10 @@ pub(super) fn v3(group: &str, version: &str) -> Value {
         }});
         (path(group, version, resource), operation)
     };
-    let paths: Map<_, _> = resources(group).iter().map(path_of).collect();
+    let paths: Map<_, _> = resources(group, journal).map(path_of).collect();
     json!({
         "openapi": "3.0.0", "info": {"title": "Sluice", "version": "v1"}, "paths": paths,
-        "components": {"schemas": schemas(group, version, "#/components/schemas/")},
+        "components": {"schemas": schemas((group, version), "#/components/schemas/", journal)},
     })
 }
 
@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn every_reference_leads_to_a_schema() {
-        let mut documents = vec![v2()];
-        documents.extend(versions().map(|(group, version)| v3(group, version)));
+        let mut documents = vec![v2(true)];
+        documents.extend(versions().map(|(group, version)| v3(group, version, true)));
         for document in documents {
             let mut found = Vec::new();
             references(&document, &mut found);
@@ -279,10 +279,10 @@ mod tests {
         let lines = read_by(|| drop(route::asked("")));
         let explain = read_by(|| drop(route::wishes("")));
         let what_if = read_by(|| drop((route::change(""), route::wishes(""))));
-        for document in [v2(), v3(GROUP, VERSIONS[0])] {
+        for document in [v2(true), v3(GROUP, VERSIONS[0], true)] {
             assert_eq!(queries(&document, "/pendingworkloads"), pages);
         }
-        for document in [v2(), v3(EXPLAIN_GROUP, EXPLAIN_VERSION)] {
+        for document in [v2(true), v3(EXPLAIN_GROUP, EXPLAIN_VERSION, true)] {
             assert_eq!(queries(&document, "/journal"), lines);
             assert_eq!(queries(&document, "/explain"), explain);
             assert_eq!(queries(&document, "/whatif"), what_if);
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn operations_have_names_of_their_own() {
-        let document = v2();
+        let document = v2(true);
         let paths = document["paths"].as_object().unwrap();
         let ids: std::collections::BTreeSet<_> =
             paths.values().map(|p| p["get"]["operationId"].to_string()).collect();

@@ -135,16 +135,18 @@ impl Server {
         }
         let form = form(headers, route.discovers()).ok_or(Refusal::Accept)?;
         let query = uri.query().unwrap_or_default();
+        let journal = self.journal.is_some();
+        let documents = format!("{}{}", version::VERSION, if journal { "-journal" } else { "" });
         let document = match route {
             Route::Health | Route::Groups => match form {
-                Form::Discovery(version) => discovery::aggregated(version),
+                Form::Discovery(version) => discovery::aggregated(version, journal),
                 _ => discovery::groups(),
             },
             Route::Group(group) => discovery::group(group),
-            Route::Resources(group, version) => discovery::list(group, version),
-            Route::OpenApi2 => openapi::v2(),
-            Route::OpenApi3Index => openapi::v3_index(version::VERSION),
-            Route::OpenApi3(group, version) => openapi::v3(group, version),
+            Route::Resources(group, version) => discovery::list(group, version, journal),
+            Route::OpenApi2 => openapi::v2(journal),
+            Route::OpenApi3Index => openapi::v3_index(&documents),
+            Route::OpenApi3(group, version) => openapi::v3(group, version, journal),
             Route::ClusterQueue(..) | Route::LocalQueue(..) => return self.pending(route, query, form).await,
             Route::Explain(namespace, name) => self.explain(&user, namespace, name, query, None).await?,
             Route::WhatIf(namespace, name) => {

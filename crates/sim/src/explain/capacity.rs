@@ -168,7 +168,7 @@ fn nodes_of(around: Around<'_>, flavor: &str) -> Vec<String> {
     let mut parts = vec![format!("flavor {flavor} has {} node(s)", own.len())];
     let goes = |node: &Value| departs(node, hotswap);
     parts.extend(named("not ready", &|node| !is_ready(node)));
-    parts.extend(named("about to go", &|node| is_ready(node) && goes(node)));
+    parts.extend(named("marked for removal", &|node| is_ready(node) && goes(node)));
     parts.extend(named("cordoned", &|node| {
         is_ready(node) && !goes(node) && node["spec"]["unschedulable"] == true
     }));

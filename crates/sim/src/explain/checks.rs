@@ -119,7 +119,7 @@ fn rejected(check: &Check, workload: &Value, state: State) -> Finding {
         (false, _) => "the manager deactivates it, so that it is not tried again by itself",
     };
     let help = format!(
-        "mend what the check {} says, and activate the Workload then: its checks start again when it next gets quota",
+        "correct what the check {} reports, and activate the Workload then: its checks start again when it next gets quota",
         check.name
     );
     about(Code::CheckRejected, check, &what).detail(then).with(Help::words(help))

@@ -91,7 +91,9 @@ impl Question<'_> {
     /// A job that has no Workload.
     pub(super) fn not_queued(&self, view: &View<'_>, reference: &ObjectRef, job: &Value) -> Explained {
         let mut explained = Explained::blank(reference, "", State::NotQueued);
-        explained.findings = unqueued::findings(view, &self.options.configuration, reference, job);
+        let whole = self.whole_of(view, reference);
+        explained.findings =
+            unqueued::findings(view, &self.options.configuration, (reference, job), whole.as_ref());
         explained.no_forecast = Some("it is not queued".to_owned());
         if let Some(deleted) = deleted::own(job) {
             explained.findings.insert(0, deleted);

@@ -73,7 +73,7 @@ pub(super) fn finding(
     );
     for pod in pods {
         let said = match (pod.reason.as_str(), pod.message.as_str()) {
-            ("", "") => "the scheduler has not said anything yet".to_owned(),
+            ("", "") => "the scheduler has not reported yet".to_owned(),
             (reason, "") => reason.to_owned(),
             (reason, message) => format!("{reason}: {message}"),
         };

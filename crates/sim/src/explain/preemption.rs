@@ -1,7 +1,7 @@
 //! Which policy spares which job, if quota is missing that a preemption does not free (docs/reference/06-algorithm.md 6.7).
 
 use serde_json::Value;
-use sluice_core::{Amount, PreemptionOutlook};
+use sluice_core::{Amount, PreemptionPossibility};
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
 
@@ -38,14 +38,14 @@ impl Question<'_> {
         simulation: &Simulation,
         asking: &JobRecord,
         refused: &mut Refused,
-        (needed, nominal, outlook): (Amount, Amount, PreemptionOutlook),
+        (needed, nominal, possibility): (Amount, Amount, PreemptionPossibility),
     ) {
         let (Some(flavor), Some(resource)) = (refused.flavor.clone(), refused.resource.clone()) else {
             return;
         };
         let Some(policies) = Policies::of(simulation, asking) else { return };
-        refused.preemption = Some(policies.outlook(outlook, &resource, needed, nominal));
-        if outlook != PreemptionOutlook::NoCandidates {
+        refused.preemption = Some(policies.possibility(possibility, &resource, needed, nominal));
+        if possibility != PreemptionPossibility::NoCandidates {
             return;
         }
         let holders = holders(simulation, &flavor, &resource);
@@ -98,9 +98,15 @@ impl Policies {
     }
 
     /// What the engine found, in words.
-    fn outlook(&self, outlook: PreemptionOutlook, resource: &str, needed: Amount, nominal: Amount) -> String {
-        match outlook {
-            PreemptionOutlook::NotAllowed => {
+    fn possibility(
+        &self,
+        possibility: PreemptionPossibility,
+        resource: &str,
+        needed: Amount,
+        nominal: Amount,
+    ) -> String {
+        match possibility {
+            PreemptionPossibility::NotAllowed => {
                 let (needed, nominal) =
                     (show_amount(resource, needed.get()), show_amount(resource, nominal.get()));
                 let policy = if self.fair { "reclaimWithinCohort" } else { "borrowWithinCohort" };
@@ -110,14 +116,14 @@ impl Policies {
                     self.queue
                 )
             }
-            PreemptionOutlook::NotConsidered => {
+            PreemptionPossibility::NotConsidered => {
                 "not considered: the flavor cannot serve another resource of the job either way".to_owned()
             }
-            PreemptionOutlook::NoCandidates => {
+            PreemptionPossibility::NoCandidates => {
                 "considered, but no workload that the policies let it preempt makes room".to_owned()
             }
-            PreemptionOutlook::Preempt => "victims in its own queue would make room".to_owned(),
-            PreemptionOutlook::Reclaim => "victims in other queues would make room".to_owned(),
+            PreemptionPossibility::Preempt => "victims in its own queue would make room".to_owned(),
+            PreemptionPossibility::Reclaim => "victims in other queues would make room".to_owned(),
         }
     }
 

@@ -223,18 +223,35 @@ fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSe
         }
     }
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    for term in required["nodeSelectorTerms"].as_array().into_iter().flatten() {
-        for wish in term["matchExpressions"].as_array().into_iter().flatten() {
-            let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
-            let values = || wish["values"].as_array().into_iter().flatten().map(text);
-            let met = Operator::of_nodes(operator)
-                .is_some_and(|o| o.holds(labels.get(key).map(String::as_str), values()));
-            if !met && keys.contains(key) {
-                let values = values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-                all.push(format!("{key} {operator} [{values}] (node affinity)"));
-            }
-        }
-    }
+    let terms: Vec<_> = required["nodeSelectorTerms"].as_array().into_iter().flatten().collect();
+    let unmet = terms.iter().map(|term| unmet_of_term(term, labels, keys));
+    let mut unmet: Vec<_> = unmet.filter(|wishes| !wishes.is_empty()).collect();
     all.truncate(MOST_LISTED);
+    // One term that holds is enough.
+    if unmet.len() == terms.len() && !unmet.is_empty() {
+        unmet.truncate(MOST_LISTED);
+        let several = unmet.len() > 1;
+        let term = |wishes: &Vec<String>| {
+            let text = wishes.join(" and ");
+            if several && wishes.len() > 1 { format!("({text})") } else { text }
+        };
+        let text = unmet.iter().map(term).collect::<Vec<_>>().join(" or ");
+        let brackets = several && !all.is_empty();
+        all.push(if brackets { format!("({text})") } else { text });
+    }
     all
+}
+
+/// What one term of a node affinity asks for by these keys that the labels do not give.
+fn unmet_of_term(term: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
+    let wishes = term["matchExpressions"].as_array().into_iter().flatten();
+    let unmet = wishes.filter_map(|wish| {
+        let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
+        let values = || wish["values"].as_array().into_iter().flatten().map(text);
+        let met = Operator::of_nodes(operator)
+            .is_some_and(|o| o.holds(labels.get(key).map(String::as_str), values()));
+        let shown = || values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+        (!met && keys.contains(key)).then(|| format!("{key} {operator} [{}] (node affinity)", shown()))
+    });
+    unmet.take(MOST_LISTED).collect()
 }

@@ -25,7 +25,7 @@ impl Waiting<'_> {
         let Self { pod, container, reason, message, .. } = self;
         let place = self.node.map(|node| format!(" on {node}")).unwrap_or_default();
         let said = match (*reason, *message) {
-            ("", _) => return format!("{pod}{place}: its node has not said anything of it yet"),
+            ("", _) => return format!("{pod}{place}: its node has not reported on it yet"),
             (reason, "") => reason.to_owned(),
             (reason, message) => format!("{reason}: {message}"),
         };
@@ -109,7 +109,7 @@ fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
         helps.push(Help::command(text, describe(of.pod)));
     }
     if let Some(of) = first(&["CrashLoopBackOff"]) {
-        let text = "read why the container ended: it is started again and again";
+        let text = "read why the container ended: it is restarted again and again";
         let command = format!("kubectl logs {} -n {namespace} -c {} --previous", of.pod, of.container);
         helps.push(Help::command(text, command));
     }
@@ -241,7 +241,7 @@ mod tests {
             [
                 "p0 on n0: container c: ImagePullBackOff: Back-off pulling image \"x\"",
                 "p1 on n0: container c: CrashLoopBackOff",
-                "p3 on n0: its node has not said anything of it yet",
+                "p3 on n0: its node has not reported on it yet",
             ]
         );
         assert_eq!(finding.helps.len(), 3, "{finding:?}");

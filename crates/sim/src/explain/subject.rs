@@ -1,6 +1,7 @@
 //! What is asked about, as it was read from a cluster.
 
 use serde_json::Value;
+use sluice_engine::Whole;
 
 use crate::unread::Unread;
 
@@ -11,6 +12,8 @@ pub struct Subject {
     pub workload: Option<Value>,
     /// The job.
     pub job: Option<Value>,
+    /// What the job is a part of, if it has no Workload for that reason, as the engine says.
+    pub whole: Option<Whole>,
     /// Its pods that are pending, and others of its own.
     pub pods: Vec<Value>,
     /// Whether all of its own that have not failed are among them.

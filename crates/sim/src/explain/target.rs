@@ -31,8 +31,8 @@ impl Target {
         self.objects.iter().map(|object| patch_of(object, merge.clone())).collect()
     }
 
-    /// Of a Workload.
-    fn of(reference: ObjectRef, workload: &slim::Workload) -> (Option<JobKind>, Self) {
+    /// Of a Workload; of one whose job is none of what is simulated (`alone`), itself.
+    fn of(reference: ObjectRef, workload: &slim::Workload, alone: bool) -> (Option<JobKind>, Self) {
         let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         let object = |owner: &OwnerReference| {
             let kind = JobKind::from_owner(&owner.api_version, &owner.kind)?;
@@ -41,7 +41,7 @@ impl Target {
         };
         // The pods of a group own its Workload together.
         let owner = owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first());
-        let Some((kind, job)) = owner.and_then(object) else {
+        let Some((kind, job)) = owner.filter(|_| !alone).and_then(object) else {
             let (job, objects) = (reference.clone(), vec![reference.clone()]);
             return (None, Self { job, workload: reference, objects });
         };
@@ -64,7 +64,8 @@ impl Question<'_> {
         let found = of_namespace.filter(|(_, workload)| !is_superseded(workload));
         let mut running = None;
         for (reference, workload) in found {
-            let (kind, target) = Target::of(reference, workload);
+            let alone = simulation.record().job(&reference).is_some();
+            let (kind, target) = Target::of(reference, workload, alone);
             if self.means(kind, &target) {
                 return Ok(target);
             }

@@ -46,7 +46,7 @@ impl Explained {
         left_out(&mut lines, self.not_played);
         if self.incomplete {
             lines.add(
-                "not everything could be tried: time ran out, or the world around the job cannot be played",
+                "not everything could be tried: time ran out, or the world around the job cannot be simulated",
             );
         }
         lines.0
@@ -139,7 +139,7 @@ fn course(lines: &mut Lines, title: &str, course: &Course) {
 /// That objects are left out, not which: they may be those of others.
 fn left_out(lines: &mut Lines, count: usize) {
     if count > 0 {
-        lines.add(format!("{count} object(s) around the job cannot be played, and are left out"));
+        lines.add(format!("{count} object(s) around the job cannot be simulated, and are left out"));
     }
 }
 

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use sluice_api::config::{Configuration, selector_matches};
 use sluice_api::job::JobKind;
 use sluice_api::labels;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef, Whole};
 
+use super::Question;
 use super::finding::{Code, Finding, Help};
 use super::patch::patch_of;
 use super::queues::{labels as labels_of, shown, unmet};
@@ -13,16 +14,27 @@ use super::view::View;
 use crate::json::text;
 use crate::queue_of;
 
-/// What keeps a job from getting a Workload.
+impl Question<'_> {
+    /// What a job without a Workload is a part of: as the engine of the cluster says, or that of a virtual one.
+    pub(super) fn whole_of(&self, view: &View<'_>, job: &ObjectRef) -> Option<Whole> {
+        match (&self.manifests.subject, view) {
+            (Some(subject), _) => subject.whole.clone(),
+            (None, View::Played(simulation)) => simulation.engine().whole_of(job),
+            (None, View::Read(..)) => None,
+        }
+    }
+}
+
+/// What keeps a job from getting a Workload. `whole` is what it is a part of.
 pub(super) fn findings(
     view: &View<'_>,
     configuration: &Configuration,
-    reference: &ObjectRef,
-    job: &Value,
+    (reference, job): (&ObjectRef, &Value),
+    whole: Option<&Whole>,
 ) -> Vec<Finding> {
-    // The job that controls it is queued: a queue name or a managed namespace would not help this one.
-    if let Some(part) = part_of_another(job) {
-        return vec![part];
+    // That one is queued: a queue name or a managed namespace would not help this one.
+    if let Some(whole) = whole {
+        return vec![part_of_another(&reference.namespace, whole)];
     }
     let mut found: Vec<Finding> = Vec::new();
     found.extend(not_managed(view, configuration, reference, job));
@@ -63,7 +75,7 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     let seen = sluice_jobs::filled(&seen, template.as_ref());
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
-        let help = Help::words("mend what is wrong with it, in the job or in what it names");
+        let help = Help::words("correct what is wrong with it, in the job or in what it names");
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if let Some(name) = seen.prebuilt_workload
@@ -83,23 +95,41 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     None
 }
 
-/// The job that controls it is queued, not it.
-fn part_of_another(job: &Value) -> Option<Finding> {
+/// A job above it is queued, not it.
+fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
+    let (kind, name) = (whole.kind.kind().to_ascii_lowercase(), &whole.name);
+    let explain = |what: &str| format!("kubectl kueue explain {what} -n {namespace}");
+    if !whole.kind.is_external() {
+        let text =
+            format!("it is a part of the {kind} {name}, which is queued as a whole and starts and stops it");
+        let help = Help::command(format!("ask about the {kind} {name}"), explain(&format!("{kind} {name}")));
+        return Finding::new(Code::PartOfAnother, text).with(help);
+    }
+    let text = format!("it runs on the quota of the {kind} {name}, which another program queues and starts");
+    let (text, help) = match &whole.workload {
+        Some(workload) => {
+            let help = format!("ask about the Workload {workload}, which is that of the {kind} {name}");
+            let command = explain(&format!("workload {workload}"));
+            (format!("{text}; its Workload is {workload}"), Help::command(help, command))
+        }
+        None => {
+            let help = format!("wait until the controller of the {kind} {name} has made its Workload");
+            (format!("{text}; it has no Workload yet"), Help::words(help))
+        }
+    };
+    Finding::new(Code::PartOfAnother, text).with(help)
+}
+
+/// The job that controls one, of a kind that is managed, if it names no queue.
+fn unqueued_owner(view: &View<'_>, configuration: &Configuration, job: &Value) -> Option<ObjectRef> {
     let mut owners = job["metadata"]["ownerReferences"].as_array()?.iter();
-    let owner = owners.find(|owner| {
-        owner["controller"] == true
-            && JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"])).is_some()
-    })?;
-    let (kind, name) = (text(&owner["kind"]), text(&owner["name"]));
+    let owner = owners.find(|owner| owner["controller"] == true)?;
+    let kind = JobKind::from_owner(text(&owner["apiVersion"]), text(&owner["kind"]))?;
     let namespace = text(&job["metadata"]["namespace"]);
-    let kind = kind.to_ascii_lowercase();
-    let help = Help::command(
-        format!("ask about the {kind} {name}"),
-        format!("kubectl kueue explain {kind} {name} -n {namespace}"),
-    );
-    let text =
-        format!("it is a part of the {kind} {name}, which is queued as a whole and starts and stops it");
-    Some(Finding::new(Code::PartOfAnother, text).with(help))
+    let above = ObjectRef::namespaced(Kind::Job(kind), namespace, text(&owner["name"]));
+    let object = view.get(&above)?;
+    let is_it = object["metadata"]["uid"] == owner["uid"] && queue_of(object).is_empty();
+    (is_it && configuration.job_kinds().contains(&kind)).then_some(above)
 }
 
 fn not_managed(
@@ -134,6 +164,14 @@ fn not_managed(
     let first = queues.iter().find(|(r, _)| *r.namespace == *namespace).map(|(r, _)| r.name.to_string());
     let Kind::Job(kind) = reference.kind else { return None };
     let finding = Finding::new(Code::QueueNameMissing, how_it_runs(kind, job));
+    let above = unqueued_owner(view, configuration, job);
+    if let Some((above, Kind::Job(kind))) = above.as_ref().map(|above| (above, above.kind)) {
+        let (word, name) = (kind.kind().to_ascii_lowercase(), &above.name);
+        let said = format!(
+            "it is controlled by the {word} {name}, which names no queue: with one, that would be queued with all that it makes"
+        );
+        return Some(finding.detail(said).with(named_queue(kind, above, first.as_deref())));
+    }
     Some(finding.with(named_queue(kind, reference, first.as_deref())))
 }
 

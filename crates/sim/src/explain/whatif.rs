@@ -347,14 +347,17 @@ impl Question<'_> {
             let view = View::Played(simulation);
             let value = value.or_else(|| simulation.object(job));
             let found = value.map(|value| {
-                unqueued::findings(&view, &self.options.configuration, job, value).into_iter().next()
+                let whole = self.whole_of(&view, job);
+                let configuration = &self.options.configuration;
+                unqueued::findings(&view, configuration, (job, value), whole.as_ref()).into_iter().next()
             });
             let no_forecast = found.flatten().map(|finding| finding.text);
             Course { state: Some(State::NotQueued), no_forecast, ..Course::default() }
         };
         let before = not_queued(present, read);
         if present.object(job).is_none() {
-            let why = "it is over, is being deleted, or cannot be played: what a change does cannot be tried";
+            let why =
+                "it is over, is being deleted, or cannot be simulated: what a change does cannot be tried";
             return Ok((
                 before,
                 Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },

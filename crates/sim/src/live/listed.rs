@@ -1,11 +1,12 @@
 //! What a list gave, and what of it could not be read.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use sluice_engine::Kind;
 
-use super::{is_child, is_over};
+use super::{is_over, maker};
 use crate::Observed;
 
 /// Jobs that have ended of which it is kept how long they took.
@@ -28,30 +29,67 @@ impl From<Vec<Value>> for Listed {
     }
 }
 
-/// How long jobs took that have ended. Their objects are not kept.
+/// What is left out of the lists, and what is known of it. Workloads are listed before jobs.
 #[derive(Debug, Default)]
-pub(super) struct Ended(Mutex<Vec<Observed>>);
+pub(super) struct Ended(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// How long jobs took that have ended. Their objects are not kept.
+    observed: Vec<Observed>,
+    /// The numbers of the Workloads that an object owns, by its UID.
+    owned: BTreeMap<String, BTreeSet<usize>>,
+    /// How many Workloads were seen.
+    workloads: usize,
+}
+
+impl Seen {
+    fn note_owners(&mut self, workload: &Value) {
+        self.workloads += 1;
+        for owner in workload["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
+            if let Some(uid) = owner["uid"].as_str() {
+                self.owned.entry(uid.to_owned()).or_default().insert(self.workloads);
+            }
+        }
+    }
+
+    /// What the controller of another kind made of a job is played with that job, unless it is queued by itself: it has a Workload that the job above
+    /// does not have.
+    fn is_played_with_its_owner(&self, object: &Value) -> bool {
+        let Some((above, uid)) = maker(object) else { return false };
+        let of = |uid: &str| self.owned.get(uid);
+        let own = object["metadata"]["uid"].as_str().and_then(of);
+        let is_of_above = |number: &usize| of(uid).is_some_and(|all| all.contains(number));
+        above.integration().suspends_pods || own.is_none_or(|own| own.iter().all(is_of_above))
+    }
+}
 
 impl Ended {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The object, unless it is over, or is played with its owner.
     pub fn without(&self, kind: Kind, mut object: Value) -> Option<Value> {
         object["kind"] = Value::from(kind.as_str());
         object["apiVersion"] = Value::from(kind.api_version());
-        if matches!(kind, Kind::Job(_)) && is_child(&object) {
-            return None;
+        let mut seen = self.seen();
+        match kind {
+            Kind::Workload => seen.note_owners(&object),
+            Kind::Job(_) if seen.is_played_with_its_owner(&object) => return None,
+            _ => {}
         }
         if !is_over(kind, &object) {
             return Some(object);
         }
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MOST_OBSERVED {
-            all.extend(Observed::of(kind, &object));
+        if seen.observed.len() < MOST_OBSERVED {
+            seen.observed.extend(Observed::of(kind, &object));
         }
         None
     }
 
     /// Those that were seen.
     pub fn take(&self) -> Vec<Observed> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.seen().observed)
     }
 }

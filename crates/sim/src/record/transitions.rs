@@ -42,8 +42,9 @@ impl Record {
         let controller = owners.iter().find(|o| o.controller == Some(true));
         // Several pods may own a Workload.
         let mut of = controller.map_or(owners, std::slice::from_ref).iter();
-        if owners.is_empty() {
-            return self.by_ref.get(reference).copied();
+        // One whose job is none of what is simulated stands for itself.
+        if let Some(own) = self.by_ref.get(reference) {
+            return Some(*own);
         }
         // What gathers its pods does not control it.
         if let Some(index) = owners.iter().find_map(|owner| self.component_of(&owner.uid, workload)) {

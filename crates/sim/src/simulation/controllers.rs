@@ -178,8 +178,7 @@ impl Simulation {
                 return;
             }
             self.ended.extend(jobs_of(reference, workload));
-            let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-            if owners.is_empty() {
+            if self.record.job(reference).is_some() {
                 self.ended.push(reference.clone());
             }
             return;

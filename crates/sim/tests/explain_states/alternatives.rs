@@ -175,3 +175,14 @@ pub fn a_local_queue_that_goes_may_be_made_anew_once_it_is_gone() {
     act(&mut simulation, &explained, &Act::Apply("or make it anew once it is gone", LOCAL_QUEUE));
     assert!(runs(&simulation), "{}", explained.text());
 }
+
+#[test]
+fn a_queue_that_is_resumed_in_vain_is_said_to_be_only_one_of_two_things() {
+    let world = world()
+        .replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: Hold")
+        .replace("nominalQuota: 10", "nominalQuota: 2");
+    let explained = ask(&read(&world), options());
+    let resume = remedy(&explained, "resume the ClusterQueue cq");
+    assert_eq!(resume.effect, Effect::NotEnough, "{}", explained.text());
+    assert_eq!(resume.text, "needed, and not enough alone: resume the ClusterQueue cq");
+}

@@ -63,7 +63,7 @@ fn an_unreadable_job_of_another_team_is_left_out_and_not_named() {
     let (beside, change) = answers(&[(JobKind::JOB_SET, jobset(19))]);
     assert_eq!((beside.not_played, change.not_played), (1, 1));
     assert!(change.after.starts_now && !change.before.starts_now, "{}", change.text());
-    let said = "1 object(s) around the job cannot be played, and are left out\n";
+    let said = "1 object(s) around the job cannot be simulated, and are left out\n";
     for text in [beside.text() + &beside.json(), change.text() + &change.json()] {
         assert!(text.contains(said) && !text.contains("secret"), "{text}");
     }

@@ -74,6 +74,20 @@ fn with_topology(level: &str) -> String {
     )
 }
 
+/// A flavor of spot nodes, and pods that say this of their nodes.
+fn spot(wish: &str) -> String {
+    let taint = "  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n";
+    let wish = format!("restartPolicy: Never\n      {wish}");
+    world().replace(FLAVOR, TAINTED).replace(taint, "").replace("restartPolicy: Never", &wish)
+}
+
+/// A required node affinity of these terms.
+fn affinity(terms: &str) -> String {
+    format!(
+        "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{terms}]}}}}}}"
+    )
+}
+
 /// Pods that ask for so many processors each, as a patch of the Job.
 fn requests(cpu: &str) -> Value {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
@@ -267,29 +281,27 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "node selector",
-            plain
-                .replace(FLAVOR, TAINTED)
-                .replace("  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n", "")
-                .replace(
-                    "restartPolicy: Never",
-                    "restartPolicy: Never\n      nodeSelector: {kind: reserved}",
-                ),
+            spot("nodeSelector: {kind: reserved}"),
             Code::FlavorMismatch,
             &["the pods ask for kind=reserved (node selector); labels of the flavor default: kind=spot"],
             Act::Follow("without the node selector kind=reserved"),
         ),
         row(
             "node affinity",
-            plain
-                .replace(FLAVOR, TAINTED)
-                .replace("  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n", "")
-                .replace(
-                    "restartPolicy: Never",
-                    "restartPolicy: Never\n      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
-                     {nodeSelectorTerms: [{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}]}}}",
-                ),
+            spot(&affinity("{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}")),
             Code::FlavorMismatch,
             &["the pods ask for kind In [reserved] (node affinity); labels of the flavor default: kind=spot"],
+            Act::Follow("without the node affinity kind In [reserved]"),
+        ),
+        row(
+            "node affinity of two terms, of which one is enough",
+            spot(&affinity(
+                "{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}, \
+                 {matchExpressions: [{key: kind, operator: In, values: [x]}, {key: kind, operator: NotIn, values: [spot]}]}",
+            )),
+            Code::FlavorMismatch,
+            &["the pods ask for kind In [reserved] (node affinity) or (kind In [x] (node affinity) and \
+               kind NotIn [spot] (node affinity)); labels of the flavor default: kind=spot"],
             Act::Follow("without the node affinity kind In [reserved]"),
         ),
         row(
@@ -477,15 +489,4 @@ pub fn a_job_that_waits_for_others_knows_how_many_come_before_it() {
     let behind = explained.findings.iter().find(|f| f.code == Code::BehindOthers).unwrap();
     assert_eq!(behind.text, "1 workload(s) of its ClusterQueue come before it");
     assert!(explained.forecast.is_some() && explained.no_forecast.is_none(), "{}", explained.text());
-}
-
-#[test]
-fn a_queue_that_is_resumed_in_vain_is_said_to_be_only_one_of_two_things() {
-    let world = world()
-        .replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: Hold")
-        .replace("nominalQuota: 10", "nominalQuota: 2");
-    let explained = ask(&read(&world), options());
-    let resume = remedy(&explained, "resume the ClusterQueue cq");
-    assert_eq!(resume.effect, Effect::NotEnough, "{}", explained.text());
-    assert_eq!(resume.text, "needed, and not enough alone: resume the ClusterQueue cq");
 }

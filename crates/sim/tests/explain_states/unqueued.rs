@@ -51,6 +51,53 @@ pub fn a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start() {
     assert!(own.holds.iter().any(|hold| hold.to.is_none() && hold.admitted.is_some()), "{}", whole.text());
 }
 
+#[test]
+fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
+    let world = part().replace("uid: set-uid, labels: {kueue.x-k8s.io/queue-name: main}}", "uid: set-uid}");
+    let explained = ask(&read(&world), options());
+    let text = explained.text();
+    assert_eq!(
+        (explained.state, codes(&explained)),
+        (State::NotQueued, vec![Code::QueueNameMissing]),
+        "{text}"
+    );
+    assert!(text.contains("it is controlled by the jobset set, which names no queue"), "{text}");
+    assert!(text.contains("kubectl label jobset set -n a kueue.x-k8s.io/queue-name=main"), "{text}");
+}
+
+/// The answer about a Job that was read, and which the engine says is a part of that.
+fn read_as_part(whole: Option<sluice_engine::Whole>) -> Explained {
+    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    let owner = json!({"apiVersion": "example.com/v1", "kind": "Tour", "name": "grand", "uid": "u", "controller": true});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {
+        "name": "mine", "namespace": "a", "uid": "j", "ownerReferences": [owner]}, "spec": {"suspend": true}});
+    manifests.subject = Some(Subject { job: Some(job), whole, ..Subject::default() });
+    ask(&manifests, options())
+}
+
+#[test]
+fn a_job_below_one_that_others_manage_leads_to_the_workload_of_that() {
+    let tour = JobKind::external("Tour.v1.example.com").unwrap();
+    let whole = |workload: Option<&str>| sluice_engine::Whole {
+        kind: tour,
+        name: "grand".into(),
+        workload: workload.map(Into::into),
+    };
+    for (workload, says) in
+        [(Some("tour-grand"), "; its Workload is tour-grand"), (None, "it has no Workload yet")]
+    {
+        let explained = read_as_part(Some(whole(workload)));
+        let text = explained.text();
+        assert_eq!(codes(&explained), [Code::PartOfAnother], "{text}");
+        assert!(text.contains("it runs on the quota of the tour grand"), "{text}");
+        assert!(text.contains(says), "{text}");
+        let asked = text.contains("kubectl kueue explain workload tour-grand -n a");
+        assert_eq!(asked, workload.is_some(), "{text}");
+    }
+    // Of one that nothing queues it is no part.
+    assert_eq!(codes(&read_as_part(None)), [Code::QueueNameMissing]);
+}
+
 /// The command of a part names its whole in a word that is understood.
 #[test]
 fn each_kind_that_has_parts_can_be_asked_about() {
@@ -95,7 +142,7 @@ spec:
           metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
           spec: {template: {spec: {containers: [{name: node, image: i}]}}}
 ";
-    act(&mut simulation, &explained, &Act::Apply("mend what is wrong with it", runtime));
+    act(&mut simulation, &explained, &Act::Apply("correct what is wrong with it", runtime));
     assert!(runs(&simulation), "{}", explained.text());
 }
 

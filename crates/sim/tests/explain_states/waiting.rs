@@ -322,7 +322,7 @@ pub fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is
         "the admission check budget rejects it (Rejected): the office says no\n\
          the manager deactivates it, so that it is not tried again by itself"
     );
-    remedy(&explained, "mend what the check budget says, and activate the Workload then");
+    remedy(&explained, "correct what the check budget reports, and activate the Workload then");
     wait(&mut simulation, 10);
     let explained = told_now(&simulation);
     assert_eq!(explained.state, State::Deactivated, "{}", explained.text());

@@ -11,7 +11,7 @@ const AREAS: &[&str] =
 /// This file names what it refuses.
 const EXCEPT: &str = "crates/xtask/src/tidy/retired.rs";
 
-/// A term that is retired, and what to write instead. Matched as a whole word; parts of names that underscores join count as words.
+/// A term that is retired, and what to write instead. Matched as a whole word; parts of names that underscores or capitals join count as words.
 const TERMS: &[(&str, &str)] = &[
     ("parked", "inadmissible (in a queue) or inactive"),
     ("Lane", "equivalence class"),
@@ -65,12 +65,29 @@ const PHRASES: &[(&str, &str)] = &[
     ("what the engine is told", "the inputs of the engine"),
 ];
 
+/// Names of Kueue, and others whose words mean something else together.
+const NAMES: &[&str] = &["VisibilityOnDemand", "PreemptionHeldBack"];
+
+/// What users read.
+const PAGES: &[&str] = &["README.md", "CHANGELOG.md", "charts/", "docs/", "examples/"];
+
+/// Turns of phrase that are retired there, and what to write instead. Matched as [`PHRASES`].
+const PHRASES_OF_PAGES: &[(&str, &str)] = &[
+    ("told to", "asked to, or say what happens"),
+    ("is to blame", "is the cause"),
+    ("let go", "released, started or admitted"),
+    ("makes way", "is preempted"),
+    ("make way", "are preempted"),
+    ("made way", "was preempted"),
+];
+
 /// Findings for each retired word in the areas.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut findings = Vec::new();
     for (path, text) in files.iter().filter(|(path, _)| is_clean(path)) {
+        let page = is_below(path, PAGES);
         for (number, line) in text.lines().enumerate() {
-            for (word, instead) in in_line(line) {
+            for (word, instead) in in_line(line, page) {
                 findings.push(format!("{path}:{}: {word:?} is retired: {instead}", number + 1));
             }
         }
@@ -79,15 +96,32 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 fn is_clean(path: &str) -> bool {
-    path != EXCEPT
-        && AREAS.iter().any(|area| if area.ends_with('/') { path.starts_with(area) } else { path == *area })
+    path != EXCEPT && is_below(path, AREAS)
 }
 
-fn in_line(line: &str) -> Vec<(&'static str, &'static str)> {
+/// Whether a file is one of these, or in a folder of these.
+fn is_below(path: &str, areas: &[&str]) -> bool {
+    areas.iter().any(|area| if area.ends_with('/') { path.starts_with(area) } else { path == *area })
+}
+
+fn in_line(line: &str, page: bool) -> Vec<(&'static str, &'static str)> {
     let lower = line.to_lowercase().replace('_', " ");
-    let terms = TERMS.iter().filter(|(term, _)| has_word(line, term));
-    let phrases = PHRASES.iter().filter(|(phrase, _)| has_word(&lower, phrase));
+    let names = NAMES.iter().fold(line.to_owned(), |line, name| line.replace(name, ""));
+    let terms = TERMS.iter().filter(|(term, _)| has_word(line, term) || has_part(&names, term));
+    let of_pages = PHRASES_OF_PAGES.iter().filter(|_| page);
+    let phrases = PHRASES.iter().chain(of_pages).filter(|(phrase, _)| has_word(&lower, phrase));
     terms.chain(phrases).copied().collect()
+}
+
+/// Whether `term` is a part of a longer name in `line` whose parts begin with capitals.
+fn has_part(line: &str, term: &str) -> bool {
+    let begins = term.starts_with(char::is_uppercase);
+    begins
+        && line.match_indices(term).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = line[at + term.len()..].chars().next();
+            !before.is_some_and(char::is_uppercase) && !after.is_some_and(char::is_lowercase)
+        })
 }
 
 /// Whether `word` is in `line` with no letter or digit on either side.
@@ -119,6 +153,18 @@ mod tests {
     fn names_joined_by_underscores_count_and_longer_words_do_not() {
         assert_eq!(findings("README.md", "`parked_workloads`").len(), 1);
         assert!(findings("README.md", "sparked, Laned, blest, busybody").is_empty());
+    }
+
+    #[test]
+    fn parts_of_longer_names_count() {
+        assert_eq!(findings("crates/a.rs", "struct PodOutlook; let x: DemandOfPods;").len(), 2);
+        assert!(findings("crates/a.rs", "Held-up, Fated, Laned, VisibilityOnDemand").len() == 1);
+    }
+
+    #[test]
+    fn some_phrases_are_refused_where_users_read_them() {
+        assert_eq!(findings("docs/a.md", "A JobSet makes way.").len(), 1);
+        assert!(findings("crates/a.rs", "// A JobSet makes way.").is_empty());
     }
 
     #[test]

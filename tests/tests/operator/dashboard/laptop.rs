@@ -102,7 +102,7 @@ async fn in_a_browser(url: &str, (ours, racks): (&Place<'_>, &Place<'_>)) -> Pag
         (&detail, &["pending", "queued"]),
         (&on_racks, &["admitted", "Admission checks"]),
         ("nodes", &["3 nodes", "2 domains"]),
-        ("tomorrow", &["Play the future"]),
+        ("tomorrow", &["Simulate"]),
         ("report", &["side by side"]),
         ("workload", &["4 workloads"]),
     ];

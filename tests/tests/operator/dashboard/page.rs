@@ -213,7 +213,7 @@ async fn in_turn(ask: impl AsyncFn() -> (u16, String)) -> Value {
 
 /// Tomorrow with a change, and what it says as a file in the view Report: each with the racks, and the job that is placed on one.
 async fn what_comes(page: &mut Page, root: &Caller, waits: &str) {
-    go(page, "tomorrow", &["Play the future"]).await;
+    go(page, "tomorrow", &["Simulate"]).await;
     submit(page, "Change a priority", &["dash-a", waits, "7"]).await;
     submit(page, "Add nodes", &["dash-r1-0", "2"]).await;
     submit(page, "Add a node pool", &["dash-a", "2", "cpu=4, memory=8Gi", ""]).await;
@@ -256,9 +256,9 @@ async fn submit(page: &mut Page, form: &str, values: &[&str]) {
 
 /// Plays the future with another quota of cpu of a queue, whose flavor has its name: a job starts sooner.
 pub async fn play(page: &mut Page, (queue, quota): (&str, &str)) {
-    go(page, "tomorrow", &["Play the future"]).await;
+    go(page, "tomorrow", &["Simulate"]).await;
     submit(page, "Change a quota", &[queue, queue, "cpu", quota]).await;
-    page.click("Play the future").await.unwrap();
+    page.click("Simulate").await.unwrap();
     page.wait_for_text("What the changes bring").await.unwrap();
     page.wait_for_text("sooner").await.unwrap();
 }

@@ -202,7 +202,7 @@ async fn containers_run_when_what_is_advised_is_done(
 
     kubelet(client, "mine").await;
     let page = says(manager, "default", "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
-    assert!(page.contains("read why the container ended: it is started again and again"), "{page}");
+    assert!(page.contains("read why the container ended: it is restarted again and again"), "{page}");
     // There is no kubelet that has logs: what they would say is mended.
     assert!(page.contains("kubectl logs mine-0 -n default -c c --previous"), "{page}");
     let right = ["patch", "configmap", "settings", "-n", "default", "-p", "{\"data\":{\"mode\":\"right\"}}"];

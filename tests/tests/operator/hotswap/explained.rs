@@ -19,7 +19,7 @@ async fn work_that_waits_for_healthy_nodes_says_so_and_runs_when_they_are_back()
         "    google.com/tpu: 32 needed, 16 free, 16 more needed",
         "    it waits since ",
         // Their names are for questions about all namespaces.
-        "    flavor page-explained has 16 node(s); 4 about to go\n",
+        "    flavor page-explained has 16 node(s); 4 marked for removal\n",
         "repair the nodes of flavor page-explained",
     ];
     eventually("explain to say what is short", DEADLINE, || async {

@@ -107,9 +107,9 @@ async fn time_to_recovery_with_and_without_hotswap() {
         "| failure of one pool | decided | runs again | runs again without Hotswap |\n|---|---|---|---|"
     );
     let names = [
-        "announced, lower priority makes way",
-        "not ready, lower priority makes way",
-        "deleted, lower priority makes way",
+        "announced, lower priority is preempted",
+        "not ready, lower priority is preempted",
+        "deleted, lower priority is preempted",
         "deleted, a spare pool is free",
     ];
     for ((name, with), without) in names.iter().zip(&with).zip([departs, not_ready, deleted, spare]) {

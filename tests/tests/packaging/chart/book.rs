@@ -74,11 +74,21 @@ fn values_and_commands_of_the_book_make_volumes_of_one_source() {
 }
 
 #[test]
-fn an_update_strategy_keeps_nothing_of_the_default_one() {
+fn an_update_strategy_is_the_users_or_one_that_can_come_to_its_end() {
     let of = |values: &[&str]| -> Value {
         objects(values)["Deployment/kueue-controller-manager"]["spec"]["strategy"].clone()
     };
     let recreate = of(&["controllerManager.strategy.type=Recreate"]);
     assert_eq!(recreate, serde_json::json!({"type": "Recreate"}));
-    assert_eq!(of(&[])["rollingUpdate"]["maxUnavailable"], 0);
+    let rolling = |surge: u32, unavailable: u32| serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+    let on_the_node = "controllerManager.hostNetwork=true";
+    let [surge, unavailable] = [
+        "controllerManager.strategy.rollingUpdate.maxSurge",
+        "controllerManager.strategy.rollingUpdate.maxUnavailable",
+    ];
+    assert_eq!(of(&[]), rolling(1, 0));
+    // There a replica more would find the ports taken on each of two nodes.
+    assert_eq!(of(&[on_the_node]), rolling(0, 1));
+    assert_eq!(of(&[on_the_node, &format!("{surge}=2")]), rolling(2, 0));
+    assert_eq!(of(&[&format!("{surge}=0"), &format!("{unavailable}=1")]), rolling(0, 1));
 }

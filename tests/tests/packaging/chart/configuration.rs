@@ -19,9 +19,15 @@ fn the_configuration_is_the_one_place_for_ports_frameworks_and_namespaces() {
     let jobs: Vec<&Value> =
         webhooks(&objects).into_iter().filter(|webhook| webhook.get("matchConditions").is_some()).collect();
     assert!(jobs.iter().all(|webhook| webhook["rules"][0]["resources"] == json!(["jobs"])));
-    assert!(
-        jobs.iter().all(|webhook| webhook["namespaceSelector"] == json!({"matchLabels": {"team": "ml"}}))
-    );
+    // What names a queue is suspended from its creation wherever it is; the selector is about what names none.
+    let anywhere = json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]}]});
+    let of = |part: &str| -> Vec<&Value> {
+        let has = |webhook: &&&Value| webhook["matchConditions"][0]["name"] == part;
+        jobs.iter().filter(has).map(|webhook| &webhook["namespaceSelector"]).collect()
+    };
+    assert_eq!(of("has-queue-name"), [&anywhere; 2]);
+    assert_eq!(of("has-no-queue-name"), [&json!({"matchLabels": {"team": "ml"}}); 2]);
     let rules = objects["ClusterRole/kueue-manager-role"]["rules"].as_array().unwrap();
     assert!(!rules.iter().any(|rule| rule["apiGroups"] == json!(["jobset.x-k8s.io"])));
 }
@@ -48,6 +54,20 @@ fn a_stage_of_gates_gives_the_rights_that_its_gates_need() {
     ] {
         assert_eq!(reasons_to_fail_pods(gates), expected, "{gates}");
     }
+}
+
+#[test]
+fn an_empty_address_is_the_default_one() {
+    let rendered = |sections: &str| {
+        let config = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{sections}");
+        let config = format!("managerConfig.controllerManagerConfigYaml={}", config.replace(',', "\\,"));
+        let objects = objects(&[&config]);
+        let manager =
+            &objects["Deployment/kueue-controller-manager"]["spec"]["template"]["spec"]["containers"][0];
+        (manager["ports"].clone(), objects["NetworkPolicy/kueue-controller-manager"]["spec"].clone())
+    };
+    let empty = "health: {healthProbeBindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n";
+    assert_eq!(rendered(empty), rendered(""));
 }
 
 #[test]

@@ -77,7 +77,7 @@ export function view(host, [name]) {
   let future = null;
   const estimate = el("button", { type: "button", onclick: async () => {
     estimate.disabled = true;
-    said.textContent = "The future is played…";
+    said.textContent = "Simulating…";
     try {
       const answer = await get(`/api/queues/${part(name)}/starts`, {}, signal);
       future = expected(answer);

@@ -80,9 +80,9 @@ export function view(host) {
   } }, fields, el("button", null, title));
   const horizon = el("select", { "aria-label": "How far to look" }, ["1h", "8h", "24h", "72h", "168h"].map((time) => el("option", { value: time }, time)));
   horizon.value = "24h";
-  const play = el("button", { type: "button", onclick: () => run() }, "Play the future");
+  const play = el("button", { type: "button", onclick: () => run() }, "Simulate");
   const note = el("div", { "aria-live": "polite" }), below = el("div");
-  host.append(el("p", null, "The scheduler's own algorithm is played from the present state. It changes nothing in the cluster."),
+  host.append(el("p", null, "The scheduler's own algorithm is simulated from the present state. It changes nothing in the cluster."),
     el("details", { class: "card" }, el("summary", null, "What if: changes to try"), queues,
       adding("Change a quota", [queueField, flavorField, resourceField, valueField],
         () => ({ kind: "quota", clusterQueue: queue.value.trim(), flavor: flavor.value.trim(), resource: resource.value.trim(), value: value.value.trim() })),
@@ -95,7 +95,7 @@ export function view(host) {
     if (busy) return;
     busy = true;
     play.disabled = true;
-    note.replaceChildren(el("p", { class: "busy" }, "The future is played…"));
+    note.replaceChildren(el("p", { class: "busy" }, "Simulating…"));
     try {
       const answer = await post("/api/tomorrow", { for: horizon.value, changes }, signal);
       end();
@@ -103,7 +103,7 @@ export function view(host) {
       if (answer.changed) sides.push({ title: "With the changes", report: answer.changed });
       const sentences = answer.difference ?? [];
       const left = answer.refused?.count > 0 ? [el("p", { class: "plain" }, `${number(answer.refused.count)} workloads are left out: the manager refuses them for reasons that cannot be simulated, see Explain. ${(answer.refused.names ?? []).join(", ")}`)] : [];
-      if (answer.notPlayed > 0) left.push(el("p", { class: "plain" }, `${number(answer.notPlayed)} objects that cannot be played are left out.`));
+      if (answer.notPlayed > 0) left.push(el("p", { class: "plain" }, `${number(answer.notPlayed)} objects that cannot be simulated are left out.`));
       note.replaceChildren(...left, ...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
       end = reports(below, sides);
     } catch (error) {

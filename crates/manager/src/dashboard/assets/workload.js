@@ -74,7 +74,7 @@ function single(host, namespace, name) {
   let signal;
   const explain = async () => {
     ask.disabled = true;
-    answer.replaceChildren(el("p", { class: "busy" }, "The future is played. This takes up to half a minute."));
+    answer.replaceChildren(el("p", { class: "busy" }, "Simulating. This takes up to half a minute."));
     try {
       const { text } = await get(`${path}/explain`, {}, signal);
       answer.replaceChildren(el("pre", { tabindex: "0", "aria-label": "Explanation" }, String(text ?? "")));
@@ -85,7 +85,7 @@ function single(host, namespace, name) {
   };
   const estimate = async () => {
     begin.disabled = true;
-    starts.textContent = "The future is played…";
+    starts.textContent = "Simulating…";
     try {
       const said = await get(`${path}/start`, {}, signal);
       const future = expected(said);

@@ -409,6 +409,17 @@ async fn the_journal_is_for_those_who_may_read_it_and_is_given_page_by_page() {
 async fn without_a_journal_there_is_no_such_path() {
     let path = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues/-/journal";
     assert_eq!(bed(false).await.get("root", path).await.status, 404);
+    for journal in [false, true] {
+        let bed = bed(journal).await;
+        for path in [
+            "/apis/visibility.sluice.dev/v1alpha1",
+            "/openapi/v2",
+            "/openapi/v3/apis/visibility.sluice.dev/v1alpha1",
+        ] {
+            let listed = bed.get("root", path).await.json().to_string().contains("/journal\"");
+            assert_eq!(listed, journal, "{path}");
+        }
+    }
 }
 
 #[tokio::test]
