@@ -9,6 +9,7 @@ mod left_out;
 mod names;
 mod nodes;
 mod objects;
+mod pod_memory;
 mod table;
 mod terminating;
 mod topology;
