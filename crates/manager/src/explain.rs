@@ -22,12 +22,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::names::{dns1123_label_error, dns1123_subdomain_error};
+use sluice_client::bounded::weight;
 use sluice_client::error_chain::Chain;
 use sluice_engine::{Account, Accounting, Engine, Name, Whole};
 use sluice_sim::explain::{self, Explained, MOST_LISTED, Patience, Question, Subject};
 use sluice_sim::live::{self, Extent, Live};
 use sluice_sim::resource::{explained, not_explained};
-use sluice_sim::{Kind, Manifest, Manifests, Options, queue_of};
+use sluice_sim::{Cancel, Kind, Manifest, Manifests, Options, PodMemory, bytes_to_make, queue_of};
 use tracing::warn;
 
 use self::reads::{MOST_BYTES, Reads, SMALL_BYTES};
@@ -168,6 +169,8 @@ struct EngineAnswer {
 struct Read {
     subject: Subject,
     live: Live,
+    /// How many bytes more documents may take: those of pods that are made of other objects.
+    left: usize,
     held: Taken,
 }
 
@@ -223,7 +226,7 @@ impl Explainer {
             let queue = asked.change.as_ref().map(queue_of).filter(|queue| !queue.is_empty());
             let asking =
                 Asking { namespace: &namespace, name: &name, kind, account: account.as_ref(), queue };
-            let Read { mut subject, mut live, held } = self.read(&asking, held).await?;
+            let Read { mut subject, mut live, left, held } = self.read(&asking, held).await?;
             if account.is_none() && subject.job.is_none() {
                 return Err(not_found(&namespace, &name));
             }
@@ -243,6 +246,7 @@ impl Explainer {
             let work = Work {
                 configuration,
                 live,
+                left,
                 decides,
                 account,
                 subject,
@@ -327,8 +331,10 @@ impl Explainer {
         let (subject, live) = self.read_with(&reads, asking).await?;
         let reserve = || self.memory.reserve(2 * SMALL_BYTES * PER_BYTE_READ, MOST_BYTES * PER_BYTE_READ);
         // With too little memory for more, what was read is explained.
-        if !reads.is_spent() || reserve().is_none() {
-            return Ok(Read { subject, live, held });
+        let is_small = !reads.is_spent() && to_make(&live) <= reads.left();
+        if is_small || reserve().is_none() {
+            let left = reads.left();
+            return Ok(Read { subject, live, left, held });
         }
         drop((subject, live, reads));
         let Taken { slot, turn, .. } = held;
@@ -339,7 +345,8 @@ impl Explainer {
         let memory = reserve().ok_or_else(|| busy("too little memory is free for now: try again"))?;
         let reads = self.reads(memory.bytes() / PER_BYTE_READ, &slot);
         let (subject, live) = self.read_with(&reads, asking).await?;
-        Ok(Read { subject, live, held: Taken { slot, _memory: Some(memory), turn } })
+        let left = reads.left();
+        Ok(Read { subject, live, left, held: Taken { slot, _memory: Some(memory), turn } })
     }
 
     fn reads(&self, bytes: usize, slot: &Slot) -> Reads {
@@ -369,6 +376,15 @@ impl Explainer {
     fn trace(&self, account: &Account) -> Option<TraceId> {
         Sampling::new(self.configuration.tracing.sample_ratio).trace(&account.uid, account.attempt?)
     }
+}
+
+/// How many bytes the pods take that are made of what was read.
+fn to_make(live: &Live) -> usize {
+    let of = |manifest: &Manifest| match manifest.kind {
+        Kind::Job(kind) => bytes_to_make(kind, &manifest.object, weight),
+        _ => 0,
+    };
+    live.objects.iter().map(of).fold(0, usize::saturating_add)
 }
 
 /// Takes the names of nodes out of what the Workloads of a namespace say.
@@ -403,6 +419,8 @@ async fn subject(
 struct Work {
     configuration: Configuration,
     live: Live,
+    /// How many bytes the pods may take that are made of objects.
+    left: usize,
     /// The account is that of a replica that leads.
     decides: bool,
     account: Option<Account>,
@@ -429,10 +447,17 @@ impl Work {
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
         let began = Instant::now();
         let over = || is_over(began.elapsed(), self.slots.others_wait());
+        let options = Options {
+            start: now,
+            // By then the caller has been told that it takes too long.
+            cancel: Cancel::when(move || began.elapsed() > TRYING + GRACE),
+            pod_memory: Some(PodMemory { most: self.left, weight }),
+            ..Options::new(self.configuration)
+        };
         let question = Question {
             manifests: &manifests,
             files: &BTreeMap::new(),
-            options: Options { start: now, ..Options::new(self.configuration) },
+            options,
             at: SignedDuration::ZERO,
             namespace: &self.namespace,
             kind: None,

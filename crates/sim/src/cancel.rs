@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Says whether a simulation has to give up. It is asked before each object that is taken in and before each step, so the answer
-/// must cost little.
+/// Says whether a simulation has to give up. It is asked before each object that is taken in or made of another and before each step, so
+/// the answer must cost little.
 #[derive(Clone, Default)]
 pub struct Cancel(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 

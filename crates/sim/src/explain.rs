@@ -105,6 +105,10 @@ impl Question<'_> {
     /// Explains it with what a virtual cluster brings: of what is known of a real one, or of its own.
     fn played(&self, known: Option<Explained>) -> Result<Explained, ExplainError> {
         let simulation = self.world()?;
+        if let (Some(known), Some((_, why))) = (&known, self.own_left_out(&simulation)) {
+            let not_played = simulation.left_out().count;
+            return Ok(Explained { no_forecast: Some(why), not_played, incomplete: true, ..known.clone() });
+        }
         let target = match self.find(&simulation) {
             Ok(found) => found,
             Err(error) => {

@@ -64,5 +64,6 @@ pub use record::{
 };
 pub use report::Report;
 pub use scenario::Scenario;
+pub use serving::{PodMemory, bytes_to_make};
 pub use setup::{prepare, prepare_with_log, settings};
 pub use simulation::{SimError, Simulation};

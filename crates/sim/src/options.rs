@@ -7,6 +7,7 @@ use sluice_engine::{EngineConfig, Gather, StatusDelay};
 
 use crate::cancel::Cancel;
 use crate::random::Distribution;
+use crate::serving::PodMemory;
 
 /// What a simulation is started with, besides its objects.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub audit: bool,
     /// When it has to give up.
     pub cancel: Cancel,
+    /// What the pods that it makes may take; without it there is only a bound for each object.
+    pub pod_memory: Option<PodMemory>,
 }
 
 impl Options {
@@ -63,6 +66,7 @@ impl Options {
             run_time: None,
             audit: false,
             cancel: Cancel::default(),
+            pod_memory: None,
         }
     }
 

@@ -219,8 +219,7 @@ impl Simulation {
     fn patch_named(&mut self, kind: &str, namespace: Option<&str>, name: &str, merge: &Value) {
         let Some(reference) = reference(kind, namespace, name) else { return };
         self.note(&format!("patch {reference}: {merge}"));
-        let gates = self.options.configuration.gates;
-        if let Err(wrong) = self.world.patch(&reference, merge, gates) {
+        if let Err(wrong) = self.patch_object(&reference, merge) {
             self.note_refused(&reference.to_string(), &wrong.message);
         }
     }

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::JobKind;
-use sluice_engine::ObjectRef;
+use sluice_engine::{Kind, ObjectRef};
 
 use crate::object::FieldError;
 
 /// An object with more pods is refused: each is played by itself.
 const MOST_PODS: i64 = 20_000;
+/// What a pod has beside what its template says, in bytes: metadata and status.
+const PER_POD: usize = 4 << 10;
 
 /// The pods of one object.
 #[derive(Clone, Debug, Default)]
@@ -25,11 +27,23 @@ pub(crate) struct Made {
     pub since: Option<Timestamp>,
 }
 
+/// How much memory those pods may take, all together, that are made of objects whose pods wait for admission in their place. An object says in a few
+/// bytes how many there are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct PodMemory {
+    /// In bytes.
+    pub most: usize,
+    /// About how many bytes a document takes.
+    pub weight: fn(&Value) -> usize,
+}
+
 /// The pods that controllers of such objects made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Serving {
     /// By object.
     pub objects: BTreeMap<ObjectRef, Made>,
+    /// How many bytes of [`PodMemory`] an object's pods take.
+    bytes: BTreeMap<ObjectRef, usize>,
     /// The object that has a pod, and the pod's number there.
     pub homes: BTreeMap<ObjectRef, (ObjectRef, usize)>,
 }
@@ -45,17 +59,67 @@ impl Serving {
         self.homes.insert(pod.clone(), (object.clone(), number));
         self.objects.entry(object.clone()).or_default().pods.insert(number, pod);
     }
+
+    /// How many bytes the pods of an object are to take from now on; says no where there is not so much memory, or where they are too many.
+    pub fn check(
+        &self,
+        object: (&ObjectRef, &Value),
+        memory: Option<PodMemory>,
+    ) -> Result<usize, FieldError> {
+        let (reference, value) = object;
+        let Kind::Job(kind) = reference.kind else { return Ok(0) };
+        let pods = pods_to_make(kind, value);
+        if pods > MOST_PODS {
+            let why = format!("expected at most {MOST_PODS} pods to simulate, found {pods}");
+            return Err(FieldError::new("spec.replicas", why));
+        }
+        let Some(PodMemory { most, weight }) = memory.filter(|_| pods > 0) else { return Ok(0) };
+        let bytes = bytes_to_make(kind, value, weight);
+        let others = self.bytes.iter().filter(|(other, _)| *other != reference).map(|(_, bytes)| bytes);
+        let left = most.saturating_sub(others.sum());
+        if bytes <= left {
+            return Ok(bytes);
+        }
+        let why =
+            format!("{pods} pods take {bytes} bytes of memory to simulate, and {left} are left for them");
+        Err(FieldError::new("spec.replicas", why))
+    }
+
+    /// The pods of an object take so many bytes from now on.
+    pub fn take(&mut self, object: &ObjectRef, bytes: usize) {
+        if bytes > 0 {
+            self.bytes.insert(object.clone(), bytes);
+        } else {
+            self.bytes.remove(object);
+        }
+    }
 }
 
-/// Says no to an object with more pods than are played.
-pub(crate) fn check_number(kind: JobKind, object: &Value) -> Result<(), FieldError> {
-    let groups = sluice_jobs::pod_groups(kind, object);
-    let pods: i64 = groups.iter().map(|group| i64::from(group.count())).sum();
-    if !kind.integration().suspends_pods || pods <= MOST_PODS {
-        return Ok(());
+/// How many groups of pods an object has: one, where these are no jobs of their own.
+fn groups(kind: JobKind, object: &Value) -> i64 {
+    let groups = if kind.has_groups() { sluice_jobs::observe(kind, object).groups } else { None };
+    groups.map_or(1, i64::from)
+}
+
+/// How many pods are made of an object; none of one whose pods do not wait in its place.
+pub(crate) fn pods_to_make(kind: JobKind, object: &Value) -> i64 {
+    if !kind.integration().suspends_pods {
+        return 0;
     }
-    Err(FieldError::new(
-        "spec.replicas",
-        format!("expected at most {MOST_PODS} pods to simulate, found {pods}"),
-    ))
+    let sets = sluice_jobs::pod_groups(kind, object);
+    let pods: i64 = sets.iter().map(|set| i64::from(set.count()).max(0)).sum();
+    pods.saturating_mul(groups(kind, object))
+}
+
+/// How many bytes of memory the pods take that a simulation makes of an object. `weight`: about how many a document takes.
+pub fn bytes_to_make(kind: JobKind, object: &Value, weight: fn(&Value) -> usize) -> usize {
+    if !kind.integration().suspends_pods {
+        return 0;
+    }
+    let number = |count: i64| usize::try_from(count.max(0)).unwrap_or(0);
+    let sets = sluice_jobs::pod_groups(kind, object);
+    let each = sets.iter().map(|set| {
+        number(i64::from(set.count())).saturating_mul(weight(&set.template).saturating_add(PER_POD))
+    });
+    each.fold(0, usize::saturating_add).saturating_mul(number(groups(kind, object)))
 }

@@ -11,7 +11,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{chart, client_of};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, client_of, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, job};
 
 use crate::bed::bed;
@@ -24,7 +24,12 @@ const HOUR: u32 = 3_600;
 const LARGE: &str = "64";
 
 async fn place(name: &'static str) -> Place<'static> {
-    let place = Place::bare(bed().await.plane, name).await.unwrap();
+    queued(bed().await.plane, name).await
+}
+
+/// A place with a queue.
+async fn queued<'a>(plane: &'a ControlPlane, name: &str) -> Place<'a> {
+    let place = Place::bare(plane, name).await.unwrap();
     place.flavor(name).await.unwrap();
     place.cluster_queue(name, 2, &json!({})).await.unwrap();
     place.local_queue(QUEUE, name).await.unwrap();
@@ -146,6 +151,46 @@ async fn tenant(place: &Place<'_>) -> Api<Pod> {
     Api::namespaced(client_of(&kubeconfig).await.unwrap(), &place.name)
 }
 
+/// A pod of an admitted job stays known as one: without the marks it could grow.
+async fn keeps_its_marks(place: &Place<'_>, name: &str) {
+    for pod_set in [json!(null), json!("other")] {
+        let other = json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": pod_set}}});
+        is_refused(patch_pod(place, name, other).await, "keeps the labels kueue.x-k8s.io/podset");
+    }
+    for workload in [json!(null), json!("other")] {
+        let other = json!({"metadata": {"annotations": {"kueue.x-k8s.io/workload": workload}}});
+        is_refused(patch_pod(place, name, other).await, "keeps the annotation kueue.x-k8s.io/workload");
+    }
+    let none = json!({"metadata": {"labels": null, "annotations": null}});
+    is_refused(patch_pod(place, name, none).await, "keeps the labels kueue.x-k8s.io/podset");
+    let note = json!({"metadata": {"labels": {"example.com/note": "x"}}});
+    patch_pod(place, name, note).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_keeps_its_marks_where_pods_have_no_webhook_and_while_no_manager_runs() {
+    // Its own: the manager does not take pods, and is stopped.
+    let plane = ControlPlane::builder().complete().start().await.unwrap();
+    let client = plane.client().await.unwrap();
+    nodes::pool("plain", 1).make(&client).await.unwrap();
+    let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job"]}}));
+    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    let place = queued(&plane, "hostile-marks").await;
+    place.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();
+    let real = running_pod(&place, "runs").await;
+    let name = real["metadata"]["name"].as_str().unwrap();
+    keeps_its_marks(&place, name).await;
+    manager.stop().await.unwrap();
+    keeps_its_marks(&place, name).await;
+    // Of one that has ended they may be taken off: it has no quota any more.
+    let over = Patch::Strategic(json!({"status": {"phase": "Succeeded"}}));
+    pods(&place).patch_status(name, &PatchParams::default(), &over).await.unwrap();
+    let unmarked = json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": null}}});
+    patch_pod(&place, name, unmarked).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     let place = place("hostile-leavers").await;
@@ -155,8 +200,7 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     let stays = "it runs on the quota of its controller, the Job \"runs\"";
     is_refused(patch_pod(&place, name, json!({"metadata": {"ownerReferences": null}})).await, stays);
     is_refused(patch_pod(&place, name, json!({"metadata": {"labels": {UID: null}}})).await, stays);
-    let unmarked = json!({"metadata": {"annotations": {"kueue.x-k8s.io/workload": null}}});
-    is_refused(patch_pod(&place, name, unmarked).await, "field is immutable");
+    keeps_its_marks(&place, name).await;
     // The kubelet that can do it says what containers have.
     let container =
         json!({"name": real["spec"]["containers"][0]["name"], "resources": {"requests": {"cpu": "1"}}});

@@ -3,8 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::time::Duration;
+
 use http::Request;
-use kube::client::Body;
+use hyper_util::client::legacy::{self, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use serde_json::json;
 use sluice_testkit::kubectl::{apply, kubectl};
@@ -38,6 +42,40 @@ async fn get(manager: &Manager, path: &str, token: Option<&str>) -> (u16, String
     let status = answer.status().as_u16();
     let body = answer.into_body().collect_bytes().await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// The status of GET /metrics with this token, from this address.
+async fn status_from(manager: &Manager, from: [u8; 4], token: &str) -> u16 {
+    let address = format!("https://127.0.0.1:{}", manager.setup().metrics);
+    let mut config = Config::new(address.parse().unwrap());
+    config.accept_invalid_certs = true;
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_local_address(Some(from.into()));
+    let connector = config.rustls_https_connector_with_connector(connector).unwrap();
+    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let request =
+        Request::get(format!("{address}/metrics")).header("authorization", format!("Bearer {token}"));
+    let answer = client.request(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+    answer.status().as_u16()
+}
+
+#[tokio::test]
+async fn made_up_tokens_from_one_address_do_not_keep_a_new_reader_at_another_waiting() {
+    let Bed { plane, manager } = bed().await;
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rotated, namespace: kube-system}\n";
+    apply(plane, account).await.unwrap();
+    let binding = ["create", "clusterrolebinding", "rotated", "--clusterrole=kueue-metrics-reader"];
+    kubectl(plane, &[&binding[..], &["--serviceaccount=kube-system:rotated"]].concat()).await.unwrap();
+    let rotated = plane.token_of_service_account("kube-system", "rotated").await.unwrap();
+    let mut statuses = Vec::new();
+    for number in 0..60 {
+        statuses.push(status_from(manager, [127, 0, 0, 3], &format!("made-up-{number}")).await);
+    }
+    assert!(statuses[0] == 401 && statuses.contains(&429) && !statuses.contains(&200), "{statuses:?}");
+    let read = status_from(manager, [127, 0, 0, 2], &rotated);
+    let status = tokio::time::timeout(Duration::from_secs(1), read).await;
+    assert_eq!(status.expect("an answer within a second"), 200);
 }
 
 #[tokio::test]

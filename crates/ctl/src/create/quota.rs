@@ -72,13 +72,27 @@ fn find<'a>(amounts: &'a Amounts, flavor: &str, resource: &str) -> Option<&'a st
     resources.iter().find(|(name, _)| name == resource).map(|(_, quantity)| quantity.as_str())
 }
 
+/// Resources of a flavor that may be borrowed and have no nominal quota get one of 0.
+fn only_borrowed(nominal: &mut Amounts, flavor: &str, borrowed: &[(String, String)]) {
+    let at = nominal.iter().position(|(name, _)| name == flavor).unwrap_or_else(|| {
+        nominal.push((flavor.to_owned(), Vec::new()));
+        nominal.len() - 1
+    });
+    let own = &mut nominal[at].1;
+    for (resource, _) in borrowed {
+        if !own.iter().any(|(name, _)| name == resource) {
+            own.push((resource.clone(), "0".to_owned()));
+        }
+    }
+}
+
 impl QueueArgs {
     /// The spec that the flags stand for.
     ///
     /// # Errors
     ///
-    /// If the namespace selector or a quota is not of the form of its flag, a quantity cannot be read, a flavor is named twice, or a limit has no
-    /// nominal quota.
+    /// If the namespace selector or a quota is not of the form of its flag, a quantity cannot be read, a flavor is named twice, or what may
+    /// be lent has no nominal quota.
     pub fn spec(&self) -> anyhow::Result<Value> {
         let mut spec = Map::new();
         spec.insert("namespaceSelector".to_owned(), self.selector()?);
@@ -115,22 +129,30 @@ impl QueueArgs {
         Ok(if labels.is_empty() { json!({}) } else { json!({"matchLabels": labels}) })
     }
 
-    /// Flavors that cover the same resources are one group.
+    /// Flavors that cover the same resources, in whatever order, are one group. What may only be borrowed has no quota of its own.
     fn groups(&self) -> anyhow::Result<Vec<Value>> {
-        let nominal = amounts("nominal-quota", &self.nominal_quota)?;
+        let mut nominal = amounts("nominal-quota", &self.nominal_quota)?;
         let borrowing = amounts("borrowing-limit", &self.borrowing_limit)?;
         let lending = amounts("lending-limit", &self.lending_limit)?;
-        for (flag, limits) in [("borrowing-limit", &borrowing), ("lending-limit", &lending)] {
-            for (flavor, resources) in limits {
-                if let Some((resource, _)) =
-                    resources.iter().find(|(r, _)| find(&nominal, flavor, r).is_none())
-                {
-                    bail!("--{flag}: {resource} of flavor {flavor} has no --nominal-quota");
-                }
+        for (flavor, resources) in &lending {
+            if let Some((resource, _)) = resources.iter().find(|(r, _)| find(&nominal, flavor, r).is_none()) {
+                bail!("--lending-limit: {resource} of flavor {flavor} has no --nominal-quota");
             }
         }
+        for (flavor, resources) in &borrowing {
+            only_borrowed(&mut nominal, flavor, resources);
+        }
         let mut groups: Vec<(Vec<String>, Vec<Value>)> = Vec::new();
-        for (flavor, resources) in &nominal {
+        for (flavor, resources) in &mut nominal {
+            let is_covered = |covered: &[String]| {
+                covered.len() == resources.len() && resources.iter().all(|(name, _)| covered.contains(name))
+            };
+            let group = groups.iter().position(|(covered, _)| is_covered(covered));
+            if let Some(group) = group {
+                // Each flavor of a group has its resources in the order of the group.
+                let covered = &groups[group].0;
+                resources.sort_by_key(|(name, _)| covered.iter().position(|covered| covered == name));
+            }
             let quota = |(name, quantity): &(String, String)| {
                 let mut quota = json!({"name": name, "nominalQuota": quantity});
                 for (field, limits) in [("borrowingLimit", &borrowing), ("lendingLimit", &lending)] {
@@ -140,12 +162,14 @@ impl QueueArgs {
                 }
                 quota
             };
-            let covered: Vec<String> = resources.iter().map(|(name, _)| name.clone()).collect();
             let quotas: Vec<Value> = resources.iter().map(quota).collect();
             let flavor = json!({"name": flavor, "resources": quotas});
-            match groups.iter_mut().find(|(known, _)| *known == covered) {
-                Some((_, flavors)) => flavors.push(flavor),
-                None => groups.push((covered, vec![flavor])),
+            match group {
+                Some(group) => groups[group].1.push(flavor),
+                None => {
+                    let covered = resources.iter().map(|(name, _)| name.clone()).collect();
+                    groups.push((covered, vec![flavor]));
+                }
             }
         }
         let group = |(covered, flavors)| json!({"coveredResources": covered, "flavors": flavors});
@@ -177,6 +201,44 @@ mod tests {
         assert_eq!(
             groups[0]["flavors"][0]["resources"][0],
             json!({"name": "cpu", "nominalQuota": "1", "borrowingLimit": "3"})
+        );
+    }
+
+    #[test]
+    fn the_order_in_which_resources_are_named_makes_no_other_group() {
+        let args = QueueArgs {
+            nominal_quota: vec!["a:cpu=1;memory=1Gi,b:memory=2Gi;cpu=2,c:cpu=3".to_owned()],
+            ..QueueArgs::default()
+        };
+        let quota = |name: &str, amount: &str| json!({"name": name, "nominalQuota": amount});
+        let flavor = |name: &str, quotas: Vec<Value>| json!({"name": name, "resources": quotas});
+        assert_eq!(
+            args.spec().unwrap()["resourceGroups"],
+            json!([
+                {"coveredResources": ["cpu", "memory"], "flavors": [
+                    flavor("a", vec![quota("cpu", "1"), quota("memory", "1Gi")]),
+                    flavor("b", vec![quota("cpu", "2"), quota("memory", "2Gi")]),
+                ]},
+                {"coveredResources": ["cpu"], "flavors": [flavor("c", vec![quota("cpu", "3")])]},
+            ])
+        );
+    }
+
+    #[test]
+    fn what_may_only_be_borrowed_has_a_nominal_quota_of_0() {
+        let args = QueueArgs {
+            nominal_quota: vec!["a:cpu=1".to_owned()],
+            borrowing_limit: vec!["a:memory=1Gi,b:cpu=2;memory=2Gi".to_owned()],
+            ..QueueArgs::default()
+        };
+        let borrowed =
+            |name: &str, limit: &str| json!({"name": name, "nominalQuota": "0", "borrowingLimit": limit});
+        assert_eq!(
+            args.spec().unwrap()["resourceGroups"],
+            json!([{"coveredResources": ["cpu", "memory"], "flavors": [
+                {"name": "a", "resources": [{"name": "cpu", "nominalQuota": "1"}, borrowed("memory", "1Gi")]},
+                {"name": "b", "resources": [borrowed("cpu", "2"), borrowed("memory", "2Gi")]},
+            ]}])
         );
     }
 

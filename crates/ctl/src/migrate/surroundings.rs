@@ -29,6 +29,8 @@ const PREFIX: &str = "kueue";
 const CONFIG_KEY: &str = "controller_manager_config.yaml";
 /// The group of Kueue's aggregated API.
 const VISIBILITY: &str = "visibility.kueue.x-k8s.io";
+const MUTATING: &str = "mutatingwebhookconfiguration";
+const VALIDATING: &str = "validatingwebhookconfiguration";
 /// The label that tells what an object belongs to.
 const PART_OF: &str = "app.kubernetes.io/part-of";
 
@@ -204,17 +206,19 @@ async fn webhooks(place: &Place, report: &mut Report) -> Result<(), MigrateError
     for found in mutating.list(&all).await.map_err(MigrateError::api(what))?.items {
         let entries = found.webhooks.unwrap_or_default();
         let entries = entries.iter().map(|entry| (entry.name.as_str(), &entry.client_config));
-        foreign_entries("mutatingwebhookconfiguration", &found.metadata, entries, &place.namespace, report);
+        foreign_entries(MUTATING, &found.metadata, entries, &place.namespace, report);
     }
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(place.client.clone());
     for found in validating.list(&all).await.map_err(MigrateError::api(what))?.items {
         let entries = found.webhooks.unwrap_or_default();
         let entries = entries.iter().map(|entry| (entry.name.as_str(), &entry.client_config));
-        foreign_entries("validatingwebhookconfiguration", &found.metadata, entries, &place.namespace, report);
+        foreign_entries(VALIDATING, &found.metadata, entries, &place.namespace, report);
     }
     Ok(())
 }
 
+/// The entries of a configuration that stay when Sluice's chart is installed, and that no server answers then. The chart replaces the configurations of
+/// the name that it gives its own; those of a release of another name stay whole.
 fn foreign_entries<'a>(
     kind: &str,
     metadata: &ObjectMeta,
@@ -225,15 +229,22 @@ fn foreign_entries<'a>(
     let here = |config: &WebhookClientConfig| {
         config.service.as_ref().is_some_and(|service| service.namespace == namespace)
     };
+    let own = metadata.name.as_deref().unwrap_or_default();
+    let replaced = is_ours(metadata) || own.strip_prefix(PREFIX) == Some(suffix_of(kind));
+    let stays = |name: &str| !replaced || !is_served(name);
     let names: Vec<_> =
-        entries.filter(|(name, config)| here(config) && !is_served(name)).map(|(name, _)| name).collect();
+        entries.filter(|(name, config)| here(config) && stays(name)).map(|(name, _)| name).collect();
     if !names.is_empty() {
         report.obstacles.push(format!(
-            "remove Kueue's webhooks: no server answers them any more ({}): kubectl delete {kind} {}",
+            "remove Kueue's webhooks: no server answers them any more ({}): kubectl delete {kind} {own}",
             names.join(", "),
-            metadata.name.as_deref().unwrap_or_default()
         ));
     }
+}
+
+/// What follows the prefix of all names in that of a configuration.
+fn suffix_of(kind: &str) -> &'static str {
+    if kind == MUTATING { "-mutating-webhook-configuration" } else { "-validating-webhook-configuration" }
 }
 
 /// Whether Sluice answers a webhook of this name.
@@ -282,7 +293,7 @@ mod tests {
     use super::*;
     use k8s_openapi::api::admissionregistration::v1::ServiceReference;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_foreign_holder_that_renews_the_lease_is_in_the_way_whatever_its_deployment_is() {
@@ -361,19 +372,28 @@ mod tests {
             ("mother.kb.io", &ours),
             ("mpod.kb.io", &theirs),
         ];
-        let metadata = ObjectMeta { name: Some("hooks".to_owned()), ..ObjectMeta::default() };
-        let mut report = Report::default();
-        foreign_entries(
-            "mutatingwebhookconfiguration",
-            &metadata,
-            entries.into_iter(),
-            "kueue-system",
-            &mut report,
-        );
-        assert_eq!(
-            report.obstacles,
-            ["remove Kueue's webhooks: no server answers them any more (mother.kb.io): \
-              kubectl delete mutatingwebhookconfiguration hooks"]
-        );
+        let told = |name: &str, labels: Value| {
+            let labels = serde_json::from_value(labels).unwrap();
+            let metadata = ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
+            let mut report = Report::default();
+            foreign_entries(MUTATING, &metadata, entries.into_iter(), "kueue-system", &mut report);
+            report.obstacles
+        };
+        let usual = "kueue-mutating-webhook-configuration";
+        let obstacle = |names: &str, of: &str| {
+            format!(
+                "remove Kueue's webhooks: no server answers them any more ({names}): kubectl delete mutatingwebhookconfiguration {of}"
+            )
+        };
+        assert_eq!(told(usual, json!({})), [obstacle("mother.kb.io", usual)]);
+        // The chart does not replace what has another name: all of it stays, and names a Service that is gone.
+        let all = "mclusterqueue.kb.io, mjob.kb.io, mjobset-without-queue.kb.io, mpod.kb.io, mother.kb.io";
+        for other in ["team-mutating-webhook-configuration", "kueue-validating-webhook-configuration"] {
+            assert_eq!(told(other, json!({})), [obstacle(all, other)]);
+        }
+        // A Sluice of another name answers its own.
+        let sluice = json!({"app.kubernetes.io/part-of": "sluice"});
+        let own = "team-mutating-webhook-configuration";
+        assert_eq!(told(own, sluice), [obstacle("mother.kb.io", own)]);
     }
 }

@@ -1,30 +1,38 @@
 //! Who asks, and whether they may: the API server is asked (TokenReview, SubjectAccessReview), and its answers are remembered for a short while.
 //!
-//! Both are bounded: what is remembered in number and bytes, and how often strangers make this process ask.
+//! Both are bounded: what is remembered in number and bytes, and how often strangers make this process ask, those from one address and all of them.
 
 pub mod front_proxy;
 pub mod headers;
 mod known;
 mod turns;
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, header};
 use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::warn;
 
 use crate::api_call::{Call, CallError, Content};
 use known::Known;
 
-pub use turns::{Rate, Turns, TurnsByUser};
+pub use turns::{Rate, Turns, TurnsByUser, party};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest token, in bytes; those of service accounts have some hundreds.
 const LONGEST: usize = 16 << 10;
-/// Strangers' tokens that the API server is asked about: so many at once, and then this many per second.
-const STRANGERS: Rate = Rate { burst: 20, per_second: 2 };
+/// Strangers' tokens from one address that the API server is asked about: so many at once, and then this many per second. Behind a proxy many users have
+/// one address.
+const STRANGER: Rate = Rate { burst: 20, per_second: 1 };
+/// Those from all addresses together.
+const STRANGERS: Rate = Rate { burst: 40, per_second: 10 };
+/// How often it is said at most that strangers are turned away.
+const REPORT: Duration = Duration::from_mins(1);
 /// Tokens that the API server knew when it was asked last: they do not wait behind those of strangers.
 const RENEWALS: Rate = Rate { burst: 100, per_second: 20 };
 /// Questions about the rights of one user.
@@ -173,7 +181,9 @@ pub struct Access {
     /// By what the API server was asked.
     rights: Mutex<Known<bool>>,
     /// Unknown tokens must not keep the API server busy: an unknown token waits for a turn.
-    strangers: Mutex<Turns>,
+    strangers: Mutex<TurnsByUser>,
+    /// When it was last said that there was none.
+    reported: Mutex<Option<Instant>>,
     /// The turns of tokens that were good.
     renewals: Mutex<Turns>,
     askers: Mutex<TurnsByUser>,
@@ -191,29 +201,39 @@ impl Access {
             client,
             users: Mutex::new(Known::new(remember)),
             rights: Mutex::new(Known::new(remember)),
-            strangers: Mutex::new(Turns::new(STRANGERS, now)),
+            strangers: Mutex::new(TurnsByUser::new(STRANGER, STRANGERS, now)),
+            reported: Mutex::default(),
             renewals: Mutex::new(Turns::new(RENEWALS, now)),
             askers: Mutex::new(TurnsByUser::new(USER, USERS, now)),
         }
     }
 
-    /// Whose token this is; nothing if the API server does not know it.
+    /// Whose token this is, that came from an address; nothing if the API server does not know it.
     ///
     /// # Errors
     ///
-    /// If too many tokens that are not remembered were asked about lately, or the API server cannot be reached, refuses the review or does not answer
+    /// If too many tokens from there or from everywhere that are not remembered were asked about lately, or the API server cannot be reached, refuses the review or does not answer
     /// within 5 s.
-    pub async fn user_of(&self, token: &str) -> Result<Option<User>, AccessError> {
-        self.user_at(token, Instant::now()).await
+    pub async fn user_of(&self, token: &str, from: Option<IpAddr>) -> Result<Option<User>, AccessError> {
+        self.user_at(token, from, Instant::now()).await
     }
 
-    async fn user_at(&self, token: &str, now: Instant) -> Result<Option<User>, AccessError> {
+    async fn user_at(
+        &self,
+        token: &str,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<Option<User>, AccessError> {
         if let Some(user) = lock(&self.users).get(token, now) {
             return Ok(user);
         }
         let was_good = lock(&self.users).valued(token);
-        let turns = if was_good { &self.renewals } else { &self.strangers };
-        if !lock(turns).take(now) {
+        let has_turn = if was_good {
+            lock(&self.renewals).take(now)
+        } else {
+            self.has_stranger_turn(from, now)
+        };
+        if !has_turn {
             return Err(AccessError::TooMany);
         }
         let review = json!({
@@ -226,6 +246,23 @@ impl Access {
         let bytes = user.as_ref().map_or(0, |user| json!(user).to_string().len());
         lock(&self.users).put(token, user.clone(), bytes, user.is_some(), now);
         Ok(user)
+    }
+
+    /// Takes a turn of the strangers there, if there is one. That there is none is said, not too often.
+    fn has_stranger_turn(&self, from: Option<IpAddr>, now: Instant) -> bool {
+        if lock(&self.strangers).take(&network(from), now) {
+            return true;
+        }
+        let mut reported = lock(&self.reported);
+        if reported.is_none_or(|at| now.saturating_duration_since(at) >= REPORT) {
+            *reported = Some(now);
+            let from = from.map(|from| from.to_string()).unwrap_or_default();
+            warn!(
+                from,
+                "there are too many unknown tokens: this one is refused without asking the API server"
+            );
+        }
+        false
     }
 
     /// Whether a user may do something.
@@ -267,6 +304,18 @@ impl Access {
     }
 }
 
+/// What tells apart where strangers come from: of IPv6 the network, as one host has all addresses of it.
+fn network(from: Option<IpAddr>) -> String {
+    match from.map(|from| from.to_canonical()) {
+        None => String::new(),
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+        }
+    }
+}
+
 fn spec(user: &User, what: &Attributes) -> Value {
     let mut spec = json!(what);
     spec["user"] = json!(user.username);
@@ -276,6 +325,20 @@ fn spec(user: &User, what: &Attributes) -> Value {
         spec["extra"] = user.extra.clone();
     }
     spec
+}
+
+/// What a request says of who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'a> {
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Where it comes from, if that is known.
+    pub from: Option<IpAddr>,
+}
+
+/// Where a request comes from, as the server noted it.
+pub fn address(connection: Option<&ConnectInfo<SocketAddr>>) -> Option<IpAddr> {
+    connection.map(|ConnectInfo(from)| from.ip())
 }
 
 /// The bearer token of a request, if it has one that may be one.

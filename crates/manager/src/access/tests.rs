@@ -1,3 +1,4 @@
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +9,7 @@ use super::*;
 use crate::fake_api::{self, found};
 
 const REMEMBER: Duration = Duration::from_mins(1);
+const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 fn headers(authorization: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -77,11 +79,11 @@ fn access() -> (Access, Arc<AtomicUsize>) {
 async fn answers_are_asked_for_once_and_yes_and_no_are_remembered() {
     let (access, asked) = access();
     for _ in 0..5 {
-        assert_eq!(access.user_of("good").await.unwrap().unwrap().username, "alice");
-        assert_eq!(access.user_of("bad").await.unwrap(), None);
+        assert_eq!(access.user_of("good", HERE).await.unwrap().unwrap().username, "alice");
+        assert_eq!(access.user_of("bad", HERE).await.unwrap(), None);
     }
     assert_eq!(asked.load(Ordering::Relaxed), 2);
-    let alice = access.user_of("good").await.unwrap().unwrap();
+    let alice = access.user_of("good", HERE).await.unwrap().unwrap();
     let path = |path: &str| Attributes::Path { verb: "get", path: path.to_owned() };
     for _ in 0..5 {
         assert!(access.may(&alice, &path("/yes")).await.unwrap());
@@ -98,24 +100,24 @@ async fn answers_are_asked_for_once_and_yes_and_no_are_remembered() {
 async fn a_token_that_was_good_is_renewed_while_strangers_use_up_their_turns() {
     let (access, _) = access();
     let now = Instant::now();
-    assert!(access.user_at("good", now).await.unwrap().is_some());
+    assert!(access.user_at("good", HERE, now).await.unwrap().is_some());
     let flood = async |at: Instant| {
         let mut refused = false;
-        for n in 0..=STRANGERS.burst {
-            refused |= access.user_at(&format!("{at:?} {n}"), at).await.is_err();
+        for n in 0..=STRANGER.burst {
+            refused |= access.user_at(&format!("{at:?} {n}"), HERE, at).await.is_err();
         }
         refused
     };
     for minute in 1..4 {
         let at = now + REMEMBER * minute;
         assert!(flood(at).await, "no stranger is left a turn");
-        assert!(access.user_at("good", at).await.unwrap().is_some());
+        assert!(access.user_at("good", HERE, at).await.unwrap().is_some());
     }
     // One that turned out bad is a stranger's from then on.
     let at = now + REMEMBER * 5;
-    assert_eq!(access.user_at("bad", at).await.unwrap(), None);
+    assert_eq!(access.user_at("bad", HERE, at).await.unwrap(), None);
     assert!(flood(at + REMEMBER).await);
-    assert!(matches!(access.user_at("bad", at + REMEMBER).await, Err(AccessError::TooMany)));
+    assert!(matches!(access.user_at("bad", HERE, at + REMEMBER).await, Err(AccessError::TooMany)));
 }
 
 #[test]
@@ -139,7 +141,8 @@ async fn a_flood_of_questions_reaches_the_api_server_seldom() {
     let (access, asked) = access();
     let mut refused = 0;
     for n in 0..200 {
-        refused += usize::from(matches!(access.user_of(&format!("t{n}")).await, Err(AccessError::TooMany)));
+        refused +=
+            usize::from(matches!(access.user_of(&format!("t{n}"), HERE).await, Err(AccessError::TooMany)));
     }
     assert!(refused > 150 && asked.load(Ordering::Relaxed) < 50);
     let (access, asked) = self::access();
@@ -154,4 +157,42 @@ async fn a_flood_of_questions_reaches_the_api_server_seldom() {
             .await
             .unwrap()
     );
+}
+
+/// How many of so many made-up tokens from an address the API server is asked about.
+async fn strangers(access: &Access, from: &str, count: usize, now: Instant) -> usize {
+    let mut asked = 0;
+    for n in 0..count {
+        let token = format!("made up {from} {n} {now:?}");
+        asked += usize::from(access.user_at(&token, Some(from.parse().unwrap()), now).await.is_ok());
+    }
+    asked
+}
+
+#[tokio::test]
+async fn strangers_at_one_address_do_not_use_up_the_turns_of_the_others() {
+    let (access, _) = access();
+    let now = Instant::now();
+    assert_eq!(strangers(&access, "10.0.0.1", 1_000, now).await, STRANGER.burst as usize);
+    // A new token from elsewhere is asked about all the same: that of Prometheus after a rotation.
+    let elsewhere = Some("10.0.0.2".parse().unwrap());
+    assert_eq!(access.user_at("good", elsewhere, now).await.unwrap().unwrap().username, "alice");
+    // All together ask seldom, too, and then each address gets its turns back.
+    let mut asked = 0;
+    for host in 3..200 {
+        asked += strangers(&access, &format!("10.0.0.{host}"), 20, now).await;
+    }
+    assert_eq!(asked, (STRANGERS.burst - STRANGER.burst - 1) as usize);
+    let later = now + Duration::from_secs(2);
+    assert_eq!(strangers(&access, "10.0.0.1", 100, later).await, 2 * STRANGER.per_second as usize);
+}
+
+#[tokio::test]
+async fn all_addresses_of_a_network_of_ipv6_are_one() {
+    let (access, _) = access();
+    let now = Instant::now();
+    assert_eq!(strangers(&access, "2001:db8:1:2::1", 100, now).await, STRANGER.burst as usize);
+    assert_eq!(strangers(&access, "2001:db8:1:2:3:4:5:6", 100, now).await, 0);
+    assert_eq!(strangers(&access, "2001:db8:1:3::1", 1, now).await, 1);
+    assert_eq!(network(Some("::ffff:10.0.0.1".parse().unwrap())), "10.0.0.1");
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Users that are told apart at a time.
-const USERS: usize = 1024;
+/// Parties that are told apart at a time.
+const PARTIES: usize = 1024;
+/// How the names of ServiceAccounts begin; namespace and name follow.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// So many at once, and then so many per second.
 #[derive(Clone, Copy, Debug)]
@@ -52,30 +54,38 @@ impl Turns {
     }
 }
 
-/// The same for each user, so that one does not use up the turns of the others; and for all together.
+/// With whom a user shares what each user has: the ServiceAccounts of a namespace are one party, because who may make one there may make many. It
+/// begins the name of each of them.
+pub fn party(user: &str) -> &str {
+    let namespace = user.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.find(':'));
+    namespace.map_or(user, |length| &user[..SERVICE_ACCOUNT.len() + length])
+}
+
+/// The same for each user or [`party`] of users, so that one does not use up the turns of the others; and for all together.
 #[derive(Debug)]
 pub struct TurnsByUser {
     each: Rate,
     all: Turns,
-    users: BTreeMap<String, Turns>,
+    parties: BTreeMap<String, Turns>,
 }
 
 impl TurnsByUser {
     /// No user has asked yet.
     pub fn new(each: Rate, all: Rate, now: Instant) -> Self {
-        Self { each, all: Turns::new(all, now), users: BTreeMap::new() }
+        Self { each, all: Turns::new(all, now), parties: BTreeMap::new() }
     }
 
     /// Takes a turn of a user's, if there is one.
     pub fn take(&mut self, user: &str, now: Instant) -> bool {
-        if self.users.len() >= USERS && !self.users.contains_key(user) {
-            self.users.retain(|_, turns| !turns.is_whole(now));
+        let party = party(user);
+        if self.parties.len() >= PARTIES && !self.parties.contains_key(party) {
+            self.parties.retain(|_, turns| !turns.is_whole(now));
         }
-        if self.users.len() >= USERS && !self.users.contains_key(user) {
+        if self.parties.len() >= PARTIES && !self.parties.contains_key(party) {
             return false;
         }
         let each = self.each;
-        let own = self.users.entry(user.to_owned()).or_insert_with(|| Turns::new(each, now));
+        let own = self.parties.entry(party.to_owned()).or_insert_with(|| Turns::new(each, now));
         own.take(now) && self.all.take(now)
     }
 }
@@ -102,12 +112,37 @@ mod tests {
         let mut turns = TurnsByUser::new(each, Rate { burst: 5000, per_second: 1 }, now);
         assert_eq!((0..100).filter(|_| turns.take("greedy", now)).count(), 2);
         assert!(turns.take("modest", now));
-        for n in 0..3 * USERS {
+        for n in 0..3 * PARTIES {
             turns.take(&n.to_string(), now);
         }
-        assert!(turns.users.len() <= USERS);
+        assert!(turns.parties.len() <= PARTIES);
         assert!(turns.take("later", now + Duration::from_secs(10)));
         let mut all = TurnsByUser::new(each, Rate { burst: 3, per_second: 1 }, now);
         assert_eq!((0..100).filter(|n| all.take(&n.to_string(), now)).count(), 3);
+    }
+
+    #[test]
+    fn the_service_accounts_of_a_namespace_are_one_party() {
+        for (user, whose) in [
+            ("system:serviceaccount:team-a:build", "system:serviceaccount:team-a"),
+            ("system:serviceaccount:team-ab:build", "system:serviceaccount:team-ab"),
+            ("system:serviceaccount:team-a", "system:serviceaccount:team-a"),
+            ("system:serviceaccount:", "system:serviceaccount:"),
+            ("system:node:n1", "system:node:n1"),
+            ("oidc:alice:1", "oidc:alice:1"),
+            ("", ""),
+        ] {
+            assert_eq!(party(user), whose, "{user}");
+        }
+    }
+
+    #[test]
+    fn twenty_service_accounts_of_a_namespace_have_no_more_turns_than_one() {
+        let now = Instant::now();
+        let (each, all) = (Rate { burst: 4, per_second: 1 }, Rate { burst: 20, per_second: 1 });
+        let mut turns = TurnsByUser::new(each, all, now);
+        let accounts = (0..20).map(|n| format!("system:serviceaccount:team-a:account-{n}"));
+        assert_eq!(accounts.filter(|account| turns.take(account, now)).count(), 4);
+        assert!(turns.take("alice", now) && turns.take("system:serviceaccount:team-b:account-0", now));
     }
 }

@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
-use crate::access::{Rate, TurnsByUser};
+use crate::access::{Rate, TurnsByUser, party};
 use crate::visibility::status::Refusal;
 
 /// No script, style or picture from elsewhere, none inside of the page, no frame around it.
@@ -43,7 +43,7 @@ pub fn text(document: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }
 
-/// What takes long, for a user one at a time, and not too often.
+/// What takes long, for a user or [`party`] of users one at a time, and not too often.
 #[derive(Debug)]
 pub struct OneEach {
     what: &'static str,
@@ -65,12 +65,13 @@ impl OneEach {
     pub fn take(&self, user: &str) -> Result<Turn<'_>, Refusal> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if busy.contains(user) || !turns.take(user, Instant::now()) {
+        let party = party(user);
+        if busy.contains(party) || !turns.take(user, Instant::now()) {
             let what = self.what;
             return Err(Refusal::TooMany(format!("too many {what} are asked for: wait for the one before")));
         }
-        busy.insert(user.to_owned());
-        Ok(Turn { of: self, user: user.to_owned() })
+        busy.insert(party.to_owned());
+        Ok(Turn { of: self, party: party.to_owned() })
     }
 }
 
@@ -78,12 +79,12 @@ impl OneEach {
 #[derive(Debug)]
 pub struct Turn<'a> {
     of: &'a OneEach,
-    user: String,
+    party: String,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.of.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.user);
+        self.of.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.party);
     }
 }
 
@@ -101,5 +102,11 @@ mod tests {
         drop(first);
         drop(turns.take("bob").unwrap());
         assert!(turns.take("bob").is_err(), "the burst is used up");
+        // The accounts of a namespace have one together.
+        let account = turns.take("system:serviceaccount:a:one").unwrap();
+        assert!(turns.take("system:serviceaccount:a:two").is_err());
+        let _others = turns.take("system:serviceaccount:b:one").unwrap();
+        drop(account);
+        drop(turns.take("system:serviceaccount:a:two").unwrap());
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -17,7 +16,7 @@ use super::rights::{REMEMBER, Right, Rights};
 use super::source::{Callers, Found};
 use super::store::Store;
 use super::viewer::{Caller, Viewer};
-use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
+use crate::access::{Access, AccessError, Asking, Attributes, Rate, TurnsByUser, User, bearer};
 use crate::visibility::route::{EXPLAIN_GROUP, EXPLAIN_VERSION};
 use crate::visibility::server::{MASTERS, refused};
 use crate::visibility::status::Refusal;
@@ -195,9 +194,9 @@ impl Tokens {
         self.access.may(user, what).await.map_err(refused)
     }
 
-    async fn user(&self, headers: &HeaderMap) -> Result<User, Refusal> {
+    async fn user(&self, Asking { headers, from }: Asking<'_>) -> Result<User, Refusal> {
         let Some(token) = bearer(headers) else { return Err(Refusal::Unauthorized) };
-        self.access.user_of(token).await.map_err(refused)?.ok_or(Refusal::Unauthorized)
+        self.access.user_of(token, from).await.map_err(refused)?.ok_or(Refusal::Unauthorized)
     }
 }
 
@@ -254,16 +253,16 @@ fn explanations(namespace: &str) -> Attributes {
 }
 
 impl Callers for Tokens {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller> {
+    fn viewer<'a>(&'a self, asking: Asking<'a>, named: Option<&'a str>) -> Found<'a, Caller> {
         Box::pin(async move {
-            let user = self.user(headers).await?;
+            let user = self.user(asking).await?;
             self.of_user(&user, named).await
         })
     }
 
-    fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool> {
+    fn explains<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool> {
         Box::pin(async move {
-            let user = self.user(headers).await?;
+            let user = self.user(asking).await?;
             if self.may(&user, &explanations("")).await? {
                 return Ok(true);
             }
@@ -275,9 +274,9 @@ impl Callers for Tokens {
         })
     }
 
-    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool> {
+    fn reads_events<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool> {
         Box::pin(async move {
-            let user = self.user(headers).await?;
+            let user = self.user(asking).await?;
             self.may(&user, &events(namespace)).await
         })
     }

@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::store::Revisions;
+use crate::access::party;
 use crate::visibility::status::Refusal;
 
-/// Streams of one user at once: the windows that are seen. A browser has six connections to a server without HTTP/2, and answers need one.
+/// Streams of one user, or [`party`] of users, at once: the windows that are seen. A browser has six connections to a server without HTTP/2, and answers need one.
 const EACH: usize = 5;
 /// Between two events of a stream.
 const APART: Duration = Duration::from_secs(1);
@@ -30,23 +31,23 @@ pub const LIFE: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub struct Streams {
     most: usize,
-    by_user: Mutex<BTreeMap<String, usize>>,
+    by_party: Mutex<BTreeMap<String, usize>>,
 }
 
 /// An open stream.
 #[derive(Debug)]
 struct Open {
     streams: Arc<Streams>,
-    user: String,
+    party: String,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut users = self.streams.by_user.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = users.get_mut(&self.user) {
+        let mut parties = self.streams.by_party.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = parties.get_mut(&self.party) {
             *count -= 1;
             if *count == 0 {
-                users.remove(&self.user);
+                parties.remove(&self.party);
             }
         }
     }
@@ -64,17 +65,18 @@ struct Progress {
 impl Streams {
     /// At most so many at once.
     pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, by_user: Mutex::default() })
+        Arc::new(Self { most, by_party: Mutex::default() })
     }
 
     fn open(self: &Arc<Self>, user: &str) -> Result<Open, Refusal> {
-        let mut users = self.by_user.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = users.get(user).copied().unwrap_or(0);
-        if own >= EACH || users.values().sum::<usize>() >= self.most {
+        let party = party(user);
+        let mut parties = self.by_party.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = parties.get(party).copied().unwrap_or(0);
+        if own >= EACH || parties.values().sum::<usize>() >= self.most {
             return Err(Refusal::TooMany("too many pages follow the changes: close one".to_owned()));
         }
-        users.insert(user.to_owned(), own + 1);
-        Ok(Open { streams: Arc::clone(self), user: user.to_owned() })
+        parties.insert(party.to_owned(), own + 1);
+        Ok(Open { streams: Arc::clone(self), party: party.to_owned() })
     }
 
     /// A stream for a user.
@@ -165,7 +167,11 @@ mod tests {
         drop(bobs);
         assert!(streams.open("carol").is_ok());
         drop(alices);
-        assert!(streams.by_user.lock().unwrap().is_empty(), "nothing is kept of users who are gone");
+        let account = |number: usize| streams.open(&format!("system:serviceaccount:a:account-{number}"));
+        let accounts: Vec<_> = (0..EACH).map(|number| account(number).unwrap()).collect();
+        assert!(account(EACH).is_err() && streams.open("alice").is_ok(), "a namespace has as many as a user");
+        drop(accounts);
+        assert!(streams.by_party.lock().unwrap().is_empty(), "nothing is kept of users who are gone");
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::http::HeaderMap;
 use clap::Args;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -32,7 +31,7 @@ use super::store::Store;
 use super::viewer::{Caller, Viewer};
 use super::views::items::Order;
 use super::views::topology::Fits;
-use crate::access::bearer;
+use crate::access::{Asking, bearer};
 use crate::api_call::{Call, CallError};
 use crate::memory::{Memory, Reservation};
 use crate::percent::encoded;
@@ -73,8 +72,8 @@ struct Owner {
 }
 
 impl Callers for Owner {
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, _named: Option<&'a str>) -> Found<'a, Caller> {
-        let known = bearer(headers).is_some_and(|given| is_key(given, &self.key));
+    fn viewer<'a>(&'a self, asking: Asking<'a>, _named: Option<&'a str>) -> Found<'a, Caller> {
+        let known = bearer(asking.headers).is_some_and(|given| is_key(given, &self.key));
         Box::pin(async move {
             let caller = || Caller { viewer: self.polled.viewer(), unasked: 0 };
             if known { Ok(caller()) } else { Err(Refusal::Unauthorized) }
@@ -82,13 +81,13 @@ impl Callers for Owner {
     }
 
     /// The manager decides, which is asked with the owner's rights.
-    fn explains<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
-        Box::pin(async move { Ok(self.viewer(headers, None).await?.viewer.all) })
+    fn explains<'a>(&'a self, asking: Asking<'a>, _namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move { Ok(self.viewer(asking, None).await?.viewer.all) })
     }
 
     /// They are read with the owner's rights.
-    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, _namespace: &'a str) -> Found<'a, bool> {
-        Box::pin(async move { self.viewer(headers, None).await.map(|_| true) })
+    fn reads_events<'a>(&'a self, asking: Asking<'a>, _namespace: &'a str) -> Found<'a, bool> {
+        Box::pin(async move { self.viewer(asking, None).await.map(|_| true) })
     }
 }
 

@@ -1,13 +1,14 @@
 //! The HTTP side: who asks, for what, and the answer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::State as Shared;
+use axum::extract::{ConnectInfo, State as Shared};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Router};
 use serde_json::{Value, json};
 use sluice_engine::WorkloadKey;
 use sluice_sim::explain::hide_nodes;
@@ -27,7 +28,7 @@ use super::store::Store;
 use super::tomorrow::Tomorrow;
 use super::viewer::{Caller, Viewer};
 use super::views::{displaced, items, nodes, now, topology, workload};
-use crate::access::Rate;
+use crate::access::{Asking, Rate, address};
 use crate::percent::decoded;
 use crate::visibility::status::Refusal;
 
@@ -183,10 +184,10 @@ impl Dashboard {
         self: &Arc<Self>,
         method: &Method,
         uri: &Uri,
-        headers: &HeaderMap,
+        asking: Asking<'_>,
         body: Body,
     ) -> Result<Response, Refusal> {
-        self.check_host(headers)?;
+        self.check_host(asking.headers)?;
         let reads = matches!(*method, Method::GET | Method::HEAD);
         if !uri.path().starts_with("/api/") {
             let (media, bytes) = asset(uri.path()).ok_or(Refusal::NoPath)?;
@@ -198,7 +199,7 @@ impl Dashboard {
         }
         let (route, query) = (Route::of(uri.path()), uri.query().unwrap_or_default());
         let named = route.as_ref().and_then(|route| route.namespace(query));
-        let caller = self.callers.viewer(headers, named.as_deref()).await?;
+        let caller = self.callers.viewer(asking, named.as_deref()).await?;
         let route = route.ok_or(Refusal::NoPath)?;
         let wanted = if route == Route::Tomorrow { *method == Method::POST } else { reads };
         if !wanted {
@@ -210,7 +211,7 @@ impl Dashboard {
         if let Some(why) = route.view().and_then(|view| self.source.missing(view)) {
             return Err(Refusal::Other(StatusCode::NOT_FOUND, why));
         }
-        self.route(route, caller, query, headers, body).await
+        self.route(route, caller, query, asking, body).await
     }
 
     async fn route(
@@ -218,7 +219,7 @@ impl Dashboard {
         route: Route,
         Caller { viewer, unasked }: Caller,
         query: &str,
-        headers: &HeaderMap,
+        asking: Asking<'_>,
         body: Body,
     ) -> Result<Response, Refusal> {
         let names_nodes = viewer.nodes;
@@ -241,10 +242,10 @@ impl Dashboard {
                 };
                 self.search(viewer, search, page).await?
             }
-            Route::Workload(namespace, name) => self.workload(viewer, headers, (namespace, name)).await?,
+            Route::Workload(namespace, name) => self.workload(viewer, asking, (namespace, name)).await?,
             Route::Explain(namespace, name) => {
                 seen(&viewer, &namespace)?;
-                let all = self.callers.explains(headers, &namespace).await?;
+                let all = self.callers.explains(asking, &namespace).await?;
                 let _turn = self.explanations.take(&viewer.user)?;
                 self.source.explain(&Viewer { all, ..viewer }, &namespace, &name).await?
             }
@@ -277,7 +278,7 @@ impl Dashboard {
             }
             Route::Changes => return self.streams.answer(&viewer.user, self.store.revisions()),
             Route::Tomorrow => {
-                let json = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+                let json = asking.headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
                 if !json.is_some_and(|media| {
                     media.split(';').next().is_some_and(|m| m.trim() == "application/json")
                 }) {
@@ -378,7 +379,7 @@ impl Dashboard {
     async fn workload(
         &self,
         viewer: Viewer,
-        headers: &HeaderMap,
+        asking: Asking<'_>,
         of: (String, String),
     ) -> Result<Value, Refusal> {
         seen(&viewer, &of.0)?;
@@ -390,7 +391,7 @@ impl Dashboard {
             None => None,
         };
         // They are read with the rights of this program.
-        let events = if self.callers.reads_events(headers, &of.0).await? {
+        let events = if self.callers.reads_events(asking, &of.0).await? {
             self.reads.events(&*self.source, of.0, &row.uid).await
         } else {
             None
@@ -445,12 +446,14 @@ fn seen(viewer: &Viewer, namespace: &str) -> Result<(), Refusal> {
 
 async fn answer(
     Shared(dashboard): Shared<Arc<Dashboard>>,
+    connection: Option<Extension<ConnectInfo<SocketAddr>>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let answered = dashboard.answer(&method, &uri, &headers, body).await;
+    let asking = Asking { headers: &headers, from: address(connection.as_deref()) };
+    let answered = dashboard.answer(&method, &uri, asking, body).await;
     guarded(answered.unwrap_or_else(axum::response::IntoResponse::into_response))
 }
 

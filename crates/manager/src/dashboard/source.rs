@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use axum::http::HeaderMap;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,6 +15,7 @@ use super::snapshot::Snapshot;
 use super::viewer::{Caller, Viewer};
 use super::views::items::{Order, Places};
 use super::views::topology::Fits;
+use crate::access::Asking;
 use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
 
@@ -52,12 +52,12 @@ pub type Finder = Box<dyn FnOnce(&[WorkloadKey]) -> Places + Send>;
 
 /// Who asks.
 pub trait Callers: Send + Sync + 'static {
-    /// The caller, by the headers of the request, which may name a namespace.
-    fn viewer<'a>(&'a self, headers: &'a HeaderMap, named: Option<&'a str>) -> Found<'a, Caller>;
+    /// The caller, by what the request says, which may name a namespace.
+    fn viewer<'a>(&'a self, asking: Asking<'a>, named: Option<&'a str>) -> Found<'a, Caller>;
     /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused to callers who may have none of this namespace.
-    fn explains<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
+    fn explains<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool>;
     /// Whether the caller may read the events of a namespace.
-    fn reads_events<'a>(&'a self, headers: &'a HeaderMap, namespace: &'a str) -> Found<'a, bool>;
+    fn reads_events<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool>;
 }
 
 /// What the columns do not have.

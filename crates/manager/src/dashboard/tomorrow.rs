@@ -18,10 +18,13 @@ use axum::http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sluice_client::bounded::weight;
 use sluice_sim::live::Extent;
 use sluice_sim::starts::at_once;
 use sluice_sim::whatif::Difference;
-use sluice_sim::{Cancel, ManifestError, Manifests, Options, Packed, Record, Simulation, duration, prepare};
+use sluice_sim::{
+    Cancel, ManifestError, Manifests, Options, Packed, PodMemory, Record, Simulation, duration, prepare,
+};
 use tokio::sync::Semaphore;
 use tracing::{debug, error};
 
@@ -298,9 +301,10 @@ fn read(
 
 /// What a simulation begins with, now.
 fn world((begin, cancel): (Begin, Cancel), until: Option<SignedDuration>) -> (Manifests, Options) {
-    let Begin { live, configuration, .. } = begin;
+    let Begin { live, configuration, left } = begin;
     let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
-    let options = Options { start, until, cancel, ..Options::new(configuration) };
+    let pod_memory = Some(PodMemory { most: left, weight });
+    let options = Options { start, until, cancel, pod_memory, ..Options::new(configuration) };
     (Manifests { objects: live.objects, observed: live.observed, ..Manifests::default() }, options)
 }
 
@@ -319,7 +323,9 @@ fn simulated(
         (Packed::new(manifests), None)
     } else {
         let base = Packed::of(&manifests);
-        changed::apply(&mut manifests.objects, wanted, left)?;
+        let left = changed::apply(&mut manifests.objects, wanted, left)?;
+        // Both courses play the same objects.
+        options.pod_memory = options.pod_memory.map(|memory| PodMemory { most: left, ..memory });
         (base, Some(Packed::new(manifests)))
     };
     let first = begun(&base, options.clone())?;

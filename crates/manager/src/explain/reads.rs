@@ -51,6 +51,11 @@ impl Reads {
         self.spent.load(Ordering::Relaxed)
     }
 
+    /// How many bytes more it may hold.
+    pub fn left(&self) -> usize {
+        self.budget.left()
+    }
+
     /// Ends as soon as it took as long as it may while others wait, and another waits.
     async fn crowded(&self) {
         sleep_until(self.began + self.shared).await;

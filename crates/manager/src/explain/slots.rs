@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use crate::access::party;
+
 /// Slots, and the questions that wait for one.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -148,7 +150,7 @@ impl Drop for Slot {
     }
 }
 
-/// Users of whom an explanation is being made, or waits.
+/// Users, or parties of users, of whom an explanation is being made, or waits.
 #[derive(Debug, Default)]
 pub(super) struct Users(Mutex<BTreeSet<String>>);
 
@@ -156,8 +158,9 @@ impl Users {
     /// The user's turn, if they have none yet. A user without a name cannot be told apart from others, and always has one.
     pub fn enter(self: &Arc<Self>, user: &str) -> Option<Turn> {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entered = user.is_empty() || users.insert(user.to_owned());
-        entered.then(|| Turn { of: Arc::clone(self), user: user.to_owned() })
+        let user = party(user).to_owned();
+        let entered = user.is_empty() || users.insert(user.clone());
+        entered.then(|| Turn { of: Arc::clone(self), user })
     }
 }
 

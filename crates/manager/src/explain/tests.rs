@@ -247,3 +247,36 @@ async fn a_change_of_the_queue_is_tried_among_the_queues_of_both() {
     assert_eq!(said["after"]["startsNow"], false, "{said}");
     assert!(said["after"]["refused"].is_null(), "{said}");
 }
+
+/// A StatefulSet that waits beside the job, with so many pods of 100 KiB each.
+fn with_many_pods(uri: &Uri, replicas: u32) -> Response {
+    let (kind, namespace) = place(uri);
+    if kind != "statefulsets" || ["slow", "big"].contains(&namespace) {
+        return cluster(uri);
+    }
+    let template = json!({
+        "metadata": {"labels": {"app": "s"}, "annotations": {"example.com/notes": "x".repeat(100 << 10)}},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    });
+    found(&json!({"items": [{
+        "metadata": {"name": "s", "namespace": "quiet", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "s"}}, "template": template},
+    }]}))
+}
+
+#[tokio::test]
+async fn pods_that_are_to_be_made_take_of_the_memory_of_an_explanation() {
+    let not_played = async |replicas: u32, memory: fn() -> Figures| {
+        let explainer = explainer(move |uri| async move { with_many_pods(&uri, replicas) }, memory);
+        let change = Some(json!({"spec": {"parallelism": 2}}));
+        let asked = Asked { change, output: Format::Json, ..asked("a") };
+        let said = explainer.answer("quiet".to_owned(), "j".to_owned(), asked, false).await.unwrap();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        said["notPlayed"].as_u64().unwrap_or(0)
+    };
+    assert_eq!(not_played(20_000, plenty).await, 1);
+    // What does not fit into the memory of a small one fits into that of a large one, if there is so much.
+    assert_eq!(not_played(100, plenty).await, 0);
+    assert_eq!(not_played(100, || Figures { limit: 1 << 20, used: 0 }).await, 1);
+    assert_eq!(not_played(10, || Figures { limit: 1 << 20, used: 0 }).await, 0);
+}

@@ -1,6 +1,7 @@
 //! Who may read metrics: users whom the API server knows and lets GET `/metrics`, as controller-runtime has it
 //! (docs/reference/08-tooling.md).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use sluice_client::error_chain::Chain;
 use tracing::warn;
 
-use crate::access::{Access, AccessError, Attributes, bearer};
+use crate::access::{Access, AccessError, Attributes, address, bearer};
 
 /// For so long an answer of the API server holds.
 pub const REMEMBER: Duration = Duration::from_mins(1);
@@ -21,7 +22,8 @@ pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Ne
     let Some(token) = bearer(request.headers()) else {
         return (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response();
     };
-    match allowed(&access, token, request.uri().path()).await {
+    let from = address(request.extensions().get());
+    match allowed(&access, (token, from), request.uri().path()).await {
         Ok(Some(true)) => next.run(request).await,
         Ok(Some(false)) => (StatusCode::FORBIDDEN, "Forbidden\n").into_response(),
         Ok(None) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
@@ -36,7 +38,11 @@ pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Ne
 }
 
 /// Whether the owner of a token may read a path; nothing if it has no owner.
-async fn allowed(access: &Access, token: &str, path: &str) -> Result<Option<bool>, AccessError> {
-    let Some(user) = access.user_of(token).await? else { return Ok(None) };
+async fn allowed(
+    access: &Access,
+    (token, from): (&str, Option<IpAddr>),
+    path: &str,
+) -> Result<Option<bool>, AccessError> {
+    let Some(user) = access.user_of(token, from).await? else { return Ok(None) };
     access.may(&user, &Attributes::Path { verb: "get", path: path.to_owned() }).await.map(Some)
 }

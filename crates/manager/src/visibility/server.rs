@@ -1,11 +1,12 @@
 //! The HTTPS side: who asks, whether they may, and the answer.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Extension, State};
+use axum::extract::{ConnectInfo, Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -24,7 +25,9 @@ use super::route::{ALL, EXPLAIN_GROUP, EXPLAIN_VERSION, Route, Wishes, asked, ch
 use super::status::Refusal;
 use super::{openapi, summary::summary};
 use crate::access::front_proxy::{ClientCertificate, FrontProxy};
-use crate::access::{Access, AccessError, Attributes, Rate, TurnsByUser, User, bearer};
+use crate::access::{
+    Access, AccessError, Asking, Attributes, Rate, TurnsByUser, User, address, bearer, party,
+};
 use crate::explain::{Asked, Explains, Format};
 use crate::journal::{self, JournalError, Page};
 use crate::serve::body::Keep;
@@ -86,13 +89,13 @@ impl Server {
     async fn user(
         &self,
         certificate: Option<&ClientCertificate>,
-        headers: &HeaderMap,
+        Asking { headers, from }: Asking<'_>,
     ) -> Result<User, Refusal> {
         if let Some(user) = self.proxy.user(certificate, headers) {
             return Ok(user);
         }
         let Some(token) = bearer(headers) else { return Err(Refusal::Unauthorized) };
-        self.access.user_of(token).await.map_err(refused)?.ok_or(Refusal::Unauthorized)
+        self.access.user_of(token, from).await.map_err(refused)?.ok_or(Refusal::Unauthorized)
     }
 
     async fn may(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {
@@ -117,13 +120,13 @@ impl Server {
         method: &Method,
         uri: &Uri,
         certificate: Option<&ClientCertificate>,
-        headers: &HeaderMap,
+        asking: Asking<'_>,
     ) -> Result<Response, Refusal> {
         let route = Route::of(uri.path());
         if route == Some(Route::Health) {
             return Ok("ok".into_response());
         }
-        let user = self.user(certificate, headers).await?;
+        let user = self.user(certificate, asking).await?;
         let route = route.ok_or(Refusal::NoPath)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Refusal::Method);
@@ -133,7 +136,7 @@ impl Server {
         {
             return Err(forbidden(&user, &what));
         }
-        let form = form(headers, route.discovers()).ok_or(Refusal::Accept)?;
+        let form = form(asking.headers, route.discovers()).ok_or(Refusal::Accept)?;
         let query = uri.query().unwrap_or_default();
         let journal = self.journal.is_some();
         let documents = format!("{}{}", version::VERSION, if journal { "-journal" } else { "" });
@@ -270,28 +273,29 @@ impl Server {
         Ok(document)
     }
 
-    /// A user waits for one explanation at a time.
+    /// A user, or [`party`] of users, waits for one explanation at a time.
     fn one_at_a_time(&self, user: &User) -> Result<Explaining<'_>, Refusal> {
         let turns = &mut *self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let mut waiting = self.explaining.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.contains(&user.username) || !turns.take(&user.username, Instant::now()) {
+        let party = party(&user.username);
+        if waiting.contains(party) || !turns.take(party, Instant::now()) {
             let why = "too many explanations are asked for: wait for the one before".to_owned();
             return Err(Refusal::TooMany(why));
         }
-        waiting.insert(user.username.clone());
-        Ok(Explaining { server: self, user: user.username.clone() })
+        waiting.insert(party.to_owned());
+        Ok(Explaining { server: self, party: party.to_owned() })
     }
 }
 
 /// A user who waits for an explanation.
 struct Explaining<'a> {
     server: &'a Server,
-    user: String,
+    party: String,
 }
 
 impl Drop for Explaining<'_> {
     fn drop(&mut self) {
-        self.server.explaining.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.user);
+        self.server.explaining.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.party);
     }
 }
 
@@ -362,12 +366,14 @@ fn router(server: Server) -> Router {
 async fn answer(
     State(server): State<Arc<Server>>,
     certificate: Option<Extension<ClientCertificate>>,
+    connection: Option<Extension<ConnectInfo<SocketAddr>>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let certificate = certificate.map(|Extension(certificate)| certificate);
-    let answered = server.answer(&method, &uri, certificate.as_ref(), &headers).await;
+    let asking = Asking { headers: &headers, from: address(connection.as_deref()) };
+    let answered = server.answer(&method, &uri, certificate.as_ref(), asking).await;
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     if response.status() == StatusCode::UNAUTHORIZED {
         // The proxy may have connected before its certificate was asked for: the next connection proves it.

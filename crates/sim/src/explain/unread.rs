@@ -1,7 +1,11 @@
 //! What could not be read: the answer is given without it, and says so.
 
+use sluice_engine::{Kind, ObjectRef};
+
 use super::finding::{Code, Finding, Help};
+use super::known::{job_of, job_read};
 use super::{MOST_LISTED, Question};
+use crate::simulation::Simulation;
 use crate::unread::Unread;
 
 /// What is said of what was not read, a finding for each kind that answers are made of.
@@ -40,6 +44,20 @@ impl Question<'_> {
     pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
         let of_subject = self.manifests.subject.iter().flat_map(|subject| &subject.unread);
         of_subject.chain(&self.manifests.unread)
+    }
+
+    /// The object that is asked about, and why nothing is tried with it, if it is left out: then its pods are not there, either.
+    pub(super) fn own_left_out(&self, simulation: &Simulation) -> Option<(ObjectRef, String)> {
+        let subject = self.manifests.subject.as_ref()?;
+        let read = subject.job.as_ref().and_then(job_read);
+        let object = read.or_else(|| job_of(subject.workload.as_ref()?))?;
+        let makes = matches!(object.kind, Kind::Job(kind) if kind.integration().suspends_pods);
+        let is_there = simulation.left_out().count == 0 || simulation.world.get(&object).is_some();
+        if !makes || subject.workload.is_none() || is_there {
+            return None;
+        }
+        let why = format!("the {} cannot be played: its pods may take too much memory", object.kind.as_str());
+        Some((object, why))
     }
 
     /// Why nothing is tried, if the world around it is not known.

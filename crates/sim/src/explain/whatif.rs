@@ -114,6 +114,9 @@ impl Question<'_> {
         let (job, mut patches, courses) = if let Some((job, over)) = self.over() {
             let patches = alone(&job);
             (job, patches, (over.clone(), over))
+        } else if let Some((job, why)) = self.own_left_out(&simulation) {
+            let (patches, course) = (alone(&job), Course::unknown(why));
+            (job, patches, (course.clone(), course))
         } else if let Ok(target) = self.find(&simulation) {
             let patches = target.patches(change);
             let courses = self.courses(&simulation, &patches, &target.job)?;

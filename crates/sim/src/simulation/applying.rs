@@ -20,7 +20,6 @@ use crate::left_out::is_stored;
 use crate::manifest::{Manifest, ManifestError};
 use crate::object::{FieldError, keep_suspension};
 use crate::pods::SUBMIT_AFTER_SECONDS;
-use crate::serving::check_number;
 use crate::setup::manifest_error;
 
 impl Simulation {
@@ -97,9 +96,10 @@ impl Simulation {
             value["metadata"]["namespace"] = json!(namespace);
             self.namespace(&namespace);
         }
-        if let Kind::Job(job) = kind {
-            self.admit_job(job, &mut value).map_err(|wrong| refused(&value, wrong))?;
-        }
+        let pod_bytes = match kind {
+            Kind::Job(job) => self.admit_job(job, &mut value).map_err(|wrong| refused(&value, wrong))?,
+            _ => 0,
+        };
         let foreign = value["spec"]["controllerName"] != PROVISIONING_REQUEST_CONTROLLER_NAME;
         if kind == Kind::AdmissionCheck && foreign {
             // Its controller is played here: it is there.
@@ -111,19 +111,20 @@ impl Simulation {
         let shown = value.clone();
         let gates = self.options.configuration.gates;
         let reference = self.world.put(kind, value, gates).map_err(|wrong| refused(&shown, wrong))?;
+        self.serving.take(&reference, pod_bytes);
         self.last_event = self.now;
         Ok(reference)
     }
 
-    /// What the webhooks of jobs do with a new one.
-    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<(), FieldError> {
+    /// What the webhooks of jobs do with a new one; gives what the pods that are made of it take.
+    fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<usize, FieldError> {
         let namespace = text(&value["metadata"]["namespace"]).to_owned();
         let reference = crate::object::reference(Kind::Job(kind), value);
         let old = self.world.get(&reference);
-        check_number(kind, value)?;
+        let pod_bytes = self.serving.check((&reference, value), self.options.pod_memory)?;
         // One that was read from a cluster is as its webhooks left it; it may break rules that are younger than it.
         if old.is_none() && is_stored(value) {
-            return Ok(());
+            return Ok(pod_bytes);
         }
         let namespace_labels = self.labels_of_namespace(&namespace);
         let context = self.context(&namespace, &namespace_labels);
@@ -143,7 +144,8 @@ impl Simulation {
         if let Some(old) = old {
             keep_suspension(kind, old, value);
         }
-        judged(kind, value, old, &context)
+        judged(kind, value, old, &context)?;
+        Ok(pod_bytes)
     }
 
     fn labels_of_namespace(&self, namespace: &str) -> BTreeMap<String, String> {
@@ -193,7 +195,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// If the kind is not simulated, there is no such object, or an API server would refuse what it becomes.
+    /// If the kind is not simulated, there is no such object, an API server would refuse what it becomes, or it has too many pods to simulate then.
     pub fn patch(
         &mut self,
         kind: &str,
@@ -208,9 +210,23 @@ impl Simulation {
         };
         let reference = crate::play::reference(kind, namespace, name)
             .ok_or_else(|| refused(FieldError::new("", "expected a simulated kind")))?;
-        let gates = self.options.configuration.gates;
         self.last_event = self.now;
-        self.world.patch(&reference, merge, gates).map_err(refused)
+        self.patch_object(&reference, merge).map_err(refused)
+    }
+
+    /// The same of an object that is known by its reference.
+    pub(crate) fn patch_object(&mut self, reference: &ObjectRef, merge: &Value) -> Result<(), FieldError> {
+        let makes = matches!(reference.kind, Kind::Job(kind) if kind.integration().suspends_pods);
+        let new = self.world.get(reference).filter(|_| makes).map(|old| {
+            let mut new = old.clone();
+            json_patch::merge(&mut new, merge);
+            new
+        });
+        let memory = self.options.pod_memory;
+        let pod_bytes = new.map_or(Ok(0), |new| self.serving.check((reference, &new), memory))?;
+        self.world.patch(reference, merge, self.options.configuration.gates)?;
+        self.serving.take(reference, pod_bytes);
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use super::Simulation;
 use crate::agenda::Action;
 use crate::json::text;
 use crate::pods::Phase;
+use crate::serving::pods_to_make;
 
 /// The kind of the pods.
 const PODS: Kind = Kind::Job(JobKind::POD);
@@ -38,9 +39,14 @@ impl Simulation {
             self.adopt_made(object, kind, &value);
         }
         self.serving.objects.entry(object.clone()).or_default().of = of;
+        // No more than were counted when there was memory for them.
+        let most = usize::try_from(pods_to_make(kind, &value)).unwrap_or(0);
         let mut number = 0;
-        while let Some(pod) = sluice_jobs::made_pod(kind, &value, number) {
-            if !self.make_pod(object, number, pod) {
+        while number < most
+            && let Some(pod) = sluice_jobs::made_pod(kind, &value, number)
+        {
+            // When it has to give up, the next step says so.
+            if self.options.cancel.is_cancelled() || !self.make_pod(object, number, pod) {
                 return;
             }
             number += 1;
@@ -119,6 +125,7 @@ impl Simulation {
 
     /// An object is gone, and its pods with it.
     pub(super) fn serving_gone(&mut self, object: &ObjectRef) {
+        self.serving.take(object, 0);
         let Some(made) = self.serving.objects.remove(object) else { return };
         self.record.components_gone(self.now, object, &made.of.0, 0);
         for pod in made.pods.into_values() {

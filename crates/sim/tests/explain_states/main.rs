@@ -10,6 +10,7 @@ mod names;
 mod nodes;
 mod objects;
 mod owners;
+mod pod_memory;
 mod table;
 mod terminating;
 mod topology;

@@ -73,6 +73,24 @@ fn the_api_server_keeps_pods_of_admitted_jobs_from_growing_in_place_unless_told_
     assert_eq!(binding["validationActions"], json!(["Deny"]));
     let selector = &binding["matchResources"]["namespaceSelector"]["matchExpressions"][0];
     assert_eq!(selector["values"], json!(["kube-system", NAMESPACE]));
+    // Nor do they lose the marks by which it knows them.
+    let marks = &by_default["ValidatingAdmissionPolicy/kueue-no-unmarking"]["spec"];
+    assert_eq!(marks["matchConditions"][0], policy["matchConditions"][0]);
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]});
+    assert_eq!(marks["matchConstraints"]["resourceRules"], json!([rule]));
+    assert_eq!(marks["failurePolicy"], "Fail");
+    let spared = marks["matchConditions"][2]["expression"].as_str().unwrap();
+    assert!(
+        spared.contains(&format!("'system:serviceaccount:{NAMESPACE}:kueue-controller-manager'")),
+        "{spared}"
+    );
+    let binding = &by_default["ValidatingAdmissionPolicyBinding/kueue-no-unmarking"]["spec"];
+    assert_eq!(
+        (&binding["policyName"], &binding["validationActions"]),
+        (&json!("kueue-no-unmarking"), &json!(["Deny"]))
+    );
+    assert_eq!(&binding["matchResources"]["namespaceSelector"]["matchExpressions"][0], selector);
     let off = objects(&["webhooks.refuseResize=false"]);
-    assert!(!off.keys().any(|name| name.contains("no-resize")));
+    assert!(!off.keys().any(|name| name.contains("no-resize") || name.contains("no-unmarking")));
 }

@@ -110,13 +110,13 @@ impl Change {
     }
 }
 
-/// Applies changes to the objects of a cluster.
+/// Applies changes to the objects of a cluster, and gives how many bytes are left for documents then.
 ///
 /// # Errors
 ///
 /// If there is no such ClusterQueue, quota, Workload or node among the objects, or the nodes that are added take more memory than is `left` for documents,
 /// in bytes. The changes before that one are applied then.
-pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Result<(), Refusal> {
+pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Result<usize, Refusal> {
     let mut left = left;
     for (at, change) in changes.iter().enumerate() {
         let applied = match change {
@@ -144,7 +144,7 @@ pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Re
         };
         applied.map_err(|why| Refusal::BadRequest(format!("changes: {why}")))?;
     }
-    Ok(())
+    Ok(left)
 }
 
 fn is(object: &Value, namespace: Option<&str>, name: &str) -> bool {
