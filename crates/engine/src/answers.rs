@@ -27,6 +27,7 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        let result = self.if_kept(&open, result);
         if let Some(gate) = open.gate.as_ref().filter(|_| result.is_ok()) {
             let waited = metrics::seconds_between(gate.since, self.now);
             let seen = observe(metrics::POD_SCHEDULING_GATE_REMOVAL_SECONDS, &gate.labels(), waited);
@@ -182,7 +183,7 @@ impl Engine {
 
     /// Whether an answer is about an object that is still there, and no newer version of it was seen meanwhile: neither what was deleted nor
     /// what was changed comes back. Jobs and Workloads compare their versions themselves.
-    fn is_current(&self, open: &Open, object: &Object) -> bool {
+    pub(crate) fn is_current(&self, open: &Open, object: &Object) -> bool {
         match object {
             Object::Workload(w) if open.purpose != Purpose::CreateWorkload => {
                 let entry = self.world.workloads.get(&workload_key(&open.object));
@@ -191,6 +192,9 @@ impl Engine {
             Object::Job(view) => {
                 let entry = job_key(&open.object).and_then(|k| self.world.jobs.get(&k));
                 entry.is_some_and(|e| e.view.job.uid == view.job.uid)
+            }
+            Object::QueuedPod(member) => {
+                self.world.member(&open.object).is_some_and(|(_, known)| known.uid == member.uid)
             }
             Object::ClusterQueue(queue) => current(
                 self.world.cluster_queues.get(&open.object.name).map(|q| &q.metadata),

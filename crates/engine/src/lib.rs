@@ -34,6 +34,7 @@ mod ingest;
 pub mod input;
 mod job_pod;
 mod journal;
+mod kept;
 mod keys;
 mod left_behind;
 mod lifecycle;

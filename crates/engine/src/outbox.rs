@@ -8,6 +8,7 @@ use sluice_core::WorkloadKey;
 
 use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
 use crate::input::ObjectRef;
+use crate::kept::Wanted;
 use crate::metrics::RemovedGate;
 use crate::metrics::definitions::Moved;
 use crate::world::{Decision, JobKey, workload_ref};
@@ -28,6 +29,8 @@ pub(crate) struct Open {
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
     pub decision: Option<Decision>,
+    /// What it is to make of a job.
+    pub wanted: Option<Wanted>,
     /// Whether it was taken back.
     pub withdrawn: bool,
 }
@@ -53,10 +56,11 @@ impl Outbox {
     ) -> EffectId {
         self.last_id += 1;
         let id = EffectId(self.last_id);
+        let wanted = Wanted::of(purpose, &write);
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
         self.open.insert(
             id,
-            Open { object, purpose, then, gate: None, job: None, decision: None, withdrawn: false },
+            Open { object, purpose, then, gate: None, job: None, decision: None, wanted, withdrawn: false },
         );
         id
     }

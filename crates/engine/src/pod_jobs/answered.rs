@@ -79,8 +79,7 @@ impl Engine {
             }
         }
         if let Some(object @ Object::QueuedPod(_)) = object
-            && let Object::QueuedPod(member) = &object
-            && self.world.member(&open.object).is_some_and(|(_, known)| known.uid == member.uid)
+            && self.is_current(&open, &object)
         {
             self.observe_object(object);
         }
