@@ -158,12 +158,7 @@ impl Engine {
         {
             entry.uncertain = false;
         }
-        if matches!(open.purpose, Purpose::DeleteChild | Purpose::ReplacePart)
-            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
-        {
-            // Until its watch reports the deletion.
-            Arc::make_mut(&mut entry.view).deleting = true;
-        }
+        self.note_deletion(&open);
         if open.purpose == Purpose::DeletePod {
             // If a finalizer still holds it, its watch shows that.
             self.forget_terminating(&open.object);
@@ -185,7 +180,7 @@ impl Engine {
     /// what was changed comes back. Jobs and Workloads compare their versions themselves.
     pub(crate) fn is_current(&self, open: &Open, object: &Object) -> bool {
         match object {
-            Object::Workload(w) if open.purpose != Purpose::CreateWorkload => {
+            Object::Workload(w) if !open.finds => {
                 let entry = self.world.workloads.get(&workload_key(&open.object));
                 entry.is_some_and(|e| e.object.metadata.uid == w.metadata.uid)
             }
@@ -277,7 +272,9 @@ impl Engine {
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
-            WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
+            WriteError::NotFound(_) if open.job.is_none() && self.is_about_known(open) => {
+                self.forget_object(&open.object, None);
+            }
             WriteError::Refused(why) if open.purpose == Purpose::StartJob => {
                 if let Some(key) = job_key(&open.object) {
                     self.start_refused(&key, why);
@@ -291,7 +288,8 @@ impl Engine {
             WriteError::AlreadyExists(_)
                 if matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateRequest) =>
             {
-                self.read_again(&open.object);
+                let id = self.read_again(&open.object);
+                self.outbox.finds(id);
             }
             _ => {}
         }

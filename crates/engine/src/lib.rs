@@ -42,6 +42,7 @@ mod list;
 mod logging;
 mod lost_answer;
 pub mod metrics;
+mod namesakes;
 mod observe;
 mod outbox;
 mod pod_jobs;

@@ -108,6 +108,11 @@ impl Engine {
         let until = fare.retry.failed(open.purpose, error, now);
         self.wake_at(together(until), Alarm::Job(key.clone()));
         self.report_failure(open, error);
+        if open.purpose == Purpose::StartJob
+            && let WriteError::Refused(why) = error
+        {
+            self.pod_start_refused(key, &open.object.name, why);
+        }
     }
 
     /// How writes on a pod fare, if one failed.
