@@ -40,6 +40,7 @@ mod memory;
 mod metrics;
 mod moved;
 mod moved_slices;
+mod not_kept;
 mod outlived;
 mod parity;
 mod partly_done;
