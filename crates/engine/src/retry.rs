@@ -147,20 +147,20 @@ mod tests {
     #[test]
     fn refusals_are_counted_that_follow_each_other() {
         let mut retry = Retry::default();
-        let conflict = WriteError::Conflict("meanwhile".to_owned());
-        let fail = |retry: &mut Retry, purpose, error| {
+        let (conflict, refused) = (WriteError::Conflict("meanwhile".to_owned()), refused());
+        let mut refusals = |purpose, error| {
             retry.failed(purpose, error, T0);
             retry.refusals
         };
-        assert_eq!(fail(&mut retry, Purpose::StartJob, &conflict), 0);
-        assert_eq!(fail(&mut retry, Purpose::StartJob, &refused()), 1);
-        assert_eq!(fail(&mut retry, Purpose::StartJob, &refused()), 2);
-        assert_eq!(fail(&mut retry, Purpose::StopJob, &refused()), 1, "of another write");
-        assert_eq!(fail(&mut retry, Purpose::StopJob, &conflict), 0);
+        assert_eq!(refusals(Purpose::StartJob, &conflict), 0);
+        assert_eq!(refusals(Purpose::StartJob, &refused), 1);
+        assert_eq!(refusals(Purpose::StartJob, &refused), 2);
+        assert_eq!(refusals(Purpose::StopJob, &refused), 1, "of another write");
+        assert_eq!(refusals(Purpose::StopJob, &conflict), 0);
         assert_eq!(retry.failures, 5);
-        retry.failed(Purpose::StopJob, &refused(), T0);
+        retry.failed(Purpose::StopJob, &refused, T0);
         let later = T0.checked_add(SignedDuration::from_hours(1)).unwrap();
-        retry.failed(Purpose::StopJob, &refused(), later);
+        retry.failed(Purpose::StopJob, &refused, later);
         assert_eq!(retry.refusals, 1, "the one before was long ago");
     }
 

@@ -322,15 +322,23 @@ where
     let ended = pump::<K>(client.clone(), kind, true, shared.clone()).await;
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
-        let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
-        (shared.sink)(Feed::Input(listed, None), Slot::default());
+        none_of(kind, shared);
     }
     ended
 }
 
-/// The kind does not exist: nothing waits for it.
+/// There is no object of a kind.
+fn none_of(kind: Kind, shared: &Shared) {
+    let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
+    (shared.sink)(Feed::Input(listed, None), Slot::default());
+}
+
+/// The kind does not exist: nothing waits for it, and what objects of it left behind may go.
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
+    if shared.sync.tells_absent(kind) {
+        none_of(kind, shared);
+    }
     if shared.sync.absent(kind) {
         (shared.sink)(Feed::Synced(epoch), Slot::default());
     }

@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Evicts a job that cannot be started; says whether it did.
-    fn evict_unstarted(&mut self, key: &JobKey, why: &str) -> bool {
+    pub(super) fn evict_unstarted(&mut self, key: &JobKey, why: &str) -> bool {
         let Some(entry) = self.world.jobs.get(key) else { return false };
         let owned = self.world.owned(&entry.view.job.uid);
         let holds = |w: &&WorkloadKey| {

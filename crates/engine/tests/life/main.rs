@@ -33,6 +33,7 @@ mod journal;
 mod kinds;
 mod kueues;
 mod kueues_pods;
+mod late_answers;
 mod left_behind;
 mod left_queue;
 mod made_pods;
