@@ -223,10 +223,11 @@ impl Engine {
     }
 
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
-        let now = self.now;
+        let (now, about_known) = (self.now, self.is_about_known(open));
         let expected = self.expected_of(id, open);
         let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
-        if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
+        let job = job_key(&open.object).filter(|_| about_known);
+        if let Some(entry) = job.and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
             if open.purpose == Purpose::SuspendJob {
                 entry.suspend_failed(error);
@@ -253,7 +254,7 @@ impl Engine {
             "write failed",
             &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
         ));
-        if open.object.kind == Kind::Workload && open.job.is_none() {
+        if open.object.kind == Kind::Workload && open.job.is_none() && about_known {
             self.workload_write_failed(open, error);
         }
         if let Some(expected) = expected.filter(|_| error.is_transient()) {
@@ -272,9 +273,9 @@ impl Engine {
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
-            WriteError::NotFound(_) if open.job.is_none() && self.is_about_known(open) => {
-                self.forget_object(&open.object, None);
-            }
+            // Another one may have its name by now.
+            WriteError::NotFound(_) if open.job.is_none() && !about_known => {}
+            WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
             WriteError::Refused(why) if open.purpose == Purpose::StartJob => {
                 if let Some(key) = job_key(&open.object) {
                     self.start_refused(&key, why);

@@ -18,7 +18,9 @@ impl Engine {
         let world = &self.world;
         let key = || (Arc::clone(&object.namespace), Arc::clone(&object.name));
         match object.kind {
-            Kind::Workload => world.workloads.get(&workload_key(object)).map(crate::world::WorkloadEntry::uid),
+            Kind::Workload => {
+                world.workloads.get(&workload_key(object)).map(crate::world::WorkloadEntry::uid)
+            }
             Kind::Job(kind) if kind.integration().of_pods => {
                 world.member(object).map(|(_, member)| Arc::clone(&member.uid))
             }

@@ -343,3 +343,20 @@ fn absent(kind: Kind, shared: &Shared) {
         (shared.sink)(Feed::Synced(epoch), Slot::default());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::pump::tests::shared;
+
+    #[test]
+    fn of_a_kind_that_does_not_exist_the_engine_is_told_once_that_there_are_no_objects() {
+        let ((shared, told), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
+        for _ in 0..2 {
+            absent(kind, &shared);
+        }
+        let none = Input::Listed { kind, present: Vec::new(), as_of: None };
+        let told = told.lock().unwrap();
+        assert!(matches!(&told[..], [Feed::Input(input, None)] if *input == none), "{told:?}");
+    }
+}

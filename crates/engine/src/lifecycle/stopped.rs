@@ -146,7 +146,10 @@ impl Engine {
     /// later each time, when it has quota again.
     pub(crate) fn start_refused(&mut self, key: &JobKey, why: &str) {
         let refused = self.world.jobs.get(key).is_some_and(|entry| entry.retry.is_refused());
-        if refused && self.evict_unstarted(key, why) && let Some(entry) = self.world.jobs.get_mut(key) {
+        if refused
+            && self.evict_unstarted(key, why)
+            && let Some(entry) = self.world.jobs.get_mut(key)
+        {
             // It waits for quota from now on.
             entry.retry.until = None;
         }

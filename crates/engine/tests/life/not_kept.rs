@@ -56,7 +56,9 @@ fn a_stop_that_is_not_kept_is_tried_ever_more_seldom_and_told_once() {
     let warnings = c.notes("FailedUpdate");
     assert_eq!(
         warnings,
-        ["Job/a: Error updating Job \"a\": refused: the write was accepted, and not kept: it is not suspended"]
+        [
+            "Job/a: Error updating Job \"a\": refused: the write was accepted, and not kept: it is not suspended"
+        ]
     );
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True", "it runs");
     assert!(c.notes("Stopped").is_empty());
