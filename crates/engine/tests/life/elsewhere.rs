@@ -11,6 +11,8 @@ use crate::model::{Cluster, condition, reported};
 fn with(kind: JobKind) -> Cluster {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
+    // Times of creation count whole seconds.
+    c.advance(1);
     c.api.add_job(of(kind));
     c
 }

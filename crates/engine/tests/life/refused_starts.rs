@@ -135,10 +135,11 @@ fn others_get_the_quota_of_a_stateful_set_whose_pods_are_refused() {
 #[test]
 fn a_group_of_which_one_runs_and_one_is_refused_gives_its_quota_back() {
     let mut c = bed("2");
-    c.fail.extend([0; 3].map(|_| (Purpose::StartJob, refusal())));
+    c.fail.push_back((Purpose::StartJob, refusal()));
     add(&mut c, "p", 2, 2);
     assert_eq!(free(&c).len(), 1);
     run(&mut c, "Running");
+    c.refuse = Some((Purpose::StartJob, refusal()));
     c.advance(17);
     let evicted = workload(&c);
     assert!(reported(&evicted, "Evicted").starts_with("True/FailedToStart"));
