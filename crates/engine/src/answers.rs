@@ -225,7 +225,8 @@ impl Engine {
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let (now, about_known) = (self.now, self.is_about_known(open));
         let expected = self.expected_of(id, open);
-        let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
+        let retry = self.end_wait(id, open).map(|retry| (retry.failed(open.purpose, error, now), retry.lost));
+        let (until, lost) = retry.unzip();
         let job = job_key(&open.object).filter(|_| about_known);
         if let Some(entry) = job.and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
@@ -290,7 +291,9 @@ impl Engine {
                 if matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateRequest) =>
             {
                 let id = self.read_again(&open.object);
-                self.outbox.finds(id);
+                if lost == Some(true) {
+                    self.outbox.finds(id);
+                }
             }
             _ => {}
         }

@@ -27,6 +27,8 @@ pub(crate) struct Retry {
     pub until: Option<Timestamp>,
     /// The last failure was a conflict: a newer version of the object ends the wait.
     pub conflict: bool,
+    /// What failed may have been carried out: its answer was lost, and what is in the way now may be what it made.
+    pub lost: bool,
     /// What failed last: nothing else ends the row.
     purpose: Option<Purpose>,
     /// What an event said of it.
@@ -70,6 +72,7 @@ impl Retry {
         let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
         let refused = matches!(error, WriteError::Refused(_));
         self.refusals = if refused { before.saturating_add(1) } else { 0 };
+        self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
         self.until = Some(until);
         self.purpose = Some(purpose);
