@@ -58,6 +58,7 @@ mod trouble;
 mod unheeded;
 mod unstoppable;
 mod version;
+mod wanted;
 mod world;
 
 pub use account::{Account, Accounting, PodSetFits, Stage, WhyNotMoved};

@@ -8,9 +8,9 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
 use crate::input::ObjectRef;
-use crate::kept::Wanted;
 use crate::metrics::RemovedGate;
 use crate::metrics::definitions::Moved;
+use crate::wanted::Wanted;
 use crate::world::{Decision, JobKey, workload_ref};
 use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
 

@@ -138,7 +138,7 @@ fn a_workload_that_was_read_and_is_gone_since_does_not_come_back() {
     assert!(after.is_empty(), "{after:?}");
 }
 
-/// Nobody is left who could say that its pods are gone: they went with the objects of its kind.
+/// No job is left that could say that its pods are gone: they went with the objects of its kind.
 #[test]
 fn a_workload_of_a_kind_that_is_not_there_can_be_deleted() {
     let mut c = cluster();
