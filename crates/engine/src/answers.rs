@@ -27,6 +27,7 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        let result = self.if_kept(&open, result);
         if let Some(gate) = open.gate.as_ref().filter(|_| result.is_ok()) {
             let waited = metrics::seconds_between(gate.since, self.now);
             let seen = observe(metrics::POD_SCHEDULING_GATE_REMOVAL_SECONDS, &gate.labels(), waited);
@@ -157,12 +158,7 @@ impl Engine {
         {
             entry.uncertain = false;
         }
-        if matches!(open.purpose, Purpose::DeleteChild | Purpose::ReplacePart)
-            && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
-        {
-            // Until its watch reports the deletion.
-            Arc::make_mut(&mut entry.view).deleting = true;
-        }
+        self.note_deletion(&open);
         if open.purpose == Purpose::DeletePod {
             // If a finalizer still holds it, its watch shows that.
             self.forget_terminating(&open.object);
@@ -182,15 +178,18 @@ impl Engine {
 
     /// Whether an answer is about an object that is still there, and no newer version of it was seen meanwhile: neither what was deleted nor
     /// what was changed comes back. Jobs and Workloads compare their versions themselves.
-    fn is_current(&self, open: &Open, object: &Object) -> bool {
+    pub(crate) fn is_current(&self, open: &Open, object: &Object) -> bool {
         match object {
-            Object::Workload(w) if open.purpose != Purpose::CreateWorkload => {
+            Object::Workload(w) if !open.finds => {
                 let entry = self.world.workloads.get(&workload_key(&open.object));
                 entry.is_some_and(|e| e.object.metadata.uid == w.metadata.uid)
             }
             Object::Job(view) => {
                 let entry = job_key(&open.object).and_then(|k| self.world.jobs.get(&k));
                 entry.is_some_and(|e| e.view.job.uid == view.job.uid)
+            }
+            Object::QueuedPod(member) => {
+                self.world.member(&open.object).is_some_and(|(_, known)| known.uid == member.uid)
             }
             Object::ClusterQueue(queue) => current(
                 self.world.cluster_queues.get(&open.object.name).map(|q| &q.metadata),
@@ -224,10 +223,12 @@ impl Engine {
     }
 
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
-        let now = self.now;
+        let (now, about_known) = (self.now, self.is_about_known(open));
         let expected = self.expected_of(id, open);
-        let until = self.end_wait(id, open).map(|retry| retry.failed(open.purpose, error, now));
-        if let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key)) {
+        let retry = self.end_wait(id, open).map(|retry| (retry.failed(open.purpose, error, now), retry.lost));
+        let (until, lost) = retry.unzip();
+        let job = job_key(&open.object).filter(|_| about_known);
+        if let Some(entry) = job.and_then(|key| self.world.jobs.get_mut(&key)) {
             entry.stop_failed = matches!(open.purpose, Purpose::StopJob | Purpose::SuspendJob);
             if open.purpose == Purpose::SuspendJob {
                 entry.suspend_failed(error);
@@ -254,7 +255,7 @@ impl Engine {
             "write failed",
             &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
         ));
-        if open.object.kind == Kind::Workload && open.job.is_none() {
+        if open.object.kind == Kind::Workload && open.job.is_none() && about_known {
             self.workload_write_failed(open, error);
         }
         if let Some(expected) = expected.filter(|_| error.is_transient()) {
@@ -273,6 +274,8 @@ impl Engine {
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
+            // Another one may have its name by now.
+            WriteError::NotFound(_) if open.job.is_none() && !about_known => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
             WriteError::Refused(why) if open.purpose == Purpose::StartJob => {
                 if let Some(key) = job_key(&open.object) {
@@ -287,7 +290,10 @@ impl Engine {
             WriteError::AlreadyExists(_)
                 if matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateRequest) =>
             {
-                self.read_again(&open.object);
+                let id = self.read_again(&open.object);
+                if lost == Some(true) {
+                    self.outbox.finds(id);
+                }
             }
             _ => {}
         }

@@ -50,17 +50,12 @@ impl Engine {
             return of_job(key);
         }
         let object = &open.object;
-        let of = |uid: Option<&str>| Some((object.clone(), Arc::from(uid?), REPORTER_WORKLOAD));
         match object.kind {
             Kind::Job(kind) if kind.integration().of_pods => {
                 let (_, member) = self.world.member(object)?;
                 Some((object.clone(), Arc::clone(&member.uid), kind.integration().reporter))
             }
             Kind::Job(_) => of_job(&job_key(object)?),
-            Kind::Workload => {
-                let entry = self.world.workloads.get(&answers::workload_key(object))?;
-                Some((object.clone(), entry.uid(), REPORTER_WORKLOAD))
-            }
             Kind::ProvisioningRequest | Kind::PodTemplate => {
                 let key = self.made.owners.get(object)?;
                 let entry = self.world.workloads.get(key)?;
@@ -73,16 +68,7 @@ impl Engine {
                 let reporter = if known.place.is_some() { TOPOLOGY_MANAGER } else { REPORTER_WORKLOAD };
                 Some((object.clone(), uid, reporter))
             }
-            Kind::Pod => {
-                let uid = self.terminating_uid(object)?;
-                Some((object.clone(), uid, REPORTER_WORKLOAD))
-            }
-            Kind::LocalQueue => {
-                let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-                of(self.world.local_queues.get(&key)?.metadata.uid.as_deref())
-            }
-            Kind::Cohort => of(self.world.cohorts.get(&object.name)?.metadata.uid.as_deref()),
-            _ => of(self.protected(object)?.uid.as_deref()),
+            _ => Some((object.clone(), self.uid_of(object)?, REPORTER_WORKLOAD)),
         }
     }
 }

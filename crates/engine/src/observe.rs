@@ -219,7 +219,11 @@ impl Engine {
         self.attempt_seen(&key, &workload);
         self.forget_nodes_of_another_admission(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
+        let is_new = !self.world.workloads.contains_key(&key);
         self.world.put_workload(&key, workload);
+        if is_new {
+            self.workload_is_there(&key);
+        }
         self.settle_lost_answer(&key);
         self.report_wrong_nodes(&key, wrong.as_deref());
         if foreign && let Some(entry) = self.world.workloads.get_mut(&key) {
@@ -309,6 +313,7 @@ impl Engine {
                 let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(name));
                 let same = |e: &crate::world::WorkloadEntry| uid.is_none_or(|u| *e.uid() == *u);
                 if self.world.workloads.get(&key).is_some_and(same) {
+                    self.outbox.gone(object);
                     self.drop_workload(&key);
                 }
             }

@@ -1,15 +1,16 @@
 //! What waits to be handed out, and which writes have not been answered yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sluice_core::WorkloadKey;
+use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::{Effect, EffectId, Event, EventType, Observation, Purpose, Write, WriteRequest};
 use crate::input::ObjectRef;
 use crate::metrics::RemovedGate;
 use crate::metrics::definitions::Moved;
+use crate::wanted::Wanted;
 use crate::world::{Decision, JobKey, workload_ref};
 use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
 
@@ -18,6 +19,10 @@ use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
 pub(crate) struct Open {
     /// What it acts on.
     pub object: ObjectRef,
+    /// The UID of that when the write was handed out, if it was known.
+    pub uid: Option<Name>,
+    /// Whether its answer may show an object that is not known yet: it makes the object, or reads it because it exists already.
+    pub finds: bool,
     /// Why it was made.
     pub purpose: Purpose,
     /// What to report when it succeeded.
@@ -28,6 +33,8 @@ pub(crate) struct Open {
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
     pub decision: Option<Decision>,
+    /// What it is to make of a job.
+    pub wanted: Option<Wanted>,
     /// Whether it was taken back.
     pub withdrawn: bool,
 }
@@ -40,6 +47,8 @@ pub(crate) struct Outbox {
     open: BTreeMap<EffectId, Open>,
     /// The open writes that reserve quota, and since when each is.
     reservations: BTreeMap<EffectId, Timestamp>,
+    /// What the answers of open writes may show first.
+    unseen: BTreeSet<ObjectRef>,
 }
 
 impl Outbox {
@@ -53,10 +62,22 @@ impl Outbox {
     ) -> EffectId {
         self.last_id += 1;
         let id = EffectId(self.last_id);
+        let wanted = Wanted::of(purpose, &write);
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
         self.open.insert(
             id,
-            Open { object, purpose, then, gate: None, job: None, decision: None, withdrawn: false },
+            Open {
+                object,
+                uid: None,
+                finds: false,
+                purpose,
+                then,
+                gate: None,
+                job: None,
+                decision: None,
+                wanted,
+                withdrawn: false,
+            },
         );
         id
     }
@@ -73,6 +94,19 @@ impl Outbox {
         }
     }
 
+    /// The answer of a write that was just sent may show an object that is not known yet.
+    pub fn finds(&mut self, id: EffectId) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.finds = true;
+            self.unseen.insert(open.object.clone());
+        }
+    }
+
+    /// An object is seen to be gone: an answer that shows it is older than that.
+    pub fn gone(&mut self, object: &ObjectRef) {
+        self.unseen.remove(object);
+    }
+
     /// Reports something that is no write.
     pub fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
@@ -86,7 +120,9 @@ impl Outbox {
     /// The write that an answer belongs to; an answer comes once.
     pub fn close(&mut self, id: EffectId) -> Option<Open> {
         self.reservations.remove(&id);
-        self.open.remove(&id)
+        let mut open = self.open.remove(&id)?;
+        open.finds = open.finds && self.unseen.remove(&open.object);
+        Some(open)
     }
 
     /// Takes a write back if it only reports how a Workload fares: neither a decision nor an end is to wait for it.

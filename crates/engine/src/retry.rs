@@ -12,15 +12,23 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 /// A server that asks for a longer pause is asked again after so many seconds all the same.
 const ASKED: i64 = 60;
 
+/// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which one
+/// that has just started learns of rights and webhooks.
+pub(crate) const REFUSALS: u8 = 3;
+
 /// How writes on one object fare.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retry {
     /// Failures in a row.
     pub failures: u32,
+    /// How many of the last ones, in a row and of one purpose, the API server has refused.
+    pub refusals: u8,
     /// Not before this time.
     pub until: Option<Timestamp>,
     /// The last failure was a conflict: a newer version of the object ends the wait.
     pub conflict: bool,
+    /// What failed may have been carried out: its answer was lost, and what is in the way now may be what it made.
+    pub lost: bool,
     /// What failed last: nothing else ends the row.
     purpose: Option<Purpose>,
     /// What an event said of it.
@@ -31,6 +39,11 @@ impl Retry {
     /// Whether writes must still wait.
     pub fn waits(&self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| until > now)
+    }
+
+    /// Whether the API server refuses what is tried, and not just for a moment.
+    pub fn is_refused(&self) -> bool {
+        self.refusals >= REFUSALS
     }
 
     /// Counts a failure and says until when to wait.
@@ -47,7 +60,7 @@ impl Retry {
             }
         };
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
-            self.failures = 0;
+            (self.failures, self.refusals) = (0, 0);
         }
         let asked = match error {
             WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
@@ -56,6 +69,10 @@ impl Retry {
         let wait = backoff.doubled(self.failures).max(asked.saturating_mul(1_000));
         let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
         self.failures = self.failures.saturating_add(1);
+        let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
+        let refused = matches!(error, WriteError::Refused(_));
+        self.refusals = if refused { before.saturating_add(1) } else { 0 };
+        self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
         self.until = Some(until);
         self.purpose = Some(purpose);
@@ -128,6 +145,26 @@ mod tests {
         let later = now.checked_add(SignedDuration::from_hours(1)).unwrap();
         let until = retry.failed(Purpose::Pend, &refused(), later);
         assert_eq!(until.duration_since(later).as_secs(), 5, "that was long ago");
+    }
+
+    #[test]
+    fn refusals_are_counted_that_follow_each_other() {
+        let mut retry = Retry::default();
+        let (conflict, refused) = (WriteError::Conflict("meanwhile".to_owned()), refused());
+        let mut refusals = |purpose, error| {
+            retry.failed(purpose, error, T0);
+            retry.refusals
+        };
+        assert_eq!(refusals(Purpose::StartJob, &conflict), 0);
+        assert_eq!(refusals(Purpose::StartJob, &refused), 1);
+        assert_eq!(refusals(Purpose::StartJob, &refused), 2);
+        assert_eq!(refusals(Purpose::StopJob, &refused), 1, "of another write");
+        assert_eq!(refusals(Purpose::StopJob, &conflict), 0);
+        assert_eq!(retry.failures, 5);
+        retry.failed(Purpose::StopJob, &refused, T0);
+        let later = T0.checked_add(SignedDuration::from_hours(1)).unwrap();
+        retry.failed(Purpose::StopJob, &refused, later);
+        assert_eq!(retry.refusals, 1, "the one before was long ago");
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub(crate) enum Decision {
 
 /// A Workload and what is under way with it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a Workload")]
 pub(crate) struct WorkloadEntry {
     /// As it was seen last.
     pub object: slim::Workload,
@@ -86,6 +87,8 @@ pub(crate) struct WorkloadEntry {
     pub unchecked: bool,
     /// It was admitted before we led, and nothing was written or read of it since: a late write of the former leader may have evicted it.
     pub inherited: bool,
+    /// Its deletion was accepted, and has not been seen yet.
+    pub deleted: bool,
     /// When we reserved the quota that it holds.
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare.
@@ -317,6 +320,7 @@ impl World {
                 uncertain: false,
                 unchecked: false,
                 inherited: false,
+                deleted: false,
                 reserved_by_us: None,
                 retry: Retry::default(),
                 message_at: None,

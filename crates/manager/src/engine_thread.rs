@@ -17,6 +17,7 @@ use sluice_engine::effect::{Effect, EffectId};
 use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
 use tracing::{error, info};
 
+use self::clock::Clock;
 use self::pages::Pages;
 use crate::intake::Slot;
 use crate::record::Recorder;
@@ -170,6 +171,20 @@ where
     M: Machine + 'static,
     O: Outlet,
 {
+    start_by(Clock::new(Timestamp::now), supervisor, build, outlet, recorder)
+}
+
+fn start_by<M, O>(
+    clock: Clock,
+    supervisor: &Supervisor,
+    build: impl Fn() -> M + Send + 'static,
+    outlet: O,
+    recorder: Option<Recorder>,
+) -> std::io::Result<(Handle<M>, JoinHandle<()>)>
+where
+    M: Machine + 'static,
+    O: Outlet,
+{
     quiet_panics();
     let (sender, commands) = channel();
     let thread = supervisor.thread("engine", move || {
@@ -179,6 +194,7 @@ where
             build,
             outlet,
             recorder,
+            clock,
             commands,
             pages: VecDeque::new(),
             generation: 0,
@@ -197,6 +213,7 @@ struct Runner<M, B, O> {
     build: B,
     outlet: O,
     recorder: Option<Recorder>,
+    clock: Clock,
     commands: Receiver<Command<M>>,
     /// Questions that are answered page by page, the next one first.
     pages: VecDeque<Pages<M>>,
@@ -235,17 +252,13 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
 
     /// Waits for a command, or for the engine's next timer. Meanwhile pages are turned: some at least, however many commands come.
     fn wait(&mut self) -> Result<Command<M>, RecvTimeoutError> {
-        let left = |at: Timestamp| {
-            let left = at.duration_since(Timestamp::now());
-            Duration::try_from(left).unwrap_or(Duration::ZERO)
-        };
         let timer = self.machine.next_timer();
         while !self.pages.is_empty() {
             self.turn_pages();
             match self.commands.try_recv() {
                 Ok(command) => return Ok(command),
                 Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
-                Err(TryRecvError::Empty) if timer.is_some_and(|at| left(at).is_zero()) => {
+                Err(TryRecvError::Empty) if timer.is_some_and(|at| self.clock.until(at).is_zero()) => {
                     return Err(RecvTimeoutError::Timeout);
                 }
                 Err(TryRecvError::Empty) => {}
@@ -253,7 +266,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
         match timer {
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(at) => self.commands.recv_timeout(left(at)),
+            Some(at) => self.commands.recv_timeout(self.clock.until(at)),
         }
     }
 
@@ -314,7 +327,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             self.leading = leading;
         }
         self.last = subject.clone().or(self.last.take());
-        let now = Timestamp::now();
+        let now = self.clock.now();
         if let Some(recorder) = &mut self.recorder {
             recorder.input(now, &input, document);
         }
@@ -326,7 +339,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
 
     /// One cycle; whether there should be another.
     fn cycle(&mut self) -> bool {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let machine = &mut self.machine;
         let outcome = catch_unwind(AssertUnwindSafe(|| machine.cycle(now)));
         if let Some(recorder) = &mut self.recorder {
@@ -387,7 +400,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         self.generation += 1;
         self.last = None;
         self.machine = (self.build)();
-        let now = Timestamp::now();
+        let now = self.clock.now();
         if let Some(recorder) = &mut self.recorder {
             recorder.rebuilt(now);
         }
@@ -425,6 +438,9 @@ fn quiet_panics() {
     });
 }
 
+mod clock;
 mod pages;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod time_tests;

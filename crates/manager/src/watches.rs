@@ -322,16 +322,41 @@ where
     let ended = pump::<K>(client.clone(), kind, true, shared.clone()).await;
     if ended == Ended::Gone {
         info!(kind = kind.plural(), "the CRD is gone");
-        let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
-        (shared.sink)(Feed::Input(listed, None), Slot::default());
+        none_of(kind, shared);
     }
     ended
 }
 
-/// The kind does not exist: nothing waits for it.
+/// There is no object of a kind.
+fn none_of(kind: Kind, shared: &Shared) {
+    let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
+    (shared.sink)(Feed::Input(listed, None), Slot::default());
+}
+
+/// The kind does not exist: nothing waits for it, and what objects of it left behind may go.
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
+    if shared.sync.tells_absent(kind) {
+        none_of(kind, shared);
+    }
     if shared.sync.absent(kind) {
         (shared.sink)(Feed::Synced(epoch), Slot::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::pump::tests::shared;
+
+    #[test]
+    fn of_a_kind_that_does_not_exist_the_engine_is_told_once_that_there_are_no_objects() {
+        let ((shared, told), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
+        for _ in 0..2 {
+            absent(kind, &shared);
+        }
+        let none = Input::Listed { kind, present: Vec::new(), as_of: None };
+        let told = told.lock().unwrap();
+        assert!(matches!(&told[..], [Feed::Input(input, None)] if *input == none), "{told:?}");
     }
 }

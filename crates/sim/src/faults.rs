@@ -105,12 +105,37 @@ pub(crate) enum InFlight {
     Answer(u64, Box<Input>),
 }
 
+/// How far a manager's time is off. It goes on when the clock of its machine is set back; one that starts has that clock's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    machine: SignedDuration,
+    manager: SignedDuration,
+}
+
+impl Clock {
+    /// Sets the clock of the machine.
+    fn set(&mut self, off: SignedDuration) {
+        *self = Self { machine: off, manager: self.manager.max(off) };
+    }
+
+    fn put_right(mut self) -> Self {
+        self.set(SignedDuration::ZERO);
+        self
+    }
+
+    /// Another manager starts on the machine. Gives how far its time is off.
+    pub fn restart(&mut self) -> SignedDuration {
+        self.manager = self.machine;
+        self.machine
+    }
+}
+
 /// The replica that does not lead.
 #[derive(Clone, Debug)]
 pub(crate) struct Standby {
     pub engine: Engine,
     pub watches: Watches,
-    pub skew: SignedDuration,
+    pub clock: Clock,
 }
 
 /// A run with faults.
@@ -119,8 +144,8 @@ pub(crate) struct FaultRun {
     rates: PerFault,
     /// Nothing goes wrong from then on.
     until: Timestamp,
-    /// How far the clock of the manager that leads is off while things go wrong ([`FaultRun::skews`]).
-    pub skew: SignedDuration,
+    /// The clock of the manager that leads ([`FaultRun::skews`]).
+    pub clock: Clock,
     /// The watches of the manager that leads.
     pub watches: Watches,
     pub standby: Standby,
@@ -152,12 +177,12 @@ impl std::fmt::Debug for FaultRun {
 
 impl FaultRun {
     pub fn new(seed: u64, rates: PerFault, until: Timestamp, standby: Engine, check: Box<Check>) -> Self {
-        let standby = Standby { engine: standby, watches: Watches::default(), skew: SignedDuration::ZERO };
+        let standby = Standby { engine: standby, watches: Watches::default(), clock: Clock::default() };
         Self {
             stream: Stream::new(seed, "faults"),
             rates,
             until,
-            skew: SignedDuration::ZERO,
+            clock: Clock::default(),
             watches: Watches::default(),
             standby,
             term: 0,
@@ -228,16 +253,17 @@ impl FaultRun {
         Manager::Lives
     }
 
-    /// How far the clocks of the manager that leads and of the other one are off. They are right when the day is over.
+    /// How far the time of the manager that leads and of the other one is off. The clocks are right when the day is over.
     pub fn skews(&self, now: Timestamp) -> (SignedDuration, SignedDuration) {
-        if now < self.until { (self.skew, self.standby.skew) } else { Default::default() }
+        let off = |clock: Clock| if now < self.until { clock } else { clock.put_right() }.manager;
+        (off(self.clock), off(self.standby.clock))
     }
 
     /// Moves the clock now and then.
     pub fn move_clock(&mut self, now: Timestamp) {
         if self.happens(now, |of| &mut of.jump) {
             let millis = i64::try_from(self.stream.next() % 240_000).unwrap_or(0);
-            self.skew = SignedDuration::from_millis(millis - 120_000);
+            self.clock.set(SignedDuration::from_millis(millis - 120_000));
         }
     }
 

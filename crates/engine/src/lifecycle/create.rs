@@ -18,7 +18,7 @@ use super::infos::workload_labels;
 use super::places::topology_request;
 use super::priority::Priority;
 use super::slices::{first_slice, usable};
-use crate::effect::{Level, Purpose, Write};
+use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::Engine;
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
@@ -233,6 +233,7 @@ impl Engine {
         let write = Write::CreateWorkload(Box::new(workload));
         let id = self.outbox.write(workload_ref(&workload_key), Purpose::CreateWorkload, write, then);
         self.outbox.amend(id, |open| open.job = Some(key.clone()));
+        self.outbox.finds(id);
         if let Some(entry) = self.world.jobs.get_mut(key) {
             entry.open = Some(id);
         }
@@ -269,9 +270,17 @@ impl Engine {
         }
     }
 
-    /// Asks for an object that exists, but has not been seen.
-    pub(crate) fn read_again(&mut self, object: &crate::input::ObjectRef) {
-        self.outbox.write(object.clone(), Purpose::Read, Write::Read, Vec::new());
+    /// A Workload is seen that was not known: whatever kept its job from making it, it waits no longer.
+    pub(crate) fn workload_is_there(&mut self, key: &WorkloadKey) {
+        let job = self.world.workloads.get(key).and_then(|entry| self.world.job_of(entry));
+        if let Some(entry) = job.and_then(|job| self.world.jobs.get_mut(&job)) {
+            entry.retry.succeeded(Purpose::CreateWorkload);
+        }
+    }
+
+    /// Asks for an object of which no watch tells all.
+    pub(crate) fn read_again(&mut self, object: &ObjectRef) -> EffectId {
+        self.outbox.write(object.clone(), Purpose::Read, Write::Read, Vec::new())
     }
 
     /// Drops the templates of a job whose Workload exists.

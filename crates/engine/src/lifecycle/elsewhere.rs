@@ -2,7 +2,8 @@
 //! one's quota.
 //!
 //! A job gets there that was let run by hand before its start came, or whose template its user changes while it runs, as some kinds allow. A flavor may
-//! change, too, while jobs run on it: those were started on it as it was. When that was, is known from its change on, or from the start of the manager.
+//! change, too, while jobs run on it, or be deleted and made anew: those were started on it as it was. When it changed, is known from then on, or from the
+//! start of the manager; when it was made, it says itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,7 +72,8 @@ impl Engine {
         labels.all(|(label, value)| set.scheduling.node_selector.get(label) == Some(value))
     }
 
-    /// The labels that a start has added since then for these flavors, and of which flavor each is. Nothing where one of them changed.
+    /// The labels that a start has added since then for these flavors, and of which flavor each is. Nothing where one of them changed, or is another one
+    /// of that name.
     fn labels_since<'a>(
         &'a self,
         admitted: Timestamp,
@@ -84,6 +86,9 @@ impl Engine {
                 return None;
             }
             let flavor = self.world.flavors.get(name)?;
+            if flavor.metadata.creation_timestamp.as_ref().is_some_and(|made| made.0 >= admitted) {
+                return None;
+            }
             labels.extend(flavor.spec.node_labels.iter().map(|(label, value)| (&**label, (name, value))));
         }
         Some(labels)

@@ -15,10 +15,8 @@ use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
 use crate::metrics;
 use crate::outbox::{About, normal, observe, warning};
+use crate::pod_jobs::index::PodJob;
 use crate::world::{JobKey, workload_ref};
-
-/// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which one that has just started learns of rights and webhooks.
-pub(super) const REFUSALS: u32 = 3;
 
 impl Engine {
     /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
@@ -147,9 +145,32 @@ impl Engine {
     /// The API server refuses the start of a job, as a policy or another webhook may have it: its quota is not held for good. It is tried again
     /// later each time, when it has quota again.
     pub(crate) fn start_refused(&mut self, key: &JobKey, why: &str) {
-        let Some(entry) = self.world.jobs.get(key).filter(|entry| entry.retry.failures >= REFUSALS) else {
-            return;
-        };
+        let refused = self.world.jobs.get(key).is_some_and(|entry| entry.retry.is_refused());
+        if refused
+            && self.evict_unstarted(key, why)
+            && let Some(entry) = self.world.jobs.get_mut(key)
+        {
+            // It waits for quota from now on.
+            entry.retry.until = None;
+        }
+    }
+
+    /// The same of one of the pods of a job: also if others run, as a part of them is of no use.
+    pub(crate) fn pod_start_refused(&mut self, key: &JobKey, pod: &str, why: &str) {
+        let fare = |job: &PodJob| job.fares.get(pod).is_some_and(|fare| fare.retry.is_refused());
+        if self.world.pod_jobs.get(key).is_some_and(fare)
+            && self.evict_unstarted(key, why)
+            && let Some(job) = self.world.pod_jobs.get_mut(key)
+        {
+            for fare in job.fares.values_mut().filter(|fare| fare.retry.is_refused()) {
+                fare.retry.until = None;
+            }
+        }
+    }
+
+    /// Evicts a job that cannot be started; says whether it did.
+    pub(super) fn evict_unstarted(&mut self, key: &JobKey, why: &str) -> bool {
+        let Some(entry) = self.world.jobs.get(key) else { return false };
         let owned = self.world.owned(&entry.view.job.uid);
         let holds = |w: &&WorkloadKey| {
             let entry = &self.world.workloads[*w];
@@ -157,16 +178,10 @@ impl Engine {
             let is_free = entry.open.is_none() && entry.decision.is_none();
             is_free && is(status, Type::Admitted) && !is(status, Type::Finished) && !is(status, Type::Evicted)
         };
-        let Some(workload) = owned.iter().find(holds).cloned() else { return };
-        self.evict_for_a_while(
-            &workload,
-            reason::FAILED_TO_START,
-            format!("The start of the job is refused: {why}"),
-        );
-        if let Some(entry) = self.world.jobs.get_mut(key) {
-            // It waits for quota from now on.
-            entry.retry.until = None;
-        }
+        let Some(workload) = owned.iter().find(holds).cloned() else { return false };
+        let message = format!("The start of the job is refused: {why}");
+        self.evict_for_a_while(&workload, reason::FAILED_TO_START, message);
+        true
     }
 
     /// The start patch of a job cannot be made: its workload has failed (docs/reference/03-conditions-events.md, `FailedToStart`).

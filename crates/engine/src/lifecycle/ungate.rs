@@ -189,6 +189,7 @@ impl Engine {
             Err(WriteError::NotFound(_)) => self.drop_job_pod(&key),
             Err(error) => {
                 known.retry.failed(open.purpose, &error, now);
+                let refused = open.purpose == Purpose::UngatePod && known.retry.is_refused();
                 let level = if matches!(error, WriteError::Conflict(_)) { Level::Debug } else { Level::Warn };
                 self.outbox.push(self.log(
                     level,
@@ -196,10 +197,24 @@ impl Engine {
                     &[("object", &open.object), ("purpose", &open.purpose), ("error", &error)],
                 ));
                 self.report_failure(open, &error);
+                if let (Some(job), true, WriteError::Refused(why)) = (&job, refused, &error) {
+                    self.ungating_refused(job, why);
+                }
             }
         }
         if let Some(job) = job {
             self.mark_elastic(&job);
+        }
+    }
+
+    /// The API server refuses to let a pod of an elastic job go: if none of its pods runs, its quota is not held for good.
+    fn ungating_refused(&mut self, uid: &str, why: &str) {
+        let Some(own) = self.world.job_by_uid.get(uid).cloned() else { return };
+        let above = self.world.jobs.get(&own).and_then(|entry| self.parent(&entry.view)).cloned();
+        let key = above.unwrap_or(own);
+        let Some(view) = self.world.jobs.get(&key).map(|entry| Arc::clone(&entry.view)) else { return };
+        if !self.pods_of_elastic(&key, &view).iter().any(|one| one.pod.is_free()) {
+            self.evict_unstarted(&key, why);
         }
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sluice_api::job::JobView;
 
-use super::stopped::REFUSALS;
 use super::unheeded::STOP_ENFORCED;
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::input::WriteError;
 use crate::outbox::warning;
+use crate::retry::REFUSALS;
 use crate::world::{JobEntry, JobKey};
 
 impl JobEntry {
@@ -49,7 +49,7 @@ impl Engine {
         let entry = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref());
         let above = self.maker(key, view).cloned();
         let (true, Some(above)) =
-            (entry.is_some_and(|trouble| trouble.unstoppable.refused >= REFUSALS), above)
+            (entry.is_some_and(|trouble| trouble.unstoppable.refused >= u32::from(REFUSALS)), above)
         else {
             return false;
         };

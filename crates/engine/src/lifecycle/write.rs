@@ -1,5 +1,7 @@
 //! The writes on a Workload: its status, itself, its finalizer, its end.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::labels;
@@ -8,9 +10,11 @@ use sluice_core::WorkloadKey;
 
 use super::body::{self, strict_patch};
 use super::ready;
+use crate::answers::workload_key;
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::Engine;
-use crate::world::workload_ref;
+use crate::outbox::Open;
+use crate::world::{job_key, workload_ref};
 
 impl Engine {
     /// Applies the status that admission owns.
@@ -110,13 +114,32 @@ impl Engine {
         if held {
             return self.drop_finalizer(key);
         }
-        if entry.object.metadata.deletion_timestamp.is_some() {
+        if entry.deleted || entry.object.metadata.deletion_timestamp.is_some() {
             return;
         }
         let write = Write::Delete { uid: Some(entry.uid()), grace_period_seconds: None, foreground: false };
         let id = self.outbox.write(workload_ref(key), Purpose::DeleteWorkload, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);
+        }
+    }
+
+    /// The deletion of an object was accepted. Until its watch reports that, it is not deleted again.
+    pub(crate) fn note_deletion(&mut self, open: &Open) {
+        let of_job = matches!(open.purpose, Purpose::DeleteChild | Purpose::ReplacePart | Purpose::DeleteJob);
+        if !(of_job || open.purpose == Purpose::DeleteWorkload) || !self.is_about_known(open) {
+            return;
+        }
+        if let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object)).filter(|_| !of_job) {
+            entry.deleted = true;
+        }
+        let Some(key) = job_key(&open.object).filter(|_| of_job) else { return };
+        if let Some(entry) = self.world.jobs.get_mut(&key) {
+            Arc::make_mut(&mut entry.view).deleting = true;
+        }
+        // What its pods make of it follows from it.
+        if let Some(parent) = self.world.pod_jobs.get_mut(&key).and_then(|job| job.parent.as_mut()) {
+            Arc::make_mut(parent).deleting = true;
         }
     }
 }

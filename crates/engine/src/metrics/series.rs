@@ -73,6 +73,7 @@ impl Engine {
     /// meanwhile, or of a Cohort whose object is gone, is left out: it would be counted for the next one of that name.
     pub(crate) fn hand_out(&mut self) -> Vec<Effect> {
         let mut effects = self.outbox.take();
+        self.note_uids(&effects);
         effects.retain_mut(|effect| match effect {
             Effect::Event(event) => {
                 event.attempt = self.attempt_of(&event.object, &event.uid);

@@ -1,6 +1,9 @@
 //! The answers of writes on pods.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
+use sluice_core::Name;
 
 use crate::effect::{EffectId, Level, Purpose};
 use crate::engine::{Alarm, Engine};
@@ -38,24 +41,30 @@ impl Engine {
             return;
         };
         job.open.remove(name);
-        if open.purpose == Purpose::StartJob {
-            job.starting -= 1;
-            if job.starting == 0
-                && let Some(entry) = self.world.jobs.get(&key)
-            {
-                // Decisions about its Workload waited for this answer.
-                let uid = std::sync::Arc::clone(&entry.view.job.uid);
-                self.dirty.workloads.extend(self.world.owned(&uid));
-                if result.is_ok() {
-                    self.attempt_job_started(&uid);
-                }
-            }
+        if open.purpose == Purpose::StartJob
+            && let Some(uid) = self.starts_no_longer(&key)
+            && result.is_ok()
+        {
+            self.attempt_job_started(&uid);
         }
         match result {
             Ok(object) => self.pod_written(&key, open, object),
             Err(error) => self.pod_not_written(&key, &open, &error),
         }
         self.dirty.jobs.insert(key);
+    }
+
+    /// The start of one pod of a job is open no longer: it was answered, or the pod is gone. Gives the UID of the job if it was the last one:
+    /// decisions about its Workload waited for that.
+    pub(super) fn starts_no_longer(&mut self, key: &JobKey) -> Option<Name> {
+        let job = self.world.pod_jobs.get_mut(key)?;
+        job.starting -= 1;
+        if job.starting > 0 {
+            return None;
+        }
+        let uid = Arc::clone(&self.world.jobs.get(key)?.view.job.uid);
+        self.dirty.workloads.extend(self.world.owned(&uid));
+        Some(uid)
     }
 
     fn pod_written(&mut self, key: &JobKey, open: Open, object: Option<Object>) {
@@ -70,8 +79,7 @@ impl Engine {
             }
         }
         if let Some(object @ Object::QueuedPod(_)) = object
-            && let Object::QueuedPod(member) = &object
-            && self.world.member(&open.object).is_some_and(|(_, known)| known.uid == member.uid)
+            && self.is_current(&open, &object)
         {
             self.observe_object(object);
         }
@@ -100,6 +108,11 @@ impl Engine {
         let until = fare.retry.failed(open.purpose, error, now);
         self.wake_at(together(until), Alarm::Job(key.clone()));
         self.report_failure(open, error);
+        if open.purpose == Purpose::StartJob
+            && let WriteError::Refused(why) = error
+        {
+            self.pod_start_refused(key, &open.object.name, why);
+        }
     }
 
     /// How writes on a pod fare, if one failed.

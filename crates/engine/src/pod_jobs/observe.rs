@@ -62,13 +62,13 @@ impl Engine {
     pub(crate) fn drop_member(&mut self, pod: &PodKey) {
         let Some((key, open)) = self.world.take_member(pod) else { return };
         let starts = open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::StartJob);
-        match self.world.pod_jobs.get_mut(&key) {
-            Some(job) => {
-                job.starting -= usize::from(starts);
-                self.dirty.jobs.insert(key);
-            }
-            None => self.drop_job(&key),
+        if !self.world.pod_jobs.contains_key(&key) {
+            return self.drop_job(&key);
         }
+        if starts {
+            self.starts_no_longer(&key);
+        }
+        self.dirty.jobs.insert(key);
     }
 
     /// Takes in that a pod is gone, or that a group is set aside.

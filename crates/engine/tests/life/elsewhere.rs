@@ -11,6 +11,8 @@ use crate::model::{Cluster, condition, reported};
 fn with(kind: JobKind) -> Cluster {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
+    // Times of creation count whole seconds.
+    c.advance(1);
     c.api.add_job(of(kind));
     c
 }
@@ -74,11 +76,37 @@ fn a_job_that_is_let_run_by_hand_before_its_start_comes_is_stopped() {
 /// The nodes of a flavor may get other labels: what was started before goes on, also when a manager comes that has not seen the change.
 #[test]
 fn a_job_that_was_started_before_its_flavor_changed_runs_on() {
+    runs_on_after(|c, flavor| {
+        c.api.edit(flavor, &json!({"spec": {"nodeLabels": {"pool": "renamed"}}}));
+    });
+}
+
+/// So it does when the flavor is deleted and made anew, seen or not.
+#[test]
+fn a_job_that_was_started_before_its_flavor_was_made_anew_runs_on() {
+    let make_anew = |c: &mut Cluster| {
+        c.api.put(
+            Kind::ResourceFlavor,
+            json!({"metadata": {"name": "default"}, "spec": {"nodeLabels": {"pool": "renamed"}}}),
+        );
+    };
+    runs_on_after(|c, flavor| {
+        c.api.delete(flavor);
+        c.advance(1);
+        make_anew(c);
+    });
+    // Its deletion and the new one come as one change.
+    runs_on_after(|c, flavor| {
+        c.api.delete(flavor);
+        make_anew(c);
+    });
+}
+
+fn runs_on_after(change: impl FnOnce(&mut Cluster, &ObjectRef)) {
     let mut c = with(JobKind::PYTORCH_JOB);
     c.settle();
     c.advance(10);
-    let flavor = ObjectRef::cluster(Kind::ResourceFlavor, "default");
-    c.api.edit(&flavor, &json!({"spec": {"nodeLabels": {"pool": "renamed"}}}));
+    change(&mut c, &ObjectRef::cluster(Kind::ResourceFlavor, "default"));
     for _ in 0..2 {
         c.advance(60);
         assert!(!c.api.job("a").view.suspended);

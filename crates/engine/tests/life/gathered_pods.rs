@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::names::{MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::v1beta2::Workload;
-use sluice_engine::Kind;
+use sluice_engine::{Kind, Purpose};
 
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
@@ -110,6 +110,29 @@ fn its_pods_wait_for_quota_for_all_and_make_way_as_a_whole() {
     c.api.run_pod("high", "Succeeded");
     c.settle();
     assert_eq!(free(&c, 2), [true; 2]);
+}
+
+/// A decision about the Workload waits while the start of a pod is not answered. The pod may go before it is: nothing else is to come then.
+#[test]
+fn a_decision_that_waits_for_the_start_of_a_pod_is_carried_out_when_that_is_gone() {
+    let (mut c, uid) = with_set("2", 2);
+    make(&mut c, &uid, 0..1);
+    c.api.run_pod("web-0", "Running");
+    c.slow = Some(Purpose::StartJob);
+    make(&mut c, &uid, 1..2);
+    let mut high = pod("high", "lq", "1");
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    c.api.add_pod(high);
+    c.settle();
+    let set = |c: &Cluster| {
+        let of_set = |w: &Workload| w.metadata.name.as_ref().unwrap().starts_with("statefulset-");
+        c.api.workloads().into_iter().find(of_set).unwrap()
+    };
+    assert_eq!(condition(&set(&c), "Evicted"), "", "it is not known yet what runs");
+    c.pods_vanish = false;
+    c.api.delete_queued_pod("web-1");
+    c.settle();
+    assert_eq!(condition(&set(&c), "Evicted"), "True");
 }
 
 /// So Kueue named it in former versions.

@@ -11,7 +11,7 @@ use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
 use sluice_api::v1beta2;
-use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
+use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Purpose, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
 use super::build::{place, read_places};
@@ -58,6 +58,8 @@ pub struct Api {
     pub hurried: BTreeSet<Arc<str>>,
     /// The garbage collector takes its time.
     pub collector_rests: bool,
+    /// Writes that start or stop a job are accepted, and change nothing.
+    pub keeps_no_starts_and_stops: bool,
 }
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
@@ -334,7 +336,10 @@ impl Api {
     /// Does what a write asks for.
     pub fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
         let reference = &request.object;
+        let starts_or_stops =
+            matches!(request.purpose, Purpose::StartJob | Purpose::StopJob | Purpose::SuspendJob);
         match &request.write {
+            _ if starts_or_stops && self.keeps_no_starts_and_stops => {}
             Write::CreateWorkload(workload) => {
                 if self.objects.contains_key(reference) {
                     return Err(WriteError::AlreadyExists(reference.to_string()));

@@ -225,7 +225,7 @@ fn complain(kind: Kind, error: &Error, failures: u32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::Mutex;
 
@@ -235,7 +235,7 @@ mod tests {
 
     use crate::watch::source::tests::seen;
 
-    fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
+    pub(crate) fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
         let inputs = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&inputs);
         let (_, stop) = crate::shutdown::pair();

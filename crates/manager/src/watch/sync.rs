@@ -33,15 +33,20 @@ struct Sign {
     lost: Option<Timestamp>,
 }
 
-/// The state of all watched kinds in the current epoch: all lists since the engine was built; and the signs of life of their watches.
+/// The state of all watched kinds in the current epoch: all lists since the engine was built; the signs of life of their watches; and in which epoch
+/// the engine was told of kinds that do not exist.
 #[derive(Debug)]
-pub struct SyncTracker(Mutex<(u64, BTreeMap<Kind, KindState>)>, Mutex<BTreeMap<Kind, Sign>>);
+pub struct SyncTracker(
+    Mutex<(u64, BTreeMap<Kind, KindState>)>,
+    Mutex<BTreeMap<Kind, Sign>>,
+    Mutex<BTreeMap<Kind, u64>>,
+);
 
 impl SyncTracker {
     /// All `kinds` are still to be listed; the epoch is 0.
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
         let kinds = kinds.into_iter().map(|kind| (kind, KindState::Waiting)).collect();
-        Self(Mutex::new((0, kinds)), Mutex::default())
+        Self(Mutex::new((0, kinds)), Mutex::default(), Mutex::default())
     }
 
     fn locked(&self) -> MutexGuard<'_, (u64, BTreeMap<Kind, KindState>)> {
@@ -71,6 +76,13 @@ impl SyncTracker {
     pub fn absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
         self.settle(kind, epoch, KindState::Absent)
+    }
+
+    /// Whether the engine of this epoch is still to be told that there is no object of a kind that does not exist. It is asked once.
+    pub fn tells_absent(&self, kind: Kind) -> bool {
+        let epoch = self.locked().0;
+        let mut told = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(kind, epoch) != Some(epoch)
     }
 
     /// The engine was built anew: everything that exists must be listed again.
@@ -217,6 +229,15 @@ mod tests {
         assert!(!tracker.listed(Kind::Workload, 1));
         tracker.restart(2);
         assert_eq!(tracker.missing(), ["workloads", "nodes"]);
+    }
+
+    #[test]
+    fn each_engine_is_told_once_of_a_kind_that_does_not_exist() {
+        let tracker = SyncTracker::new([Kind::Node]);
+        let told = || [Kind::Node, Kind::Node, Kind::Workload].map(|kind| tracker.tells_absent(kind));
+        assert_eq!(told(), [true, false, true]);
+        tracker.restart(1);
+        assert_eq!(told(), [true, false, true]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Simulation {
         let until = after(self.now, lasting);
         self.world.echo();
         self.world.take_changes();
-        let standby = self.started();
+        let standby = self.started(self.now);
         self.bad_day = Some(Box::new(FaultRun::new(seed, rates, until, standby, check)));
         self.engine = Engine::new(config(self));
         for input in self.everything() {
@@ -131,11 +131,11 @@ impl Simulation {
         inputs
     }
 
-    /// A manager that has just started.
-    fn started(&mut self) -> Engine {
+    /// A manager that has just started, at that time by its clock.
+    fn started(&mut self, at: Timestamp) -> Engine {
         let mut engine = Engine::new(config(self));
         for input in self.everything() {
-            engine.apply(self.now, input);
+            engine.apply(at, input);
         }
         engine
     }
@@ -285,13 +285,16 @@ impl Simulation {
     /// The manager that leads ends. One that starts anew has nothing but the objects; the one that stood by has seen them all along.
     fn replace_manager(&mut self, how: Manager, left: Vec<WriteRequest>) {
         let now = self.now;
-        let fresh = self.started();
+        // It starts where the other one was.
+        let Some(day) = &mut self.bad_day else { return };
+        let at = after(now, day.clock.restart());
+        let fresh = self.started(at);
         let Some(day) = &mut self.bad_day else { return };
         if how == Manager::IsReplaced {
             day.leave_behind(now, left);
             std::mem::swap(&mut self.engine, &mut day.standby.engine);
             std::mem::swap(&mut day.watches, &mut day.standby.watches);
-            std::mem::swap(&mut day.skew, &mut day.standby.skew);
+            std::mem::swap(&mut day.clock, &mut day.standby.clock);
             (day.standby.engine, day.standby.watches) = (fresh, Watches::default());
         } else {
             (self.engine, day.watches) = (fresh, Watches::default());

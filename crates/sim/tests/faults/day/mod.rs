@@ -29,8 +29,8 @@ use safety::{Judged, Safety};
 
 /// How long things go wrong, in simulated time.
 const BAD: SignedDuration = SignedDuration::from_mins(7);
-/// How long after that everything that can run must run: clocks were two minutes ahead at most, and a manager whose clock is set back
-/// waits until it has caught up; failed writes are tried again after a minute at most, and backoffs of statuses and messages are shorter.
+/// How long after that everything that can run must run: what one manager wrote, a clock that is two minutes ahead at most may have said, and the next
+/// one waits for that time; failed writes are tried again after a minute at most, and backoffs of statuses and messages are shorter.
 const RECOVERY: SignedDuration = SignedDuration::from_mins(4);
 
 /// How often, and with which pauses, it is looked again whether that is so.

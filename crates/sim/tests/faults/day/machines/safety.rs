@@ -21,8 +21,8 @@ use sluice_sim::faults::PerFault;
 
 use super::drawn::TPU;
 
-/// How old what a manager knows may be on a bad day, with the time until a write that failed is tried again by a clock that jumps.
-const STALE: SignedDuration = SignedDuration::from_mins(7);
+/// How old what a manager knows may be on a bad day, with the minute until a write that failed is tried again.
+const STALE: SignedDuration = SignedDuration::from_secs(160);
 /// How old what a manager knows of nodes may be on a bad day when its admission is carried out: a watch that lags, then a slow write.
 const NODES_STALE: SignedDuration = SignedDuration::from_secs(100);
 /// How far clocks are behind on a bad day.

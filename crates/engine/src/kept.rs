@@ -1,0 +1,27 @@
+//! Whether the API server keeps what it accepts. It says that a write succeeded although a schema prunes the field, or a policy sets it back:
+//! the next look would send the same again, at once and for ever.
+
+use crate::engine::Engine;
+use crate::input::{Object, WriteError};
+use crate::outbox::Open;
+
+impl Engine {
+    /// The answer of a write, which failed if the object is not as that was to make it: what it is instead is taken in.
+    pub(crate) fn if_kept(
+        &mut self,
+        open: &Open,
+        result: Result<Option<Object>, WriteError>,
+    ) -> Result<Option<Object>, WriteError> {
+        let object = match result {
+            Ok(Some(object)) => object,
+            other => return other,
+        };
+        let Some(why) = open.wanted.and_then(|wanted| wanted.lacking(&object)) else {
+            return Ok(Some(object));
+        };
+        if self.is_current(open, &object) {
+            self.observe_object(object);
+        }
+        Err(WriteError::Refused(why.to_owned()))
+    }
+}

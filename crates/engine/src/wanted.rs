@@ -1,0 +1,51 @@
+//! What a write is to make of a job, so that its answer shows whether it was kept.
+
+use crate::effect::{Purpose, Write};
+use crate::input::Object;
+
+/// What a write is to make of a job, as far as the job shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It runs.
+    Started,
+    /// It is suspended; something of its stop may remain to be done.
+    Suspended,
+    /// It is suspended, and nothing of its stop remains.
+    Stopped,
+}
+
+impl Wanted {
+    /// What this write is to do.
+    pub(crate) fn of(purpose: Purpose, write: &Write) -> Option<Self> {
+        match write {
+            Write::StartJob { .. } => Some(Self::Started),
+            Write::Pod(_) if purpose == Purpose::StartJob => Some(Self::Started),
+            // That puts right what an earlier stop left, whatever the job is then.
+            Write::StopJob { view, .. } if view.ending => None,
+            Write::StopJob { view, .. } if view.stopping => Some(Self::Stopped),
+            Write::StopJob { .. } | Write::SuspendJob { .. } => Some(Self::Suspended),
+            _ => None,
+        }
+    }
+
+    /// What an object that a write succeeded on lacks of it.
+    pub fn lacking(self, object: &Object) -> Option<&'static str> {
+        let (suspended, stopping) = match object {
+            Object::Job(view) => (view.suspended, view.stopping),
+            Object::QueuedPod(member) => (member.gated, false),
+            _ => return None,
+        };
+        match self {
+            Self::Started if suspended || stopping => {
+                Some("the write was accepted, and not kept: it is still suspended")
+            }
+            Self::Suspended if !(suspended || stopping) => {
+                Some("the write was accepted, and not kept: it is not suspended")
+            }
+            Self::Stopped if !suspended => {
+                Some("the write was accepted, and not kept: what was added for its start is still there")
+            }
+            _ => None,
+        }
+    }
+}

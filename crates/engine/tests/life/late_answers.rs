@@ -1,0 +1,160 @@
+//! What the watches show late, or the answers of writes: nothing is done twice, and nothing lost.
+
+use serde_json::json;
+use sluice_api::job::JobKind;
+use sluice_engine::{EngineConfig, Input, Kind, Purpose, WriteError};
+
+use crate::model::build::job;
+use crate::model::{Cluster, condition};
+use crate::pods::runs;
+use crate::unadmitted::cluster;
+
+/// What is over goes a minute later.
+fn retaining() -> Cluster {
+    let config = EngineConfig {
+        status_interval_ms: 0,
+        retention_after_finished_seconds: Some(60),
+        retention_after_deactivated_seconds: Some(60),
+        ..EngineConfig::default()
+    };
+    let mut c = Cluster::new(config);
+    c.api.namespace("team-a", &[]);
+    c.api.simple("3", &json!({}));
+    c
+}
+
+#[test]
+fn a_workload_is_deleted_once_however_late_that_is_seen() {
+    let mut c = retaining();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.api.finish_job("a", true);
+    c.advance(50);
+    c.blind = Some(Kind::Workload);
+    c.advance(40);
+    assert!(c.api.workloads().is_empty());
+    assert_eq!(c.written(Purpose::DeleteWorkload), 1);
+    assert_eq!(c.notes("Deleted").len(), 1, "{:?}", c.notes("Deleted"));
+    c.blind = None;
+    let revision = c.api.revision();
+    c.list(Kind::Workload, Vec::new(), revision);
+    c.advance(60);
+    assert_eq!(c.written(Purpose::DeleteWorkload), 1);
+}
+
+#[test]
+fn a_job_is_deleted_once_however_late_that_is_seen() {
+    let mut c = retaining();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    // As we deactivate it.
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    c.api.edit_status(&workload, |status| {
+        let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        status["conditions"].as_array_mut().unwrap().push(target);
+    });
+    c.advance(50);
+    assert_eq!(c.api.jobs().count(), 1);
+    c.blind = Some(Kind::Job(JobKind::JOB));
+    c.advance(40);
+    assert_eq!(c.api.jobs().count(), 0);
+    assert_eq!(c.written(Purpose::DeleteJob), 1);
+    assert_eq!(c.notes("Deleted").len(), 1, "{:?}", c.notes("Deleted"));
+}
+
+/// The job of a user who deletes it, and makes another one of its name.
+#[test]
+fn what_was_not_found_any_more_is_not_the_one_that_has_its_name_now() {
+    let mut c = cluster();
+    c.fail.push_back((Purpose::StartJob, WriteError::NotFound("jobs.batch \"a\" not found".to_owned())));
+    c.late = Some(Purpose::StartJob);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    (c.late, c.slow) = (None, Some(Purpose::CreateWorkload));
+    c.api.delete_job("a");
+    c.settle();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.release();
+    assert!(runs(&c, "a"));
+}
+
+#[test]
+fn a_deletion_of_one_that_is_gone_says_nothing_of_the_one_that_has_its_name_now() {
+    let mut c = retaining();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    c.api.edit_status(&workload, |status| {
+        let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        status["conditions"].as_array_mut().unwrap().push(target);
+    });
+    c.late = Some(Purpose::DeleteJob);
+    c.advance(70);
+    assert_eq!(c.api.jobs().count(), 0);
+    c.slow = Some(Purpose::CreateWorkload);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.release();
+    assert!(runs(&c, "a"));
+}
+
+/// The answer of the write that made it was lost, and its watch lags behind.
+#[test]
+fn a_workload_that_exists_already_is_taken_in_as_it_is_read() {
+    let mut c = cluster();
+    c.lost = Some(Purpose::CreateWorkload);
+    c.blind = Some(Kind::Workload);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.advance(2);
+    assert!(runs(&c, "a"));
+    assert_eq!(c.written(Purpose::CreateWorkload), 2);
+}
+
+#[test]
+fn a_workload_that_was_read_and_is_gone_since_does_not_come_back() {
+    let mut c = cluster();
+    c.lost = Some(Purpose::CreateWorkload);
+    c.late = Some(Purpose::Read);
+    c.blind = Some(Kind::Workload);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.advance(2);
+    let made = crate::model::Api::workload_ref(&c.workload("a"));
+    let object = c.api.seen(&made);
+    let uid = c.workload("a").metadata.uid.unwrap();
+    c.api.delete_job("a");
+    c.settle();
+    // Its watch shows both before the answer comes.
+    c.silent = true;
+    c.engine.apply(c.now, Input::Applied(object));
+    c.engine.apply(c.now, Input::Deleted { object: made.clone(), uid: Some(uid.into()) });
+    c.settle();
+    let writes = c.writes.len();
+    c.api.vanish(&made);
+    c.release();
+    let after: Vec<_> = c.writes[writes..].iter().filter(|(object, _)| *object == made).collect();
+    assert!(after.is_empty(), "{after:?}");
+}
+
+/// No job is left that could say that its pods are gone: they went with the objects of its kind.
+#[test]
+fn a_workload_of_a_kind_that_is_not_there_can_be_deleted() {
+    let mut c = cluster();
+    let mut set = job("team-a", "a", "lq", 1, "1");
+    set.job.kind = JobKind::JOB_SET;
+    c.api.add_job(set);
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "Admitted"), "True");
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    let kind = Kind::Job(JobKind::JOB_SET);
+    c.api.vanish(&c.api.job_ref("a"));
+    c.api.delete(&workload);
+    c.restart_without(&[kind]);
+    c.advance(60);
+    assert_eq!(c.api.workloads().len(), 1, "it is not known whether there are any");
+    c.engine.apply(c.now, Input::Listed { kind, present: Vec::new(), as_of: None });
+    c.advance(60);
+    assert!(c.api.workloads().is_empty());
+}

@@ -1,0 +1,83 @@
+//! The time that the engine is told. The machine's clock may be set back; the engine's time goes on all the same, or nothing that
+//! waits would come until the machine's clock has caught up.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+/// A clock that never goes back and never stands still.
+pub(super) struct Clock {
+    /// The machine's clock.
+    wall: Box<dyn Fn() -> Timestamp + Send>,
+    /// What was last told.
+    last: Timestamp,
+    /// When that was.
+    at: Instant,
+}
+
+impl Clock {
+    /// One that follows the machine's while that is not behind.
+    pub(super) fn new(wall: impl Fn() -> Timestamp + Send + 'static) -> Self {
+        Self { last: wall(), at: Instant::now(), wall: Box::new(wall) }
+    }
+
+    /// The time now.
+    pub(super) fn now(&mut self) -> Timestamp {
+        // In this order: a pause between the two must not put it ahead of the machine's for good.
+        let (wall, at) = ((self.wall)(), Instant::now());
+        let passed = self.last.checked_add(at.duration_since(self.at)).unwrap_or(self.last);
+        (self.last, self.at) = (passed.max(wall), at);
+        self.last
+    }
+
+    /// How long it is until then.
+    pub(super) fn until(&mut self, at: Timestamp) -> Duration {
+        Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A machine's clock that a test sets.
+    #[derive(Clone)]
+    pub(crate) struct Wall(Arc<Mutex<Timestamp>>);
+
+    impl Wall {
+        /// It shows a time, and stands still.
+        pub(crate) fn at(time: Timestamp) -> Self {
+            Self(Arc::new(Mutex::new(time)))
+        }
+
+        /// Sets it.
+        pub(crate) fn set(&self, time: Timestamp) {
+            *self.0.lock().unwrap() = time;
+        }
+
+        /// The clock that follows it.
+        pub(crate) fn clock(&self) -> Clock {
+            let wall = self.clone();
+            Clock::new(move || *wall.0.lock().unwrap())
+        }
+    }
+
+    #[test]
+    fn it_follows_the_machines_clock_forth_but_not_back() {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let (wall, later) = (Wall::at(start), start + Duration::from_hours(2));
+        let mut clock = wall.clock();
+        assert!(clock.now() >= start);
+        wall.set(later);
+        let set_forth = clock.now();
+        assert!(set_forth >= later);
+        wall.set(start);
+        let set_back = clock.now();
+        assert!(set_back > set_forth, "it goes on");
+        let left = clock.until(set_back + Duration::from_hours(1));
+        assert!(left < Duration::from_hours(1) && left > Duration::from_mins(59), "{left:?}");
+        assert_eq!(clock.until(start), Duration::ZERO);
+    }
+}
