@@ -126,10 +126,8 @@ impl Engine {
                 self.limits_changed(&namespace);
             }
             Object::RuntimeClass(class) => {
-                self.world.runtime_classes.insert(name, *class);
-                self.world.measure_pods_anew();
-                self.mark_pending_workloads(None);
-                self.hotswap_stale();
+                self.world.runtime_classes.insert(Arc::clone(&name), *class);
+                self.runtime_class_changed(&name);
             }
             Object::ProvisioningRequestConfig(config) => {
                 self.world.provisioning_configs.insert(Arc::clone(&name), config);
@@ -378,9 +376,7 @@ impl Engine {
             }
             Kind::RuntimeClass => {
                 self.world.runtime_classes.remove(name);
-                self.world.measure_pods_anew();
-                self.mark_pending_workloads(None);
-                self.hotswap_stale();
+                self.runtime_class_changed(name);
             }
             Kind::ProvisioningRequestConfig => {
                 self.world.provisioning_configs.remove(name);
