@@ -77,7 +77,7 @@ impl Scheduler {
         if self.agenda.second_passes.has_ready() {
             return true;
         }
-        let stale = self.world.forest.is_stale() || !self.agenda.flush_later.is_empty();
+        let stale = self.world.forest.is_stale() || self.agenda.flushes();
         if stale && !self.agenda.inadmissible.is_empty() {
             return true;
         }

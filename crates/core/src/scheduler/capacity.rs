@@ -101,11 +101,21 @@ impl Scheduler {
         usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
-    /// Lets every queue that uses a flavor try its inadmissible workloads again.
+    /// Lets every queue that uses a flavor try its inadmissible workloads again, once the trees are up to date.
     pub(super) fn try_again_with(&mut self, flavor: FlavorId) {
-        for id in self.world.referring_queues.of_flavor(flavor) {
-            self.world.forest.capacity_changed(self.world.queues[id.at()].node);
-            self.agenda.flush_later.insert(id);
+        if self.world.referring_queues.of_flavor(flavor).next().is_some() {
+            self.agenda.flush_flavors.insert(flavor);
+        }
+    }
+
+    /// Names the queues of flavors of which something was freed. What the trees say of capacity is so from then on.
+    pub(super) fn expand_flavors_to_flush(&mut self) {
+        for flavor in std::mem::take(&mut self.agenda.flush_flavors) {
+            for id in self.world.referring_queues.of_flavor(flavor) {
+                self.stats.freed_queues += 1;
+                self.world.forest.capacity_changed(self.world.queues[id.at()].node);
+                self.agenda.flush_later.insert(id);
+            }
         }
     }
 

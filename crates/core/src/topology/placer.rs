@@ -110,6 +110,7 @@ impl Placer<'_> {
             layout: self.layout,
             ledger: self.ledger,
             generation: self.tree.generation,
+            relabeled: self.tree.relabeled(),
             sieve: &mut sieve,
             shape: ShapeRef {
                 flavor: self.tree.flavor(),
