@@ -101,11 +101,12 @@ impl<'a> Sum<'a> {
         node.is_none_or(|node| self.counts[node] == Some(false))
     }
 
-    /// Takes off what a pod takes that no Workload's quota is for.
-    fn subtract(&mut self, pod: &SeenPod<'_>, of: impl Fn(&Name) -> bool) {
-        if self.is_here(pod.node) {
-            for (resource, amount) in pod.pod.requests.iter().filter(|(resource, _)| of(resource)) {
-                if let Some(sum) = self.sums.get_mut(resource) {
+    /// Takes off what a pod takes that no Workload's quota is for; `of`: of these resources alone.
+    fn subtract(&mut self, seen: &SeenPod<'_>, of: Option<&[&Name]>) {
+        if self.is_here(seen.node) {
+            for (resource, amount) in &seen.pod.requests {
+                let counts = |_: &&mut i128| of.is_none_or(|of| of.contains(&resource));
+                if let Some(sum) = self.sums.get_mut(resource).filter(counts) {
                     *sum -= exact(*amount);
                 }
             }
@@ -114,8 +115,9 @@ impl<'a> Sum<'a> {
 
     /// Takes in the Workload of this number. `stays`: it holds quota of the flavor and does not move.
     fn take(&mut self, at: usize, workload: &SeenWorkload<'_>, stays: bool, holds: impl Fn(&Name) -> bool) {
-        for pod in &workload.pods {
-            self.subtract(pod, |resource| !holds(resource));
+        let beside: Vec<&Name> = self.sums.keys().copied().filter(|resource| !holds(resource)).collect();
+        for seen in workload.pods.iter().filter(|_| !beside.is_empty()) {
+            self.subtract(seen, Some(&beside));
         }
         let away = |seen: &&SeenPod<'_>| !seen.pod.leaving && self.is_elsewhere(seen.node);
         let away: Vec<&SeenPod<'_>> = workload.pods.iter().filter(|_| stays).filter(away).collect();
@@ -124,7 +126,7 @@ impl<'a> Sum<'a> {
         }
         self.elsewhere.push(at);
         for (resource, amount) in away.into_iter().flat_map(|seen| &seen.pod.requests) {
-            if let Some(sum) = self.sums.get_mut(resource).filter(|_| holds(resource)) {
+            if let Some(sum) = self.sums.get_mut(resource).filter(|_| !beside.contains(&resource)) {
                 *sum += exact(*amount);
             }
         }
@@ -191,7 +193,7 @@ pub(crate) fn of_flavors(
     let flavors_of = FlavorsOf::new(snapshot.nodes.len(), flavors);
     for seen in &snapshot.others {
         for &flavor in seen.node.map_or(&[][..], |node| flavors_of.of(node)) {
-            sums[flavor].subtract(seen, |_| true);
+            sums[flavor].subtract(seen, None);
         }
     }
     for (at, workload) in snapshot.workloads.iter().enumerate() {

@@ -221,7 +221,7 @@ impl Engine {
             flavors.push(FlavorNodes { own, resources, groups });
         }
         let at_flavor = |name: &str| names.binary_search_by(|flavor| (***flavor).cmp(name)).ok();
-        let used = |at: usize| flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect();
+        let used = |at: usize| flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect::<Vec<usize>>();
         let holds = |at: usize, flavor: usize, resource: &Name| {
             holds_of(snapshot.workloads[at].entry, names[flavor], resource)
         };
