@@ -134,6 +134,7 @@ impl Engine {
         if !self.topology.used {
             return;
         }
+        self.work.counted_pods += 1;
         let before = self.topology.changed.len();
         for change in self.seat(key) {
             match change {
