@@ -56,7 +56,8 @@ impl Placer<'_> {
         previous: &TopologyAssignment,
         beside: Option<usize>,
     ) -> Result<PodSetPlacement, PlacementFailure> {
-        let is_lost = |domain: &AssignedDomain| is_on(domain, self.lost);
+        let gone = self.lost;
+        let is_lost = |domain: &AssignedDomain| is_on(domain, gone);
         let (lost, kept): (Vec<_>, Vec<_>) = previous.domains.iter().cloned().partition(is_lost);
         let kept = self.find(&kept).map_err(|stale| {
             self.failure(PlacementFit::Other(format!(
@@ -136,15 +137,14 @@ impl Placer<'_> {
         let request = request?;
         let layers = if self.gates.tas_multi_layer_topology { request.slices.len() } else { 1 };
         let layers = request.slices.iter().enumerate().take(layers).filter(|(_, layer)| layer.size > 0);
-        let homes = layers.rev().find_map(|(at, layer)| {
+        layers.rev().find_map(|(at, layer)| {
             let level = self.tree.level(&layer.level)?;
             let leaf = leaf_of_broken(rows, layer.size)?;
             // What is whole of it stays whole.
             let slices = request.slices[at + 1..].to_vec();
             let request = Some(TopologyRequest { level: request.level.clone(), slices });
             Some(Home { leaves: self.layout.leaves(level, self.layout.ancestor(leaf, level)), request })
-        });
-        homes
+        })
     }
 
     /// The leaves of the required level's domain that a leaf is in; `None`: none is required.

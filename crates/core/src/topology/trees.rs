@@ -70,8 +70,8 @@ impl Tree {
         self.relabeled.clear();
     }
 
-    /// A node got other labels or taints, which matter where nodes are the lowest domains. Says whether that can be told from the generation
-    /// alone, because there are too many such leaves.
+    /// A node got other labels or taints, which matter where nodes are the lowest domains. Says whether there were so many of these changes
+    /// that the tree is to be outdated.
     pub(crate) fn relabel(&mut self, place: PlaceId) -> bool {
         if !self.has_hosts() {
             return false;
