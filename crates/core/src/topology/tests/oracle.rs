@@ -149,8 +149,8 @@ fn slices_are_whole_wherever_they_are() {
         // The last slice has the pods that do not fill it; the only one needs no more room than its pods.
         let count = 1 + random.below(4 * size);
         let wanted = (count + size - 1) / size;
-        let size = size.min(count);
         let sliced = |set: Pods| set.slice(LEVELS[level], size);
+        let size = size.min(count);
         let whole = |inside: &str| -> i64 {
             let of = |(name, _): &(&String, &i64)| {
                 hosts.iter().any(|host| domain(host, level) == **name && host.0 == inside)

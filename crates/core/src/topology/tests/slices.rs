@@ -110,7 +110,7 @@ fn of_layers_only_the_last_slice_is_not_whole() {
     let layers = |count| pods(count).required("block").slice("rack", 4).slice(HOSTNAME, 2);
     assert_eq!(racks().put(&layers(7)), "a=2 b=2 c=3");
     assert_eq!(racks().put(&layers(5)), "a=2 b=2 c=1");
-    assert_eq!(racks().put(&layers(3)), "c=3");
+    assert_eq!(racks().put(&layers(3)), "a=2 b=1");
     let text = "topology \"default\" doesn't allow to fit; 2/3 slice(s) fit on level rack; \
                 4/5 slice(s) fit on level kubernetes.io/hostname";
     assert_eq!(racks().put(&layers(10)), text);

@@ -114,11 +114,11 @@ fn pods_that_do_not_fill_a_slice_stay_in_the_required_domain() {
 #[test]
 fn a_leader_alone_stays_in_the_required_domain_of_its_workers() {
     let leader = || pods(1).required("rack").beside(&[("b", 2)]);
-    assert_eq!(replace(&mut racks(), leader(), &[("a", 1)], "a"), "c=1");
     let mut world = racks();
     world.other("b", 2, 0);
+    assert_eq!(replace(&mut world, leader(), &[("a", 1)], "a"), "c=1");
     world.other("c", 2, 0);
-    assert!(replace(&mut world, leader(), &[("a", 1)], "a").contains("topologyDomain: 1"));
+    assert!(replace(&mut world, leader(), &[("a", 1)], "a").contains("topologyDomain: 2"));
     let preferred = pods(1).preferred("rack").beside(&[("b", 2)]);
     assert_eq!(replace(&mut world, preferred, &[("a", 1)], "a"), "d=1");
 }

@@ -11,7 +11,6 @@ mod safety;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::SignedDuration;
 use sluice_sim::faults::PerFault;
@@ -29,25 +28,17 @@ const BAD: SignedDuration = SignedDuration::from_mins(10);
 
 /// Plays the day of a seed; on failure, what is wrong, with seed and step.
 pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
-    let (mut simulation, assigned) = watched(seed, rates)?;
+    let (mut simulation, judged) = begin(seed, rates)?;
     match end(seed, &mut simulation) {
-        Ok(()) => {
-            let judged = Judged { assigned: assigned.load(Ordering::Relaxed).into(), ..Judged::default() };
-            Ok(Day { simulation, judged: judged.into() })
-        }
+        Ok(()) => Ok(Day { simulation, judged }),
         Err(why) => {
             Err(format!("machines {seed}: {why}\n(cargo xtask sim --machines --seed {seed} shows the day)"))
         }
     }
 }
 
-/// The world of a seed, at the beginning of its day.
-pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
-    Ok(watched(seed, rates)?.0)
-}
-
-/// The same, and the most chips that will have been assigned at once on nodes with a topology.
-fn watched(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<AtomicUsize>), String> {
+/// The world of a seed, at the beginning of its day, and how much of that will have been judged.
+pub fn begin(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<Judged>), String> {
     let drawn = Drawn::new(seed);
     let options = Options { audit: true, seed, ..Options::new(Options::default_configuration()) };
     let all = |errors: Vec<sluice_sim::ManifestError>| {
@@ -56,10 +47,10 @@ fn watched(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<AtomicUsize>),
     };
     let manifests = drawn.manifests().map_err(all)?;
     let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
-    let assigned = Arc::default();
-    let mut safety = Safety::new(rates, Arc::clone(&assigned));
+    let judged = Arc::default();
+    let mut safety = Safety::new(rates, Arc::clone(&judged));
     simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
-    Ok((simulation, assigned))
+    Ok((simulation, judged))
 }
 
 /// Plays to the end, at which every job must have run: each of them fits.

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -21,6 +21,7 @@ use sluice_engine::{Kind, ObjectRef};
 use sluice_sim::Simulation;
 use sluice_sim::faults::PerFault;
 
+use super::super::safety::Judged;
 use super::drawn::TPU;
 use super::places::overfull;
 
@@ -70,8 +71,7 @@ pub struct Safety {
     pods: Vec<(Timestamp, OnNodes)>,
     /// When the brake last did not hold.
     free: Option<Timestamp>,
-    /// The most chips that were assigned on nodes with a topology at once.
-    assigned: Arc<AtomicUsize>,
+    judged: Arc<Judged>,
 }
 
 pub fn text(value: &Value) -> &str {
@@ -140,7 +140,7 @@ fn known<T>(history: &[(Timestamp, T)], now: Timestamp, ago: SignedDuration) -> 
 }
 
 impl Safety {
-    pub fn new(rates: PerFault, assigned: Arc<AtomicUsize>) -> Self {
+    pub fn new(rates: PerFault, judged: Arc<Judged>) -> Self {
         let quiet = rates == PerFault::NONE;
         let prompt = SignedDuration::from_secs(2);
         let (stale, nodes_stale) = if quiet { (prompt, prompt) } else { (STALE, NODES_STALE) };
@@ -153,7 +153,7 @@ impl Safety {
             nodes: Vec::new(),
             pods: Vec::new(),
             free: None,
-            assigned,
+            judged,
         }
     }
 
@@ -181,7 +181,7 @@ impl Safety {
         self.seen = all;
         let (full, assigned) = overfull(simulation);
         wrong.extend(full);
-        self.assigned.fetch_max(usize::try_from(assigned).unwrap_or(0), Ordering::Relaxed);
+        self.judged.assigned.fetch_max(usize::try_from(assigned).unwrap_or(0), Ordering::Relaxed);
         wrong
     }
 
