@@ -15,15 +15,17 @@ const TAINT: &str = "sandbox.gke.io/runtime";
 /// A rack of which one node is for sandboxed pods alone, and a RuntimeClass.
 fn sandboxed(scheduling: &Value) -> Cluster {
     let mut c = bed(&THREE);
-    class(&mut c, scheduling);
+    let class = json!({"metadata": {"name": "gvisor"}, "handler": "gvisor", "scheduling": scheduling});
+    c.api.put(Kind::RuntimeClass, class);
     c.api.edit(&node_ref("n3"), &json!({"metadata": {"labels": {"sandbox": "gvisor"}}}));
     taint(&mut c, "n3", &json!([{"key": TAINT, "value": "gvisor", "effect": "NoSchedule"}]));
     c
 }
 
-fn class(c: &mut Cluster, scheduling: &Value) {
-    let class = json!({"metadata": {"name": "gvisor"}, "handler": "gvisor", "scheduling": scheduling});
-    c.api.put(Kind::RuntimeClass, class);
+/// The RuntimeClass gets these tolerations, or none.
+fn tolerate(c: &mut Cluster, tolerations: &Value) {
+    let class = ObjectRef::cluster(Kind::RuntimeClass, "gvisor");
+    c.api.edit(&class, &json!({"scheduling": {"tolerations": tolerations}}));
     c.settle();
 }
 
@@ -55,11 +57,12 @@ fn a_runtime_class_that_changes_concerns_those_that_wait_and_those_that_run() {
     let mut c = sandboxed(&json!({"nodeSelector": {"sandbox": "gvisor"}}));
     submit(&mut c, "a", "lq", 1, in_sandbox);
     assert!(!runs(&c, "a"), "its pods do not tolerate the taint");
-    class(&mut c, &scheduling());
+    let tolerations = scheduling()["tolerations"].clone();
+    tolerate(&mut c, &tolerations);
     assert_eq!(names_of(&c, "a"), ["n3"]);
-    class(&mut c, &json!({"nodeSelector": {"sandbox": "gvisor"}}));
+    tolerate(&mut c, &Value::Null);
     assert_eq!(unhealthy(&c, "a"), ["n3"], "nothing of it runs there");
-    class(&mut c, &scheduling());
+    tolerate(&mut c, &tolerations);
     assert_eq!(unhealthy(&c, "a"), [""; 0]);
     c.api.delete(&ObjectRef::cluster(Kind::RuntimeClass, "gvisor"));
     c.settle();
