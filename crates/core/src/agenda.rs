@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::intern::{FrId, LocalId, NodeId, QueueId, WorkloadId};
+use crate::intern::{FlavorId, FrId, LocalId, NodeId, QueueId, WorkloadId};
 use crate::kept_out::KeptOut;
 use crate::loop_guard::LoopGuard;
 use crate::second_pass::SecondPassQueue;
@@ -17,6 +17,8 @@ pub(crate) struct Agenda {
     pub(crate) inadmissible: BTreeSet<(NodeId, QueueId)>,
     /// Queues to flush when the trees are up to date.
     pub(crate) flush_later: BTreeSet<QueueId>,
+    /// Flavors whose queues are to be flushed with them: of what was freed of nodes there are many events, and many queues of a flavor.
+    pub(crate) flush_flavors: BTreeSet<FlavorId>,
     /// Pairs that a queue or Cohort of a tree began to borrow, until the queues that may reclaim them were flushed.
     pub(crate) began_to_borrow: BTreeSet<(NodeId, FrId)>,
     /// Inadmissible workloads that others keep from quota.
@@ -32,4 +34,11 @@ pub(crate) struct Agenda {
     pub(crate) unready: usize,
     /// Which workload evicted which since the last change from outside.
     pub(crate) loops: LoopGuard,
+}
+
+impl Agenda {
+    /// Whether queues are to be flushed before the next cycle.
+    pub(crate) fn flushes(&self) -> bool {
+        !self.flush_later.is_empty() || !self.flush_flavors.is_empty()
+    }
 }

@@ -4,7 +4,7 @@
 //! Some waiting workloads are *displaced*: they lost their nodes and are to get others. Each goes first in its queue, and
 //! what it needs is kept from all that come after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -19,8 +19,13 @@ use crate::{Amount, Name};
 pub(crate) struct Capacity {
     pub(crate) limits: BTreeMap<FrId, i128>,
     /// In the order in which they go.
-    pub(crate) displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
+    displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
+    /// The same by name.
+    named: BTreeSet<WorkloadKey>,
 }
+
+/// What displaced workloads are kept, by pair.
+pub(crate) type Kept = BTreeMap<FrId, i128>;
 
 /// A workload that lost its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +40,25 @@ pub struct Displaced {
 pub(crate) type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
 
 impl Capacity {
+    /// The displaced workloads with what they need, in the order in which they go.
+    pub(crate) fn displaced(&self) -> &[(WorkloadKey, DisplacedNeeds)] {
+        &self.displaced
+    }
+
+    /// Replaces them; returns those that were displaced before.
+    pub(crate) fn replace_displaced(
+        &mut self,
+        displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
+    ) -> Vec<(WorkloadKey, DisplacedNeeds)> {
+        self.named = displaced.iter().map(|(key, _)| key.clone()).collect();
+        std::mem::replace(&mut self.displaced, displaced)
+    }
+
+    /// Whether a workload is displaced.
+    pub(crate) fn is_displaced(&self, key: &WorkloadKey) -> bool {
+        self.named.contains(key)
+    }
+
     /// The pairs that are limited or claimed.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = FrId> + '_ {
         let claimed = self.displaced.iter().flat_map(|(_, claim)| claim).map(|(pair, _)| *pair);
@@ -52,34 +76,22 @@ impl Capacity {
         self.limits.contains_key(&pair)
     }
 
-    /// What is left of a pair for a workload; `None` where there is no limit.
-    pub(crate) fn left(
-        &self,
-        used: &BTreeMap<FrId, i128>,
-        pair: FrId,
-        head: WorkloadId,
-        workloads: &Workloads,
-        queues: &[ClusterQueue],
-    ) -> Option<i128> {
-        let limit = self.limits.get(&pair)?;
-        Some(
-            limit
-                - used.get(&pair).copied().unwrap_or(0)
-                - self.kept_for_displaced(pair, head, workloads, queues),
-        )
+    /// What is left of a pair beside what displaced workloads are kept; `None` where there is no limit.
+    pub(crate) fn left(&self, used: &BTreeMap<FrId, i128>, pair: FrId, kept: &Kept) -> Option<i128> {
+        let of = |amounts: &BTreeMap<FrId, i128>| amounts.get(&pair).copied().unwrap_or(0);
+        Some(self.limits.get(&pair)? - of(used) - of(kept))
     }
 
-    /// What displaced workloads that go before `head` are kept of a pair: all that they need while they wait, and what they do not
+    /// What displaced workloads that go before `head` are kept of each pair: all that they need while they wait, and what they do not
     /// hold of it while they leave their place. A claim counts only while the limits have room for it: one that cannot be met
     /// keeps no other workload waiting.
-    fn kept_for_displaced(
+    pub(crate) fn kept_for_displaced(
         &self,
-        pair: FrId,
         head: WorkloadId,
         workloads: &Workloads,
         queues: &[ClusterQueue],
-    ) -> i128 {
-        let mut kept: BTreeMap<FrId, i128> = BTreeMap::new();
+    ) -> Kept {
+        let mut kept = Kept::new();
         for (key, claim) in &self.displaced {
             let Some(id) = workloads.find(key) else { continue };
             if id == head {
@@ -102,6 +114,6 @@ impl Capacity {
                 }
             }
         }
-        kept.get(&pair).copied().unwrap_or(0)
+        kept
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct DemandedPodSet {
     pub(crate) count: i64,
     /// Where its pods are, if some are to stay.
     pub(crate) previous: Option<SharedAssignment>,
+    /// Where the pods of the other pod set of its group are.
+    pub(crate) beside: Option<SharedAssignment>,
 }
 
 /// Pod sets in the groups in which they are placed, each with its flavor; those without pods are left out.
@@ -102,6 +104,7 @@ pub(crate) fn place_groups(
             per_pod: &shape.pod_sets[member.pod_set].node_requests,
             count: member.count,
             previous: member.previous.as_ref(),
+            beside: member.beside.as_ref(),
         });
         let request = PlacementRequest {
             pod_sets: pod_sets.collect(),

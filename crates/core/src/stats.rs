@@ -17,4 +17,6 @@ pub struct Stats {
     pub counted_domains: u64,
     /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
+    /// ClusterQueues that were told that something of a flavor of theirs is free: nodes, or physical capacity.
+    pub freed_queues: u64,
 }

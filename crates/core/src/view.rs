@@ -1,7 +1,9 @@
 //! What the search of one head works on: the world, read only, and the usage, which it may change and restores.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use crate::capacity::Kept;
 use crate::cluster_queue::ClusterQueue;
 use crate::intern::{FrId, NodeId, QueueId, SlotId, WorkloadId};
 use crate::quota::{Quota, clamp};
@@ -32,6 +34,8 @@ pub(crate) struct View<'a> {
     pub(crate) replaced: Option<WorkloadId>,
     /// What was searched for this head and this usage already.
     pub(crate) simulated: Vec<SimulatedPreemption>,
+    /// What displaced workloads are kept before a head, once that was asked for.
+    kept: OnceCell<(WorkloadId, Kept)>,
 }
 
 /// The workload that is searched for.
@@ -89,7 +93,7 @@ impl<'a> View<'a> {
         local_usage: &'a [f64],
     ) -> Self {
         let simulated = Vec::new();
-        Self { world, usage, nodes, capacity_used, local_usage, cycle, stats, replaced: None, simulated }
+        Self { world, usage, nodes, capacity_used, local_usage, cycle, stats, replaced: None, simulated, kept: OnceCell::new() }
     }
 }
 
@@ -167,13 +171,11 @@ impl View<'_> {
         if !self.world.capacity.limits_any() {
             return None;
         }
-        let left = self.world.capacity.left(
-            self.capacity_used,
-            pair,
-            head,
-            &self.world.workloads,
-            &self.world.queues,
-        )? + freed;
+        let world = self.world;
+        let kept = || world.capacity.kept_for_displaced(head, &world.workloads, &world.queues);
+        let (of, known) = self.kept.get_or_init(|| (head, kept()));
+        let others = (*of != head).then(kept);
+        let left = world.capacity.left(self.capacity_used, pair, others.as_ref().unwrap_or(known))? + freed;
         if wanted <= left {
             return None;
         }

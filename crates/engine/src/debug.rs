@@ -37,6 +37,9 @@ impl Engine {
         for (key, queue) in &self.world.local_queues {
             fresh.put_local_queue(key.clone(), queue.clone());
         }
+        for (key, pod) in &self.world.pods {
+            fresh.put_pod(key.clone(), pod.clone());
+        }
         let mut compare = |what: &str, same: bool| {
             if !same {
                 differences.push(format!("the index of {what} differs from the objects"));
@@ -55,6 +58,8 @@ impl Engine {
         }
         compare("pods of elastic jobs", pods_of == self.world.job_pods_of);
         compare("pods with a place", self.world.placed_again() == self.world.placed);
+        compare("pods by node and job", fresh.pod_index == self.world.pod_index);
+        compare("pods that are being deleted", fresh.leaving == self.world.leaving);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
         for (key, entry) in self.world.workloads.iter() {

@@ -69,6 +69,23 @@ impl Engine {
         self.hotswap_stale();
     }
 
+    /// A RuntimeClass came, changed or went: those that wait are measured anew, and those of it that have nodes are asked whether these
+    /// will do, and may need others.
+    pub(crate) fn runtime_class_changed(&mut self, name: &Name) {
+        self.world.measure_pods_anew();
+        self.mark_pending_workloads(None);
+        self.hotswap_stale();
+        if !self.synced {
+            return;
+        }
+        let uses = |entry: &crate::world::WorkloadEntry| {
+            let class = |set: &sluice_api::slim::PodSet| set.template.runtime_class_name.as_deref() == Some(name);
+            !entry.nodes.is_empty() && entry.object.spec.pod_sets.iter().any(class)
+        };
+        let concerned = self.world.workloads.iter().filter(|(_, entry)| uses(entry));
+        self.dirty.workloads.extend(concerned.map(|(key, _)| key.clone()));
+    }
+
     /// Marks the Workloads that wait, in one namespace or all.
     pub(crate) fn mark_pending_workloads(&mut self, namespace: Option<&Name>) {
         if !self.synced {

@@ -89,6 +89,10 @@ pub struct Work {
     pub placement_searches: u64,
     /// Lowest domains of topologies that were counted for those.
     pub counted_domains: u64,
+    /// ClusterQueues that were told that something of a flavor of theirs is free.
+    pub freed_queues: u64,
+    /// Bound pods of which it was found out whose part of a node they take.
+    pub counted_pods: u64,
     /// Steps of searches for room for displaced work: nodes and Workloads, and those that were only compared, many of which are one.
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
@@ -443,6 +447,7 @@ impl Engine {
             evaluations: core.evaluations,
             placement_searches: core.placement_searches,
             counted_domains: core.counted_domains,
+            freed_queues: core.freed_queues,
             ..self.work
         }
     }

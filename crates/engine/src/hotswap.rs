@@ -53,13 +53,15 @@ impl Engine {
         self.hotswap_again();
     }
 
-    /// A node came, changed or went.
-    pub(crate) fn hotswap_node_changed(&mut self) {
+    /// A node came, changed or went; `matters`: to work that starts, see [`Engine::says_otherwise_what_to_avoid`].
+    pub(crate) fn hotswap_node_changed(&mut self, matters: bool) {
+        if matters {
+            self.hotswap.nodes_to_avoid.take();
+        }
         if self.hotswap.planned.is_pending() {
             // What is planned may be wrong by now.
-            return self.hotswap_stale();
+            return self.hotswap_again();
         }
-        self.hotswap.nodes_to_avoid.take();
         self.hotswap_within(NODES_INTERVAL);
     }
 
@@ -87,14 +89,17 @@ impl Engine {
         self.hotswap.resumes || self.hotswap.planned.is_pending()
     }
 
-    /// A Workload came, changed or went.
-    pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey) {
+    /// A Workload came, changed or went; `same_room`: it takes the same as before.
+    pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey, same_room: bool) {
         if self.takes_groups_anew(key) {
             self.hotswap_stale();
         } else if self.hotswap.planned.expects(key) {
             // There is a look when all moves are made.
-        } else if self.hotswap.concerned.contains(key) {
+        } else if self.hotswap.concerned.contains(key) && !same_room {
             self.hotswap_again();
+        } else if self.hotswap.concerned.contains(key) {
+            // Of many that are on the move, each is written several times.
+            self.hotswap_within(NODES_INTERVAL);
         } else if self.hotswap.degraded {
             self.hotswap_soon();
         }

@@ -10,7 +10,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use crate::effect::Level;
 use crate::engine::Engine;
-use crate::hotswap::snapshot::released;
+use crate::hotswap::snapshot::{released, takes_the_same};
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
@@ -126,10 +126,8 @@ impl Engine {
                 self.limits_changed(&namespace);
             }
             Object::RuntimeClass(class) => {
-                self.world.runtime_classes.insert(name, *class);
-                self.world.measure_pods_anew();
-                self.mark_pending_workloads(None);
-                self.hotswap_stale();
+                self.world.runtime_classes.insert(Arc::clone(&name), *class);
+                self.runtime_class_changed(&name);
             }
             Object::ProvisioningRequestConfig(config) => {
                 self.world.provisioning_configs.insert(Arc::clone(&name), config);
@@ -202,6 +200,8 @@ impl Engine {
         // By what was written: the watch may show a release before our own write of it is answered, which we assume until then.
         let before = self.world.workloads.get(&key).map(|entry| &entry.object.status);
         let released = before.is_some_and(|before| released(before, &workload.status));
+        let known = self.world.workloads.get(&key).map(|entry| &entry.object);
+        let same_room = known.is_some_and(|known| takes_the_same(known, &workload));
         self.note_other_looks(&key, &workload);
         let foreign = self.is_foreign_reservation(&key, &workload);
         if let Some(entry) = self.world.workloads.get_mut(&key) {
@@ -233,7 +233,7 @@ impl Engine {
             self.hotswap_released(&key);
         }
         self.touch_workload(&key);
-        self.hotswap_workload_changed(&key);
+        self.hotswap_workload_changed(&key, same_room);
     }
 
     /// Drops the pod templates of a job that gets no Workload: templates are most of it. When it gets a queue name, it is seen anew.
@@ -383,9 +383,7 @@ impl Engine {
             }
             Kind::RuntimeClass => {
                 self.world.runtime_classes.remove(name);
-                self.world.measure_pods_anew();
-                self.mark_pending_workloads(None);
-                self.hotswap_stale();
+                self.runtime_class_changed(name);
             }
             Kind::ProvisioningRequestConfig => {
                 self.world.provisioning_configs.remove(name);
@@ -421,7 +419,7 @@ impl Engine {
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());
         self.made.forget(key);
         self.left.forget(key);
-        self.hotswap_workload_changed(key);
+        self.hotswap_workload_changed(key, false);
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.nodes_of_workload_changed(key);
         self.request_cycle();

@@ -1,6 +1,7 @@
 //! The objects as they were seen last, and the indexes over them.
 
 mod owners;
+mod pods;
 mod present;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,6 +188,8 @@ pub(crate) struct World {
     pub allocatable: BTreeMap<Name, Allocatable>,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
+    /// The same by node and by job.
+    pub pod_index: pods::PodIndex,
     /// Pods of elastic jobs, and those with a place in the topology, by namespace and name.
     pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
     /// Those of elastic jobs, by the UID of their controller.
@@ -409,22 +412,6 @@ impl World {
     pub fn take_job(&mut self, key: &JobKey) -> Option<JobEntry> {
         self.take_job_indexes(key)?;
         self.jobs.remove(key)
-    }
-
-    /// Puts a pod in.
-    pub fn put_pod(&mut self, key: PodKey, pod: Pod) {
-        self.take_pod(&key);
-        if let Some(job) = pod.controller.as_ref().filter(|_| pod.leaving) {
-            index(&mut self.leaving, Arc::clone(job), key.clone());
-        }
-        self.pods.insert(key, pod);
-    }
-
-    /// Takes a pod out.
-    pub fn take_pod(&mut self, key: &PodKey) {
-        if let Some(job) = self.pods.remove(key).and_then(|pod| pod.controller) {
-            unindex(&mut self.leaving, &job, key);
-        }
     }
 
     /// Workloads that a job controls, oldest first. Those in other namespaces only claim to.

@@ -67,6 +67,8 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         hotswap_looks: after.hotswap_looks - before.hotswap_looks,
         placement_searches: after.placement_searches - before.placement_searches,
         counted_domains: after.counted_domains - before.counted_domains,
+        freed_queues: after.freed_queues - before.freed_queues,
+        counted_pods: after.counted_pods - before.counted_pods,
     }
 }
 

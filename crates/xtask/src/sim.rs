@@ -5,6 +5,7 @@
 mod day;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
@@ -50,19 +51,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The world of a seed.
-type Begin = fn(u64, PerFault) -> Result<Simulation, String>;
+type Begin = fn(u64, PerFault) -> Result<(Simulation, Arc<day::safety::Judged>), String>;
 /// Its day.
 type End = fn(u64, &mut Simulation) -> Result<(), String>;
-
-fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
-    day::begin(seed, rates).map(|(simulation, _)| simulation)
-}
 
 /// Plays a day and prints its timeline.
 fn show(seed: u64, rates: PerFault, machines: bool) -> anyhow::Result<ExitCode> {
     let (begin, end): (Begin, End) =
-        if machines { (day::machines::begin, day::machines::end) } else { (begin, day::end) };
-    let mut simulation = begin(seed, rates).map_err(anyhow::Error::msg)?;
+        if machines { (day::machines::begin, day::machines::end) } else { (day::begin, day::end) };
+    let (mut simulation, _) = begin(seed, rates).map_err(anyhow::Error::msg)?;
     let outcome = end(seed, &mut simulation);
     print_day(&simulation);
     Ok(match outcome {

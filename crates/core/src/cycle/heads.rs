@@ -1,6 +1,8 @@
 //! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (docs/reference/06-algorithm.md 6.4
 //! "Heads").
 
+use std::collections::BTreeMap;
+
 use super::entry::{Entry, Precedence};
 use crate::flavor_assigner::Assignment;
 use crate::intern::{ClassId, LocalId, QueueId, WorkloadId};
@@ -22,12 +24,19 @@ impl Scheduler {
     }
 
     /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads").
-    pub(super) fn take_head(&mut self, id: QueueId, local_usage: &[f64]) -> Option<Entry> {
+    /// `displaced`: by queue, the displaced workload that goes first there.
+    pub(super) fn take_head(
+        &mut self,
+        id: QueueId,
+        local_usage: &[f64],
+        displaced: &BTreeMap<QueueId, (ClassId, OrderKey)>,
+    ) -> Option<Entry> {
         let node = self.world.queues[id.at()].node;
         if self.world.forest.node(node).in_cycle {
             return None;
         }
-        let sticky = self.first_displaced(id).or_else(|| self.blocked(id)).or_else(|| self.sticky(id));
+        let displaced = displaced.get(&id).cloned();
+        let sticky = displaced.or_else(|| self.blocked(id)).or_else(|| self.sticky(id));
         let rank = self.orders_by_usage(&self.world.queues[id.at()]).then_some(local_usage);
         let (class, key) = self.world.queues[id.at()].pending.pop(sticky, rank)?;
         let workload = self.world.workloads.get(key.id);

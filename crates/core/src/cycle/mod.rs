@@ -35,12 +35,13 @@ impl Scheduler {
         // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
         // is nominated at once, while what belongs to it is in the processor's caches.
         let ready: Vec<QueueId> = self.agenda.ready.iter().copied().collect();
+        let displaced = self.first_displaced();
         let mut state = CycleState::default();
         state.report.cycle = self.cycle;
         let mut entries = self.take_second_passes(now, &mut state);
         entries.reserve(ready.len());
         for id in ready {
-            let Some(entry) = self.take_head(id, &local_usage) else { continue };
+            let Some(entry) = self.take_head(id, &local_usage, &displaced) else { continue };
             entries.push(entry);
             self.nominate(entries.last_mut().expect("one was pushed just now"), &local_usage);
         }
@@ -77,7 +78,7 @@ impl Scheduler {
         if self.agenda.second_passes.has_ready() {
             return true;
         }
-        let stale = self.world.forest.is_stale() || !self.agenda.flush_later.is_empty();
+        let stale = self.world.forest.is_stale() || self.agenda.flushes();
         if stale && !self.agenda.inadmissible.is_empty() {
             return true;
         }

@@ -41,6 +41,7 @@ impl Scheduler {
             }
         }
         let plan = self.plan(entry);
+        debug_assert!(self.agenda.flush_flavors.is_empty(), "the trees do not know yet what was freed");
         let (generation, freed) =
             (self.world.forest.generation(entry.head.node), self.world.forest.freed(entry.head.node));
         let cycle = self.cycle;

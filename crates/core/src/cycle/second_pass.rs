@@ -15,6 +15,7 @@ use crate::scheduler::Scheduler;
 use crate::spec::Time;
 use crate::topology::SharedAssignment;
 use crate::view::Head;
+use crate::workload::PodSetSpec;
 use crate::workloads::{Place, PodSetNodes, TopologyReservation};
 
 impl Scheduler {
@@ -98,11 +99,14 @@ impl Scheduler {
             None => delayed,
             Some(assignment) => !delayed && assignment.uses_any(lost),
         };
-        let pod_sets = world.shapes.pod_sets(shape);
+        let (pod_sets, all) = (world.shapes.pod_sets(shape), &topology.pod_sets[..]);
         let demand = WorkloadToPlace {
             pod_sets,
             shape: Some(world.shapes.get(shape)),
-            groups: placement::grouped(topology.pod_sets.iter().filter(concerned).map(demanded), pod_sets),
+            groups: placement::grouped(
+                all.iter().filter(concerned).map(|one| demanded(one, all, pod_sets)),
+                pod_sets,
+            ),
             lost,
             slice_moves: topology.state.slice_moves.clone(),
         };
@@ -195,8 +199,22 @@ fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>
     (pods, to)
 }
 
-/// What is to be placed of a pod set that holds nodes, or waits for them.
-fn demanded(nodes: &PodSetNodes) -> (FlavorId, DemandedPodSet) {
-    let previous = nodes.assignment.clone();
-    (nodes.flavor, DemandedPodSet { pod_set: nodes.pod_set, count: nodes.count, previous })
+/// What is to be placed of a pod set that holds nodes, or waits for them. `all`: those of its workload.
+fn demanded(
+    nodes: &PodSetNodes,
+    all: &[PodSetNodes],
+    specs: &[PodSetSpec],
+) -> (FlavorId, DemandedPodSet) {
+    let group = |nodes: &PodSetNodes| specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
+    let own = group(nodes);
+    let mate = all.iter().find(|other| {
+        own.is_some() && other.pod_set != nodes.pod_set && group(other) == own && other.flavor == nodes.flavor
+    });
+    let demanded = DemandedPodSet {
+        pod_set: nodes.pod_set,
+        count: nodes.count,
+        previous: nodes.assignment.clone(),
+        beside: mate.and_then(|mate| mate.assignment.clone()),
+    };
+    (nodes.flavor, demanded)
 }

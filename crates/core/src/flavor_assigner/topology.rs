@@ -48,7 +48,7 @@ pub(crate) fn demand<'a>(
             Nodes::Placed(flavor) => {
                 let member = |&pod_set: &usize| {
                     let previous = previous(view, pod_set);
-                    DemandedPodSet { pod_set, count: assignment.count(pod_set), previous }
+                    DemandedPodSet { pod_set, count: assignment.count(pod_set), previous, beside: None }
                 };
                 let members: SmallVec<[_; 2]> =
                     group.members.iter().map(member).filter(|member| member.count > 0).collect();

@@ -68,21 +68,21 @@ impl Scheduler {
             }
             list.push((key.clone(), claim));
         }
-        if self.world.capacity.displaced == list {
+        if self.world.capacity.displaced() == list {
             return false;
         }
         self.sweeps.removed();
-        let before = std::mem::replace(&mut self.world.capacity.displaced, list);
+        let before = self.world.capacity.replace_displaced(list);
         let concerned: BTreeSet<FlavorId> = before
             .iter()
-            .chain(&self.world.capacity.displaced)
+            .chain(self.world.capacity.displaced())
             .flat_map(|(_, claim)| claim)
             .map(|(pair, _)| self.world.names.flavor_and_resource(*pair).0)
             .collect();
         let names = |list: &[(WorkloadKey, DisplacedNeeds)]| -> BTreeSet<WorkloadKey> {
             list.iter().map(|(key, _)| key.clone()).collect()
         };
-        let (before, after) = (names(&before), names(&self.world.capacity.displaced));
+        let (before, after) = (names(&before), names(self.world.capacity.displaced()));
         // Each of them is in a class of its own.
         for key in before.symmetric_difference(&after) {
             if let Some(id) = self.world.workloads.find(key) {
@@ -101,11 +101,21 @@ impl Scheduler {
         usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
-    /// Lets every queue that uses a flavor try its inadmissible workloads again.
+    /// Lets every queue that uses a flavor try its inadmissible workloads again, once the trees are up to date.
     pub(super) fn try_again_with(&mut self, flavor: FlavorId) {
-        for id in self.world.referring_queues.of_flavor(flavor) {
-            self.world.forest.capacity_changed(self.world.queues[id.at()].node);
-            self.agenda.flush_later.insert(id);
+        if self.world.referring_queues.of_flavor(flavor).next().is_some() {
+            self.agenda.flush_flavors.insert(flavor);
+        }
+    }
+
+    /// Names the queues of flavors of which something was freed. What the trees say of capacity is so from then on.
+    pub(super) fn expand_flavors_to_flush(&mut self) {
+        for flavor in std::mem::take(&mut self.agenda.flush_flavors) {
+            for id in self.world.referring_queues.of_flavor(flavor) {
+                self.stats.freed_queues += 1;
+                self.world.forest.capacity_changed(self.world.queues[id.at()].node);
+                self.agenda.flush_later.insert(id);
+            }
         }
     }
 
@@ -124,24 +134,25 @@ impl Scheduler {
         }
     }
 
-    /// The first displaced workload that waits in the heap of a queue.
-    pub(crate) fn first_displaced(&self, id: QueueId) -> Option<(ClassId, OrderKey)> {
-        self.world.capacity.displaced.iter().find_map(|(key, _)| {
-            let workload = self.world.workloads.find(key)?;
-            let (queue, class) = self.world.workloads.get(workload).waiting()?.at?;
+    /// By queue: the first displaced workload that waits in its heap.
+    pub(crate) fn first_displaced(&self) -> BTreeMap<QueueId, (ClassId, OrderKey)> {
+        let mut first = BTreeMap::new();
+        for (key, _) in self.world.capacity.displaced() {
+            let Some(workload) = self.world.workloads.find(key) else { continue };
+            let at = self.world.workloads.get(workload).waiting().and_then(|waiting| waiting.at);
+            let Some((queue, class)) = at.filter(|(queue, _)| !first.contains_key(queue)) else { continue };
             let order = self.world.workloads.order_key(workload);
-            let active =
-                self.world.queues[queue.at()].pending.placement(class, &order) == Some(Placement::Active);
-            (queue == id && active).then_some((class, order))
-        })
+            let placement = self.world.queues[queue.at()].pending.placement(class, &order);
+            if placement == Some(Placement::Active) {
+                first.insert(queue, (class, order));
+            }
+        }
+        first
     }
 
     /// Whether a workload is displaced.
     pub(crate) fn is_displaced(&self, id: WorkloadId) -> bool {
-        !self.world.capacity.displaced.is_empty() && {
-            let key = &self.world.workloads.get(id).key;
-            self.world.capacity.displaced.iter().any(|(displaced, _)| displaced == key)
-        }
+        self.world.capacity.is_displaced(&self.world.workloads.get(id).key)
     }
 
     /// What is used of each limited pair, added up anew.

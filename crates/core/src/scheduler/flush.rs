@@ -27,9 +27,10 @@ impl Scheduler {
 
     /// Brings the trees up to date after changes of specs, and flushes the queues of those that changed.
     pub(crate) fn refresh(&mut self) {
-        if !self.world.forest.is_stale() && self.agenda.flush_later.is_empty() {
+        if !self.world.forest.is_stale() && !self.agenda.flushes() {
             return;
         }
+        self.expand_flavors_to_flush();
         let roots = self.world.refresh(&mut self.books.usage);
         let mut flush: BTreeSet<NodeId> = roots.iter().copied().collect();
         for root in roots {

@@ -169,7 +169,8 @@ impl NodeTrial<'_> {
         let pod_sets = scheduler.world.shapes.pod_sets(shape);
         let members = pods.iter().filter(|pods| pods.pod_set < pod_sets.len()).filter_map(|pods| {
             let flavor = scheduler.world.names.find_flavor(pods.flavor)?;
-            Some((flavor, DemandedPodSet { pod_set: pods.pod_set, count: pods.count, previous: None }))
+            let (pod_set, count) = (pods.pod_set, pods.count);
+            Some((flavor, DemandedPodSet { pod_set, count, previous: None, beside: None }))
         });
         let groups = grouped(members, pod_sets);
         let shape = Some(&**scheduler.world.shapes.get(shape));

@@ -25,7 +25,7 @@ pub(crate) struct Ask {
     pub(crate) count: i64,
     /// How many leaders come with them: 0 or 1.
     pub(crate) leaders: i64,
-    /// How many pods a slice of the outermost layer has; 1 without slices.
+    /// How many pods a slice of the outermost layer has; 1 without slices. The only slice is no larger than its pods need.
     pub(crate) size: i64,
     /// The level at which the pods are to be together.
     pub(crate) level: usize,
@@ -82,9 +82,14 @@ impl Ask {
         Ok(ask)
     }
 
-    /// How many slices are asked for.
+    /// How many slices are asked for. The last one has the pods that do not fill it.
     pub(crate) fn slices(&self) -> i64 {
-        self.count / self.size
+        slices_of(self.count, self.size)
+    }
+
+    /// How many pods these slices have if the last one is filled, too. There must be room for so many.
+    pub(crate) fn pods(&self) -> i64 {
+        self.slices().saturating_mul(self.size)
     }
 
     fn set_slices(
@@ -113,11 +118,20 @@ impl Ask {
             self.portions[above.level + 1..=level].fill(one.size);
             layers.push(layer(one, level));
         }
+        // Inner layers give pods in portions: the only slice is whole in those of the next layer.
+        let portion = inner.first().map_or(1, |next| next.size);
+        self.size = self.size.min(slices_of(self.count.max(1), portion).saturating_mul(portion));
+        layers[0].size = self.size;
         if !inner.is_empty() {
             self.layers = layers;
         }
         Ok(())
     }
+}
+
+/// How many slices of a size so many pods make up, the last of which need not be whole.
+pub(crate) fn slices_of(count: i64, size: i64) -> i64 {
+    count / size + i64::from(count % size != 0)
 }
 
 fn layer(spec: &SliceLayer, level: usize) -> Layer {

@@ -179,7 +179,7 @@ type Reached = BTreeMap<(i64, i64), Vec<usize>>;
 fn fewest(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Vec<usize>> {
     let number = usize::try_from(greedy(search, level, domains)?.domains).ok()?;
     let mut reached: Vec<Reached> = vec![Reached::new(); number + 1];
-    let all = (search.ask.leaders, search.ask.slices() * search.ask.size);
+    let all = (search.ask.leaders, search.ask.pods());
     reached[0].insert(all, Vec::new());
     for &at in domains {
         let counts = search.at(level, at);

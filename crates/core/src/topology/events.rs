@@ -70,7 +70,17 @@ impl Topologies {
     fn outdate(&mut self, flavor: FlavorId) {
         self.generations += 1;
         if let Some(tree) = self.trees.get_mut(&flavor) {
-            tree.generation = self.generations;
+            tree.outdate(self.generations);
+        }
+    }
+
+    /// A node that stays where it is has other labels or taints.
+    fn relabel(&mut self, id: HostId) {
+        for at in 0..self.hosts.get(id).homes.len() {
+            let Home { flavor, place, .. } = self.hosts.get(id).homes[at];
+            if self.trees.get_mut(&flavor).is_some_and(|tree| tree.relabel(place)) {
+                self.outdate(flavor);
+            }
         }
     }
 
@@ -80,7 +90,7 @@ impl Topologies {
         let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
         let Some(mut path) = tree.path(node) else { return };
         self.generations += 1;
-        tree.generation = self.generations;
+        tree.outdate(self.generations);
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
             // Nodes with the same hostname are one domain, wherever else their labels say that they are.
@@ -152,9 +162,7 @@ impl Topologies {
             (&known.labels, &known.taints, known.usable) == (&node.labels, &node.taints, node.usable)
         };
         if stays && !self.hosts.get(id).spec.as_ref().is_some_and(same) {
-            for flavor in self.hosts.get(id).flavors() {
-                self.outdate(flavor);
-            }
+            self.relabel(id);
         }
         let taints = self.taints.take(&node.taints);
         let before = self.hosts.set_taints(id, taints);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::Name;
-use crate::intern::FlavorId;
+use crate::intern::{FlavorId, PlaceId};
 use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
@@ -101,6 +101,8 @@ pub(crate) struct Kept {
     shape: Option<Shape>,
     /// The generation of nodes and flavors that they are of.
     generation: u64,
+    /// Up to which change of labels and taints since then.
+    relabeled: usize,
     /// Up to which change of what is free they are of: see [`Ledger::position`].
     position: usize,
     /// When they were asked for last.
@@ -132,8 +134,10 @@ pub(crate) struct Counting<'a, 'b> {
     pub(crate) layout: &'a Layout,
     /// What is free.
     pub(crate) ledger: &'a Ledger,
-    /// Changes with everything but what is free: nodes, their labels and taints, flavors.
+    /// Changes with everything but what is free, and but for the labels and taints of some leaves: nodes and flavors.
     pub(crate) generation: u64,
+    /// Those leaves, one after the other.
+    pub(crate) relabeled: &'a [PlaceId],
     /// Which leaves may be used.
     pub(crate) sieve: &'a mut Sieve<'b>,
     /// What pods ask for.
@@ -162,9 +166,9 @@ impl KeptCounts {
         let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
         let at = self.kept.iter().position(is).unwrap_or_else(|| self.room());
         let kept = &mut self.kept[at];
-        let counted = if kept.shape.is_some() && kept.generation == counting.generation {
-            let leaves = kept.changed(counting);
-            kept.recount(counting, leaves)
+        let is_known = kept.shape.is_some() && kept.generation == counting.generation;
+        let counted = if is_known && !kept.is_worth_else(counting) {
+            kept.recount(counting)
         } else {
             kept.shape = Some(Shape::of(&counting.shape));
             kept.count(counting)
@@ -244,16 +248,41 @@ impl Kept {
         leaves
     }
 
-    /// Counts some leaves anew. Returns how many.
-    fn recount(&mut self, counting: &mut Counting<'_, '_>, mut leaves: Vec<usize>) -> u64 {
+    /// Whether leaves may be worth something else, which all of them are asked for.
+    fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
+        counting.sieve.scores() && self.relabeled < counting.relabeled.len()
+    }
+
+    /// The leaves whose labels or taints have changed, in order.
+    fn relabeled(&self, counting: &Counting<'_, '_>) -> Vec<usize> {
+        let places = counting.relabeled.get(self.relabeled..).unwrap_or_default();
+        let mut leaves: Vec<usize> = places.iter().filter_map(|&place| counting.layout.leaf(place)).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves
+    }
+
+    /// Counts the leaves anew of which something has changed. Returns how many.
+    fn recount(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
+        let (mut leaves, relabeled) = (self.changed(counting), self.relabeled(counting));
+        if !relabeled.is_empty() {
+            leaves.extend(&relabeled);
+            leaves.sort_unstable();
+            leaves.dedup();
+        }
         let counted = leaves.len();
         let mut scratch = vec![0; counting.ledger.stride()];
         for &leaf in &leaves {
             let before = self.why[leaf];
-            if !matches!(before, None | Some(Why::Need(_) | Why::Nothing)) {
+            let is_sieved = relabeled.binary_search(&leaf).is_ok();
+            if !is_sieved && !matches!(before, None | Some(Why::Need(_) | Why::Nothing)) {
                 continue;
             }
-            let (counts, why) = counting.leaf(leaf, &mut scratch);
+            let kept_out = if is_sieved { counting.sieve.keeps_out(counting.layout, leaf) } else { None };
+            let (counts, why) = match kept_out {
+                Some(why) => (Counts::default(), Some(why)),
+                None => counting.leaf(leaf, &mut scratch),
+            };
             if let Some(before) = before {
                 self.excluded.remove(before);
             }
@@ -262,10 +291,16 @@ impl Kept {
             }
             self.why[leaf] = why;
             let were = self.counts.set_leaf(leaf, counts, counting.shape.ask);
-            self.note(leaf, (were.0, before), (were.1, why));
+            if [before, why].iter().any(|why| is_sieved && matches!(why, Some(Why::Taints(_)))) {
+                // Other taints may have got the number by now.
+                self.forget();
+            } else {
+                self.note(leaf, (were.0, before), (were.1, why));
+            }
         }
         self.counts.sum_up_above(counting.layout, counting.shape.ask, &mut leaves);
         self.position = counting.ledger.position();
+        self.relabeled = counting.relabeled.len();
         wide(counted)
     }
 
@@ -276,6 +311,7 @@ impl Kept {
         let mut scratch = vec![0; counting.ledger.stride()];
         (self.excluded, self.generation) = (Excluded::default(), counting.generation);
         self.position = counting.ledger.position();
+        self.relabeled = counting.relabeled.len();
         self.forget();
         self.why.clear();
         self.why.reserve(leaves);

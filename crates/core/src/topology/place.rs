@@ -8,7 +8,7 @@ use crate::intern::{FlavorId, Names};
 use crate::topology::booking::NodeUsage;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::placer::{Part, Placer};
-use crate::topology::replace::{LeafOf, Reused, merged};
+use crate::topology::replace::{Reused, merged};
 use crate::topology::request::{
     Exclusions, Placement, PlacementFailure, PlacementFit, PlacementRequest, PodSetPlacement, PodSetToPlace,
 };
@@ -75,30 +75,47 @@ fn assume(ledger: &mut Ledger, request: &PlacementRequest<'_>) -> Assumed {
 /// Places the pod sets of a request: a group of two as leader and workers, everything else one after the other.
 fn place_all(placer: &mut Placer<'_>, pod_sets: &[PodSetToPlace<'_>]) -> Result<Placement, PlacementFailure> {
     let stays = pod_sets.iter().any(|one| one.previous.is_some());
-    let leaf_of = if stays { placer.leaf_of() } else { LeafOf::new() };
     let replaces = stays && !placer.lost.is_empty();
     match pod_sets {
         [first, second] if !replaces && second.count > first.count => {
-            let (workers, leader) = place_group(placer, second, Some(first), &leaf_of)?;
+            let (workers, leader) = place_group(placer, second, Some(first))?;
             Ok(leader.into_iter().chain([workers]).collect())
         }
         [first, second] if !replaces => {
-            let (workers, leader) = place_group(placer, first, Some(second), &leaf_of)?;
+            let (workers, leader) = place_group(placer, first, Some(second))?;
             Ok([workers].into_iter().chain(leader).collect())
         }
-        [only] if !replaces => Ok(smallvec![place_group(placer, only, None, &leaf_of)?.0]),
-        _ => pod_sets.iter().map(|one| place_alone(placer, one, &leaf_of)).collect(),
+        [only] if !replaces => Ok(smallvec![place_group(placer, only, None)?.0]),
+        _ => place_beside(placer, pod_sets),
     }
+}
+
+/// Places pod sets one after the other. Those of which no pod stays go beside the other one of their group, or where that has gone before.
+fn place_beside(
+    placer: &mut Placer<'_>,
+    pod_sets: &[PodSetToPlace<'_>],
+) -> Result<Placement, PlacementFailure> {
+    let mut placed = Placement::new();
+    for one in pod_sets {
+        let left = one.beside.and_then(|beside| placer.leaf_left(beside));
+        let gone = || {
+            let first: &PodSetPlacement = placed.first()?;
+            placer.layout.leaf(first.pods.places.first()?.0)
+        };
+        let beside = left.or_else(|| one.beside.and_then(|_| gone()));
+        placed.push(place_alone(placer, one, beside)?);
+    }
+    Ok(placed)
 }
 
 /// Places one pod set of several that are not a group, or replaces its lost nodes.
 fn place_alone(
     placer: &mut Placer<'_>,
     pod_set: &PodSetToPlace<'_>,
-    leaf_of: &LeafOf,
+    beside: Option<usize>,
 ) -> Result<PodSetPlacement, PlacementFailure> {
     if let Some(previous) = pod_set.previous.filter(|_| !placer.lost.is_empty()) {
-        return placer.replace(pod_set, previous, leaf_of);
+        return placer.replace(pod_set, previous, beside);
     }
     let (leaves, _) = placer.place(&Part::all(pod_set), None)?;
     placer.assume(&leaves, pod_set.per_pod);
@@ -110,12 +127,11 @@ fn place_group(
     placer: &mut Placer<'_>,
     workers: &PodSetToPlace<'_>,
     leader: Option<&PodSetToPlace<'_>>,
-    leaf_of: &LeafOf,
 ) -> Result<(PodSetPlacement, Option<PodSetPlacement>), PlacementFailure> {
     let elastic = placer.gates.elastic_jobs_via_workload_slices_with_tas;
-    let reused = if elastic { placer.reuse(workers, leaf_of) } else { None };
+    let reused = if elastic { placer.reuse(workers) } else { None };
     let (kept, count) = match reused {
-        Some(Reused::All(placement)) => return keep_group(placer, placement, leader, leaf_of),
+        Some(Reused::All(placement)) => return keep_group(placer, placement, leader),
         Some(Reused::Some(leaves, more)) => (leaves, more),
         None => (Vec::new(), workers.count),
     };
@@ -129,13 +145,12 @@ fn keep_group(
     placer: &mut Placer<'_>,
     workers: PodSetPlacement,
     leader: Option<&PodSetToPlace<'_>>,
-    leaf_of: &LeafOf,
 ) -> Result<(PodSetPlacement, Option<PodSetPlacement>), PlacementFailure> {
     let Some(leader) = leader else { return Ok((workers, None)) };
     placer.assume_pods(&workers.pods);
-    let leader = match placer.reuse(leader, leaf_of) {
+    let leader = match placer.reuse(leader) {
         Some(Reused::All(placement)) => placement,
-        _ => place_alone(placer, leader, leaf_of)?,
+        _ => place_alone(placer, leader, None)?,
     };
     Ok((workers, Some(leader)))
 }

@@ -15,6 +15,7 @@ use crate::topology::layout::Layout;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::needs::Needs;
 use crate::topology::places::Places;
+use crate::topology::replace::truncate;
 use crate::topology::request::{
     Exclusions, PlacedPods, PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace,
 };
@@ -109,6 +110,7 @@ impl Placer<'_> {
             layout: self.layout,
             ledger: self.ledger,
             generation: self.tree.generation,
+            relabeled: self.tree.relabeled(),
             sieve: &mut sieve,
             shape: ShapeRef {
                 flavor: self.tree.flavor(),
@@ -128,7 +130,14 @@ impl Placer<'_> {
         let mut search = Search { layout: self.layout, levels, ask: &ask, counts: &mut kept.counts };
         let chosen = if ask.evenly { balanced(&mut search) } else { None };
         let chosen = chosen.map_or_else(|| search.run(), Ok);
-        let placed = chosen.map(|leaves| in_leaves(self.layout, &kept.counts, leaves));
+        let placed = chosen.map(|leaves| {
+            let (mut pods, leaders) = in_leaves(self.layout, &kept.counts, leaves);
+            // The last slice is the one that need not be whole: ranks follow the order of leaves.
+            if ask.pods() > ask.count {
+                truncate(&mut pods, ask.count);
+            }
+            (pods, leaders)
+        });
         kept.counts.revert();
         let found = placed.map_err(|fit| {
             let excluded = sieve.exclusions(&kept.excluded, self.layout.places.len());

@@ -5,18 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Name;
-use crate::intern::PlaceId;
 use crate::topology::placer::{InLeaves, Part, Placer};
 use crate::topology::request::{
     PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace, UnmovedSlice,
 };
-use crate::topology::slice_moves::{Row, filled};
+use crate::topology::slice_moves::{Row, filled, leaf_of_broken};
 use crate::topology::spec::{
     AssignedDomain, RequestedLevel, SliceLayer, SliceMoves, TopologyAssignment, TopologyRequest,
 };
-
-/// The leaf at each place of a tree.
-pub(crate) type LeafOf = BTreeMap<PlaceId, usize>;
 
 /// The pods of an elastic slice that keep their places.
 #[derive(Debug)]
@@ -27,36 +23,43 @@ pub(crate) enum Reused {
     Some(InLeaves, i64),
 }
 
+/// Where the pods of lost nodes have to go.
+#[derive(Debug)]
+struct Home {
+    leaves: Range<usize>,
+    /// What is asked for there, if not what the pod set asks for.
+    request: Option<TopologyRequest>,
+}
+
 impl Placer<'_> {
-    /// The leaf at each place.
-    pub(crate) fn leaf_of(&self) -> LeafOf {
-        self.layout.places.iter().enumerate().map(|(leaf, &place)| (place, leaf)).collect()
+    /// The leaf of an assigned domain, if it has a node.
+    fn leaf(&self, domain: &AssignedDomain) -> Option<usize> {
+        let shared = self.gates.tas_handle_overlapping_flavors;
+        let key = self.tree.place_key(&domain.values.clone().into(), shared);
+        self.places.find(&key).and_then(|place| self.layout.leaf(place))
     }
 
     /// The leaves of an assignment's domains; the first value of the first domain without a node if there is one.
-    fn find(&self, domains: &[AssignedDomain], leaf_of: &LeafOf) -> Result<InLeaves, Name> {
-        let shared = self.gates.tas_handle_overlapping_flavors;
+    fn find(&self, domains: &[AssignedDomain]) -> Result<InLeaves, Name> {
         let leaf = |domain: &AssignedDomain| {
-            let key = self.tree.place_key(&domain.values.clone().into(), shared);
-            let leaf = self.places.find(&key).and_then(|place| leaf_of.get(&place));
             let first = || domain.values.first().cloned().unwrap_or_else(|| Name::from(""));
-            leaf.map(|&leaf| (leaf, domain.count)).ok_or_else(first)
+            self.leaf(domain).map(|leaf| (leaf, domain.count)).ok_or_else(first)
         };
         domains.iter().map(leaf).collect()
     }
 
     /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the
-    /// others of a slice that lost some move with them.
+    /// others of a slice that lost some move with them. `beside`: a leaf of the pod set that it is in a group with.
     pub(crate) fn replace(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
         previous: &TopologyAssignment,
-        leaf_of: &LeafOf,
+        beside: Option<usize>,
     ) -> Result<PodSetPlacement, PlacementFailure> {
-        let is_lost =
-            |domain: &AssignedDomain| domain.values.last().is_some_and(|name| self.lost.contains(name));
+        let gone = self.lost;
+        let is_lost = |domain: &AssignedDomain| is_on(domain, gone);
         let (lost, kept): (Vec<_>, Vec<_>) = previous.domains.iter().cloned().partition(is_lost);
-        let kept = self.find(&kept, leaf_of).map_err(|stale| {
+        let kept = self.find(&kept).map_err(|stale| {
             self.failure(PlacementFit::Other(format!(
                 "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale \
                  domain {stale}"
@@ -67,12 +70,22 @@ impl Placer<'_> {
         };
         let count = total(lost.iter().map(|domain| domain.count));
         let rows = || Row::all(&previous.domains, is_lost, &kept);
-        match self.replace_alone(pod_set, &kept, (node, count)) {
+        let ends_short = ends_short(pod_set.request, total(previous.domains.iter().map(|one| one.count)));
+        let home = if ends_short {
+            self.home_by_rank(pod_set.request, &rows())
+        } else {
+            self.home_by_count(pod_set.request, &kept, count)
+        };
+        let home = home.or_else(|| {
+            let near = kept.first().map(|&(leaf, _)| leaf).or(beside)?;
+            Some(Home { leaves: self.required_domain(pod_set.request?, near)?, request: None })
+        });
+        match self.replace_alone(pod_set, home, (node, count)) {
             Ok(found) => {
                 self.assume(&found, pod_set.per_pod);
                 // With ranks in order, it is known which pods a slice has.
-                let ordered =
-                    if *self.slice_moves == SliceMoves::Off { None } else { filled(&rows(), &found) };
+                let by_rank = ends_short || *self.slice_moves != SliceMoves::Off;
+                let ordered = if by_rank { filled(&rows(), &found) } else { None };
                 let leaves = ordered.unwrap_or_else(|| merged(kept, found));
                 Ok(self.placement(&leaves, pod_set.per_pod))
             }
@@ -91,12 +104,11 @@ impl Placer<'_> {
     fn replace_alone(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
-        kept: &InLeaves,
+        home: Option<Home>,
         (node, count): (&Name, i64),
     ) -> Result<InLeaves, PlacementFailure> {
-        let within = self.replacement_domain(pod_set.request, kept, count);
-        let loose = within.as_ref().and_then(|_| loosened(pod_set.request?, count));
-        let request = loose.as_ref().or(pod_set.request);
+        let (within, request) = home.map_or((None, None), |home| (Some(home.leaves), home.request));
+        let request = request.as_ref().or(pod_set.request);
         let (found, _) = self.place(&Part { request, count, within, ..Part::all(pod_set) }, None)?;
         if found.is_empty() {
             let text = format!("cannot find replacement assignment for unhealthy node: {node}");
@@ -105,38 +117,56 @@ impl Placer<'_> {
         Ok(found)
     }
 
-    /// The leaves of the domain that the pods of a lost node have to stay in: that of the slice which they leave incomplete, or that of
-    /// the required level. `None`: any.
-    fn replacement_domain(
-        &self,
-        request: Option<&TopologyRequest>,
-        kept: &InLeaves,
-        count: i64,
-    ) -> Option<Range<usize>> {
+    /// The domain of the slice that so many lost pods leave incomplete, where all slices are whole: the one that they fill up.
+    fn home_by_count(&self, request: Option<&TopologyRequest>, kept: &InLeaves, count: i64) -> Option<Home> {
         let request = request?;
-        let &(first, _) = kept.first()?;
-        if let Some(layer) = broken_layer(&request.slices, count) {
-            let level = self.tree.level(&layer.level)?;
-            let mut pods: BTreeMap<usize, i64> = BTreeMap::new();
-            for &(leaf, count) in kept {
-                let pods = pods.entry(self.layout.ancestor(leaf, level)).or_default();
-                *pods = pods.saturating_add(count);
-            }
-            let incomplete = pods.into_iter().find(|(_, pods)| pods.saturating_add(count) % layer.size == 0);
-            return incomplete.map(|(at, _)| self.layout.leaves(level, at));
+        let layer = broken_layer(&request.slices, count)?;
+        let level = self.tree.level(&layer.level)?;
+        let mut pods: BTreeMap<usize, i64> = BTreeMap::new();
+        for &(leaf, count) in kept {
+            let pods = pods.entry(self.layout.ancestor(leaf, level)).or_default();
+            *pods = pods.saturating_add(count);
         }
+        let (at, _) = pods.into_iter().find(|(_, pods)| pods.saturating_add(count) % layer.size == 0)?;
+        Some(Home { leaves: self.layout.leaves(level, at), request: loosened(request, count) })
+    }
+
+    /// The same where the last slice has fewer pods than the others, so that numbers do not tell: the domain of the pods whose ranks are in
+    /// a slice with those of lost ones, of the innermost layer that has such a slice.
+    fn home_by_rank(&self, request: Option<&TopologyRequest>, rows: &[Row]) -> Option<Home> {
+        let request = request?;
+        let layers = if self.gates.tas_multi_layer_topology { request.slices.len() } else { 1 };
+        let layers = request.slices.iter().enumerate().take(layers).filter(|(_, layer)| layer.size > 0);
+        layers.rev().find_map(|(at, layer)| {
+            let level = self.tree.level(&layer.level)?;
+            let leaf = leaf_of_broken(rows, layer.size)?;
+            // What is whole of it stays whole.
+            let slices = request.slices[at + 1..].to_vec();
+            let request = Some(TopologyRequest { level: request.level.clone(), slices });
+            Some(Home { leaves: self.layout.leaves(level, self.layout.ancestor(leaf, level)), request })
+        })
+    }
+
+    /// The leaves of the required level's domain that a leaf is in; `None`: none is required.
+    fn required_domain(&self, request: &TopologyRequest, leaf: usize) -> Option<Range<usize>> {
         let RequestedLevel::Required(level) = &request.level else { return None };
         let level = self.tree.level(level)?;
-        Some(self.layout.leaves(level, self.layout.ancestor(first, level)))
+        Some(self.layout.leaves(level, self.layout.ancestor(leaf, level)))
+    }
+
+    /// A leaf of an assignment that is not lost.
+    pub(crate) fn leaf_left(&self, assignment: &TopologyAssignment) -> Option<usize> {
+        let left = assignment.domains.iter().filter(|domain| !is_on(domain, self.lost));
+        left.filter_map(|domain| self.leaf(domain)).next()
     }
 
     /// What a slice of an elastic job takes over from the one before; `None`: nothing, everything is to be placed.
-    pub(crate) fn reuse(&mut self, pod_set: &PodSetToPlace<'_>, leaf_of: &LeafOf) -> Option<Reused> {
+    pub(crate) fn reuse(&mut self, pod_set: &PodSetToPlace<'_>) -> Option<Reused> {
         let free = pod_set.request.is_none_or(|request| {
             request.level == RequestedLevel::Unconstrained && request.slices.is_empty()
         });
         let previous = pod_set.previous.filter(|_| free)?;
-        let mut leaves = self.find(&previous.domains, leaf_of).ok()?;
+        let mut leaves = self.find(&previous.domains).ok()?;
         let more = pod_set.count.saturating_sub(total(leaves.iter().map(|&(_, count)| count)));
         if more > 0 {
             self.assume(&leaves, pod_set.per_pod);
@@ -149,6 +179,17 @@ impl Placer<'_> {
         }
         Some(Reused::All(placement))
     }
+}
+
+/// Whether a domain is one of some nodes.
+fn is_on(domain: &AssignedDomain, nodes: &[Name]) -> bool {
+    domain.values.last().is_some_and(|name| nodes.contains(name))
+}
+
+/// Whether the last slice of so many pods has fewer than the others.
+fn ends_short(request: Option<&TopologyRequest>, pods: i64) -> bool {
+    let outermost = request.and_then(|request| request.slices.first());
+    outermost.is_some_and(|layer| layer.size > 0 && pods % layer.size != 0)
 }
 
 /// The innermost layer whose slices the loss of so many pods leaves incomplete, if it does so with the outermost.
@@ -185,7 +226,7 @@ pub(crate) fn merged(mut kept: InLeaves, found: InLeaves) -> InLeaves {
 }
 
 /// Keeps the first `count` pods.
-fn truncate(leaves: &mut InLeaves, count: i64) {
+pub(crate) fn truncate(leaves: &mut InLeaves, count: i64) {
     let mut left = count.max(0);
     for (_, pods) in leaves.iter_mut() {
         *pods = (*pods).min(left);

@@ -36,6 +36,8 @@ pub(crate) struct PodSetToPlace<'a> {
     /// used all the while. Without: where those of the slice are that it takes over from (docs/reference/06-algorithm.md 6.12 "Elastic");
     /// they must not count as used.
     pub(crate) previous: Option<&'a SharedAssignment>,
+    /// With lost nodes: where the pods are of the pod set that it is in a group with. Where none of its own stay, it stays with those.
+    pub(crate) beside: Option<&'a SharedAssignment>,
 }
 
 /// Pods in places: what a workload, or an earlier pod set of it, takes of the nodes of one flavor.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::Name;
-use crate::topology::ask::Ask;
+use crate::topology::ask::{Ask, slices_of};
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::layout::Layout;
 use crate::topology::request::PlacementFit;
@@ -304,7 +304,7 @@ impl Search<'_> {
         chosen: Vec<usize>,
         siblings: bool,
     ) -> Result<Vec<usize>, PlacementFit> {
-        let all = (self.ask.count, self.ask.leaders);
+        let all = (self.ask.pods(), self.ask.leaders);
         let mut chosen = self.take(level, chosen, all, Unit::Slices(self.ask.size))?;
         let lowest = self.layout.depth() - 1;
         while !siblings && level < lowest.min(self.ask.slice_level) {
@@ -378,7 +378,8 @@ impl Search<'_> {
         PlacementFit::Layers(
             layers
                 .map(|layer| {
-                    (layer.name.clone(), fitting(layer.level, layer.size), self.ask.count / layer.size)
+                    let wanted = slices_of(self.ask.count, layer.size);
+                    (layer.name.clone(), fitting(layer.level, layer.size), wanted)
                 })
                 .collect(),
         )

@@ -90,6 +90,14 @@ fn cut(rows: &[Row], size: i64) -> Pieces {
     pieces
 }
 
+/// A leaf with pods of a slice that has lost some of the others.
+pub(crate) fn leaf_of_broken(rows: &[Row], size: i64) -> Option<usize> {
+    let pieces = cut(rows, size);
+    let broken: BTreeSet<i64> =
+        pieces.iter().filter(|(_, row)| row.leaf.is_none()).map(|(slice, _)| *slice).collect();
+    pieces.iter().filter(|(slice, _)| broken.contains(slice)).find_map(|(_, row)| row.leaf)
+}
+
 impl Placer<'_> {
     /// Finds another domain for each slice that lost pods: where all pods of the pod set are then, by rank. Of several layers of slices the
     /// innermost moves that there is room for, within the domain of the one around it. Fails with why none moves, if any would.
@@ -148,7 +156,10 @@ impl Placer<'_> {
         let (Some(&home), 1, true) = (homes.first(), homes.len(), others.windows(2).all(is_whole)) else {
             return Err(format!("its pods are not in whole slices of the level {}", layer.level));
         };
-        if i64::try_from(broken.len()).unwrap_or(i64::MAX).checked_mul(layer.size) != Some(count) {
+        let pods = pieces.iter().fold(0_i64, |sum, (_, row)| sum.saturating_add(row.count));
+        // The last slice need not be whole.
+        let has = |slice: &i64| layer.size.min(pods.saturating_sub(slice.saturating_mul(layer.size)));
+        if broken.iter().map(has).fold(0, i64::saturating_add) != count {
             return Err(format!("its pods are not in whole slices of {}", layer.size));
         }
         let own = self.layout.leaves(level, home);

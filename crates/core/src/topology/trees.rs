@@ -11,6 +11,9 @@ use crate::topology::layout::{Layout, LeafRow};
 use crate::topology::places::{Path, PlaceKey};
 use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
+/// After so many changes of labels and taints all leaves are counted anew.
+const MOST_RELABELED: usize = 256;
+
 /// One lowest domain that has nodes.
 #[derive(Debug, Clone)]
 struct Leaf {
@@ -31,8 +34,11 @@ pub(crate) struct Tree {
     pub(crate) tolerations: Vec<Toleration>,
     node_labels: Vec<(Name, Name)>,
     leaves: BTreeMap<Path, Leaf>,
-    /// Changes with its nodes, their labels and taints, and its flavor, but not with what is free. No two trees have the same.
+    /// Changes with its nodes and its flavor, and after many changes of labels and taints, but not with what is free. No two trees have the
+    /// same.
     pub(crate) generation: u64,
+    /// The leaves whose nodes got other labels or taints since that generation, one after the other, while they are few.
+    relabeled: Vec<PlaceId>,
     /// Laid out when a placement needs it, until leaves come or go.
     layout: OnceLock<Layout>,
 }
@@ -48,6 +54,7 @@ impl Tree {
             node_labels: flavor.node_labels.clone(),
             leaves: BTreeMap::new(),
             generation: 0,
+            relabeled: Vec::new(),
             layout: OnceLock::new(),
         }
     }
@@ -55,6 +62,27 @@ impl Tree {
     /// The flavor whose tree it is.
     pub(crate) fn flavor(&self) -> FlavorId {
         self.flavor
+    }
+
+    /// What was found out about it may be so no more.
+    pub(crate) fn outdate(&mut self, generation: u64) {
+        self.generation = generation;
+        self.relabeled.clear();
+    }
+
+    /// A node got other labels or taints, which matter where nodes are the lowest domains. Says whether there were so many of these changes
+    /// that the tree is to be outdated.
+    pub(crate) fn relabel(&mut self, place: PlaceId) -> bool {
+        if !self.has_hosts() {
+            return false;
+        }
+        self.relabeled.push(place);
+        self.relabeled.len() > MOST_RELABELED
+    }
+
+    /// The leaves whose nodes got other labels or taints since its generation began, one after the other.
+    pub(crate) fn relabeled(&self) -> &[PlaceId] {
+        &self.relabeled
     }
 
     /// Nodes are the lowest domains.

@@ -91,9 +91,7 @@ impl Engine {
 
     fn asks_of(&self, key: &WorkloadKey, template: &slim::PodTemplate) -> SetAsks {
         let around = self.world.around(&key.namespace, &self.config);
-        // The API server adds to a pod what its RuntimeClass says.
-        let class = template.runtime_class_name.as_deref();
-        let class = class.and_then(|name| self.world.runtime_classes.get(name));
+        let class = around.class_of(template);
         let mut tolerations = template.tolerations.clone();
         tolerations.extend(class.into_iter().flat_map(|class| class.tolerations.iter().cloned()));
         let of_node = takes(template, around.limits, around.runtime_classes);

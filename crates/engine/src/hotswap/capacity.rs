@@ -3,11 +3,12 @@
 //! Where jobs take whole groups of nodes (`exclusive-topology`; one TPU slice), a group counts only if all its nodes are healthy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use sluice_api::config::Hotswap;
 use sluice_core::{Amount, HOSTNAME, Name, NodeGroup, NodeGroups};
 
-use super::snapshot::{SeenNode, Snapshot, exact};
+use super::snapshot::{SeenNode, SeenPod, SeenWorkload, Snapshot, exact};
 
 /// The groups that a label makes.
 pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotswap) -> NodeGroups<'a> {
@@ -46,6 +47,16 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
     usize::try_from(all / own).ok()
 }
 
+/// The nodes of one flavor, and what counts of them.
+pub(crate) struct FlavorNodes<'a> {
+    /// Their numbers.
+    pub own: Rc<[usize]>,
+    /// The resources that queues have quota of.
+    pub resources: &'a BTreeSet<Name>,
+    /// The groups that its jobs take as wholes.
+    pub groups: Vec<&'a NodeGroups<'a>>,
+}
+
 /// What the nodes of a flavor have.
 pub(crate) struct Capacity {
     /// For each resource, in its unit.
@@ -54,76 +65,157 @@ pub(crate) struct Capacity {
     pub elsewhere: Vec<usize>,
 }
 
-/// The capacity of a flavor with these nodes for these resources; while the flavor has no nodes, nothing is limited by nodes. Nor is a
-/// resource that none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
-///
-/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
-/// for pods that are being deleted: what comes in their place takes of the others.
-/// `stays` says whether a Workload holds quota of the flavor and does so.
-///
-/// Nodes may be those of several flavors, and are there once: what pods take of them is not there for this flavor if their Workload does
-/// not hold quota of it for that resource, which `holds` says.
-pub(crate) fn of_flavor(
-    snapshot: &Snapshot<'_>,
-    own: &[usize],
-    resources: &BTreeSet<Name>,
-    groups: &[&NodeGroups<'_>],
-    stays: impl Fn(usize) -> bool,
-    holds: impl Fn(usize, &Name) -> bool,
-) -> Capacity {
-    let broken = |node: usize| groups.iter().any(|g| g.group_of(node).is_some_and(|group| !group.whole));
-    let mut sums: BTreeMap<&Name, i128> = BTreeMap::new();
-    // By node: whether it counts, if it is one of the flavor's.
-    let mut counts = vec![None; snapshot.nodes.len()];
-    for &node in own {
-        let seen = &snapshot.nodes[node];
-        let here = seen.health.has_capacity() && !broken(node);
-        counts[node] = Some(here);
-        for resource in resources {
-            let amount = seen.allocatable.get(resource).copied();
-            if let Some(amount) = amount.or_else(|| resource.contains('/').then_some(0)) {
-                *sums.entry(resource).or_default() += if here { amount } else { 0 };
+/// The capacity of a flavor while it is summed up.
+struct Sum<'a> {
+    sums: BTreeMap<&'a Name, i128>,
+    /// By node: whether it counts, if it is one of the flavor's.
+    counts: Vec<Option<bool>>,
+    elsewhere: Vec<usize>,
+}
+
+impl<'a> Sum<'a> {
+    fn of(snapshot: &Snapshot<'_>, flavor: &FlavorNodes<'a>) -> Self {
+        let broken =
+            |node: usize| flavor.groups.iter().any(|g| g.group_of(node).is_some_and(|group| !group.whole));
+        let mut sum =
+            Self { sums: BTreeMap::new(), counts: vec![None; snapshot.nodes.len()], elsewhere: Vec::new() };
+        for &node in flavor.own.iter() {
+            let seen = &snapshot.nodes[node];
+            let here = seen.health.has_capacity() && !broken(node);
+            sum.counts[node] = Some(here);
+            for resource in flavor.resources {
+                let amount = seen.allocatable.get(resource).copied();
+                if let Some(amount) = amount.or_else(|| resource.contains('/').then_some(0)) {
+                    *sum.sums.entry(resource).or_default() += if here { amount } else { 0 };
+                }
             }
         }
+        sum
     }
-    for seen in &snapshot.others {
-        if seen.node.is_some_and(|node| counts[node] == Some(true)) {
+
+    fn is_here(&self, node: Option<usize>) -> bool {
+        node.is_some_and(|node| self.counts[node] == Some(true))
+    }
+
+    fn is_elsewhere(&self, node: Option<usize>) -> bool {
+        node.is_none_or(|node| self.counts[node] == Some(false))
+    }
+
+    /// Takes off what a pod takes that no Workload's quota is for; `of`: of these resources alone.
+    fn subtract(&mut self, seen: &SeenPod<'_>, of: Option<&[&Name]>) {
+        if self.is_here(seen.node) {
             for (resource, amount) in &seen.pod.requests {
-                if let Some(sum) = sums.get_mut(resource) {
+                let counts = |_: &&mut i128| of.is_none_or(|of| of.contains(&resource));
+                if let Some(sum) = self.sums.get_mut(resource).filter(counts) {
                     *sum -= exact(*amount);
                 }
             }
         }
     }
-    let elsewhere = |node: Option<usize>| node.is_none_or(|node| counts[node] == Some(false));
-    let mut holders = Vec::new();
-    let here = |node: Option<usize>| node.is_some_and(|node| counts[node] == Some(true));
-    for (at, workload) in snapshot.workloads.iter().enumerate() {
-        if workload.pods.is_empty() {
-            continue;
+
+    /// Takes in the Workload of this number. `stays`: it holds quota of the flavor and does not move.
+    fn take(&mut self, at: usize, workload: &SeenWorkload<'_>, stays: bool, holds: impl Fn(&Name) -> bool) {
+        let beside: Vec<&Name> = self.sums.keys().copied().filter(|resource| !holds(resource)).collect();
+        for seen in workload.pods.iter().filter(|_| !beside.is_empty()) {
+            self.subtract(seen, Some(&beside));
         }
-        let beside: Vec<&Name> = sums.keys().copied().filter(|resource| !holds(at, resource)).collect();
-        if !beside.is_empty() {
-            let pods = workload.pods.iter().filter(|seen| here(seen.node));
-            for (resource, amount) in pods.flat_map(|seen| &seen.pod.requests) {
-                if let Some(sum) = sums.get_mut(resource).filter(|_| beside.contains(&resource)) {
-                    *sum -= exact(*amount);
-                }
-            }
+        let away = |seen: &&SeenPod<'_>| !seen.pod.leaving && self.is_elsewhere(seen.node);
+        let away: Vec<&SeenPod<'_>> = workload.pods.iter().filter(|_| stays).filter(away).collect();
+        if away.is_empty() {
+            return;
         }
-        let mut away =
-            workload.pods.iter().filter(|seen| !seen.pod.leaving && elsewhere(seen.node)).peekable();
-        if away.peek().is_none() || !stays(at) {
-            continue;
-        }
-        holders.push(at);
-        for (resource, amount) in away.flat_map(|seen| &seen.pod.requests) {
-            if let Some(sum) = sums.get_mut(resource).filter(|_| !beside.contains(&resource)) {
+        self.elsewhere.push(at);
+        for (resource, amount) in away.into_iter().flat_map(|seen| &seen.pod.requests) {
+            if let Some(sum) = self.sums.get_mut(resource).filter(|_| !beside.contains(&resource)) {
                 *sum += exact(*amount);
             }
         }
     }
-    let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
-    let limits = sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum))).collect();
-    Capacity { limits, elsewhere: holders }
+
+    fn into_capacity(self) -> Capacity {
+        let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
+        let limits = self.sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum)));
+        Capacity { limits: limits.collect(), elsewhere: self.elsewhere }
+    }
+}
+
+/// Which flavors the nodes are of.
+struct FlavorsOf {
+    /// By node: where its flavors begin, and one more.
+    begins: Vec<usize>,
+    flavors: Vec<usize>,
+}
+
+impl FlavorsOf {
+    fn new(nodes: usize, flavors: &[FlavorNodes<'_>]) -> Self {
+        let mut begins = vec![0; nodes + 1];
+        for &node in flavors.iter().flat_map(|flavor| flavor.own.iter()) {
+            begins[node + 1] += 1;
+        }
+        for at in 0..nodes {
+            begins[at + 1] += begins[at];
+        }
+        let mut next = begins.clone();
+        let mut all = vec![0; begins[nodes]];
+        for (flavor, nodes) in flavors.iter().enumerate() {
+            for &node in nodes.own.iter() {
+                all[next[node]] = flavor;
+                next[node] += 1;
+            }
+        }
+        Self { begins, flavors: all }
+    }
+
+    fn of(&self, node: usize) -> &[usize] {
+        &self.flavors[self.begins[node]..self.begins[node + 1]]
+    }
+}
+
+/// The capacity of each flavor with its nodes for its resources; while a flavor has no nodes, nothing is limited by nodes. Nor is a
+/// resource that none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
+///
+/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
+/// for pods that are being deleted: what comes in their place takes of the others.
+/// `used` gives the flavors, by place, of which a Workload holds quota, and `stays` says whether it does not move.
+///
+/// Nodes may be those of several flavors, and are there once: what pods take of them is not there for a flavor if their Workload does
+/// not hold quota of it for that resource, which `holds` says.
+///
+/// All pods are gone through once, however many flavors there are.
+pub(crate) fn of_flavors(
+    snapshot: &Snapshot<'_>,
+    flavors: &[FlavorNodes<'_>],
+    used: impl Fn(usize) -> Vec<usize>,
+    stays: impl Fn(usize) -> bool,
+    holds: impl Fn(usize, usize, &Name) -> bool,
+) -> Vec<Capacity> {
+    let mut sums: Vec<Sum<'_>> = flavors.iter().map(|flavor| Sum::of(snapshot, flavor)).collect();
+    let flavors_of = FlavorsOf::new(snapshot.nodes.len(), flavors);
+    for seen in &snapshot.others {
+        for &flavor in seen.node.map_or(&[][..], |node| flavors_of.of(node)) {
+            sums[flavor].subtract(seen, None);
+        }
+    }
+    for (at, workload) in snapshot.workloads.iter().enumerate() {
+        if workload.pods.is_empty() {
+            continue;
+        }
+        let used = used(at);
+        // Those of its nodes, and those of its quota: no other one is concerned.
+        let mut concerned = used.clone();
+        let mut last = None;
+        for node in workload.pods.iter().filter_map(|seen| seen.node) {
+            if last != Some(node) {
+                concerned.extend(flavors_of.of(node).iter().filter(|flavor| !used.contains(flavor)));
+                last = Some(node);
+            }
+        }
+        concerned.sort_unstable();
+        concerned.dedup();
+        for flavor in concerned {
+            let stays = used.contains(&flavor) && stays(at);
+            sums[flavor].take(at, workload, stays, |resource| holds(at, flavor, resource));
+        }
+    }
+    sums.into_iter().map(Sum::into_capacity).collect()
 }

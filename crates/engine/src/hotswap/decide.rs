@@ -7,7 +7,7 @@ use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
 use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 
-use super::capacity;
+use super::capacity::{self, FlavorNodes};
 use super::cut::CutSearch;
 use super::displaced::DisplacedWorkload;
 use super::found::FoundRoom;
@@ -206,29 +206,37 @@ impl Engine {
                 moves[at] = true;
             }
         }
-        for (flavor, resources) in &scope.flavors {
-            let Some(object) = self.world.flavors.get(flavor) else { continue };
+        let known = scope.flavors.iter().filter_map(|(flavor, resources)| {
+            Some((flavor, resources, self.world.flavors.get(flavor)?))
+        });
+        let (mut names, mut flavors) = (Vec::new(), Vec::new());
+        for (flavor, resources, object) in known {
             let labels = labels.get(flavor);
             let taken = |of: &&NodeGroups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
             let groups: Vec<_> = groups.iter().filter(taken).collect();
             // What runs on the rest of a broken group adds to the limit for as long as it runs there.
             evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
-            let stays = |at: usize| uses(snapshot.workloads[at].entry, flavor) && !moves[at];
-            let nodes = snapshot.of_flavor(flavor, &object.spec.node_labels);
-            let departing = nodes.iter().map(|node| &snapshot.nodes[*node]);
-            let departing =
-                departing.filter(|seen| seen.health == Health::Unhealthy && seen.node.ready == Some(true));
-            evaluation.departing.extend(departing.map(|seen| Name::from(seen.name)));
-            let holds = |at: usize, resource: &Name| holds_of(snapshot.workloads[at].entry, flavor, resource);
-            let capacity = capacity::of_flavor(snapshot, &nodes, resources, &groups, stays, holds);
+            let own = snapshot.of_flavor(flavor, &object.spec.node_labels);
+            names.push(flavor);
+            flavors.push(FlavorNodes { own, resources, groups });
+        }
+        let at_flavor = |name: &str| names.binary_search_by(|flavor| (***flavor).cmp(name)).ok();
+        let used = |at: usize| flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect::<Vec<usize>>();
+        let holds = |at: usize, flavor: usize, resource: &Name| {
+            holds_of(snapshot.workloads[at].entry, names[flavor], resource)
+        };
+        let capacities = capacity::of_flavors(snapshot, &flavors, used, |at| !moves[at], holds);
+        for ((flavor, nodes), capacity) in names.iter().zip(&flavors).zip(capacities) {
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());
             evaluation.concerned.extend(elsewhere);
-            for node in nodes.iter() {
-                let health = snapshot.nodes[*node].health;
-                evaluation.degraded |= health != Health::Healthy;
-                if let Health::Wavering { until, .. } = health {
+            for seen in nodes.own.iter().map(|node| &snapshot.nodes[*node]) {
+                evaluation.degraded |= seen.health != Health::Healthy;
+                if let Health::Wavering { until, .. } = seen.health {
                     evaluation.wake = Some(evaluation.wake.map_or(until, |at| at.min(until)));
+                }
+                if seen.health == Health::Unhealthy && seen.node.ready == Some(true) {
+                    evaluation.departing.insert(Name::from(seen.name));
                 }
             }
         }
@@ -360,6 +368,11 @@ fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
 
 /// Whether a Workload holds quota of a flavor.
 pub(super) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
-    let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
-    sets.any(|set| set.flavors.values().any(|f| f == flavor))
+    flavors_used(entry).any(|used| used == flavor)
+}
+
+/// The flavors that a Workload holds quota of, maybe several times.
+fn flavors_used(entry: &WorkloadEntry) -> impl Iterator<Item = &str> {
+    let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    sets.flat_map(|set| set.flavors.values()).map(String::as_str)
 }

@@ -97,9 +97,8 @@ impl Engine {
             let (name, flavor) = self.world.flavors.get_key_value(flavor.as_ref()?)?;
             let template = &set.template;
             let usable = || {
-                let class = template.runtime_class_name.as_deref();
-                let class = class.and_then(|name| self.world.runtime_classes.get(name));
-                let class = class.map(|class| &class.node_selector);
+                let around = self.world.around(&workload.key.namespace, &self.config);
+                let class = around.class_of(template).map(|class| &class.node_selector);
                 let mut tolerations = asks.tolerations.clone();
                 tolerations.extend(flavor.spec.tolerations.iter().cloned());
                 NodeTerms {

@@ -144,13 +144,16 @@ impl Engine {
     /// What is known about nodes now: as of the last look, or anew if something has changed since on which it depends. That Workloads
     /// change is no such thing unless this one takes groups of nodes that none took.
     fn nodes_to_avoid(&self, object: &slim::Workload, takes_groups: bool) -> Cow<'_, NodesToAvoid> {
-        let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_now());
+        let users = &self.hotswap.users;
+        let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_now(users.clone()));
         let in_time = known.until.is_none_or(|until| until > self.now);
         let counts = || !takes_groups || self.is_among(object, &known.users);
         if !self.hotswap.stale || in_time && counts() {
             return Cow::Borrowed(known);
         }
-        Cow::Owned(self.nodes_to_avoid_now())
+        let key = workload::key(object);
+        let own = self.world.workloads.get(&key).map(|entry| self.exclusive_use(&key, entry));
+        Cow::Owned(self.nodes_to_avoid_now(users.iter().cloned().chain(own.into_iter().flatten()).collect()))
     }
 
     /// Whether the groups of nodes that a Workload takes are among these.
@@ -160,21 +163,52 @@ impl Engine {
         entry.is_some_and(|entry| self.exclusive_use(&key, entry).iter().all(|one| users.contains(one)))
     }
 
-    fn nodes_to_avoid_now(&self) -> NodesToAvoid {
+    /// With these queues whose JobSets take whole groups of nodes. All nodes are gone through.
+    fn nodes_to_avoid_now(&self, users: BTreeSet<(Name, String)>) -> NodesToAvoid {
         let scope = super::scope::Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() {
             return NodesToAvoid::default();
         }
         let snapshot = Snapshot::of_nodes(self, self.now);
-        let workloads = self.world.workloads.iter();
-        let jobsets = workloads.filter_map(|(key, e)| Some((key, e, self.jobset_of(key, e)?)));
-        let users = self.exclusive_users(jobsets);
         let labels = self.exclusive_labels(&scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
         let flavors = scope.flavors.into_keys();
         let found = NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced);
         NodesToAvoid { users, ..found }
+    }
+
+    /// Whether a node that changed may be another one to keep off, for some work: by its health, by a label that says when it goes, which
+    /// flavor it is of or which group it is in, or by how large the slice is that it is part of.
+    pub(crate) fn says_otherwise_what_to_avoid(&self, before: &slim::Node, after: &slim::Node) -> bool {
+        let config = &self.config.hotswap;
+        let health = |node: &slim::Node| {
+            let taints = node.taints.iter().map(|taint| taint.key.clone());
+            let departs: BTreeSet<String> = taints.filter(|key| config.departing_taints.contains(key)).collect();
+            (node.metadata.deletion_timestamp.is_some(), node.ready, node.ready_since, node.unschedulable, departs)
+        };
+        let has = |node: &slim::Node| node.allocatable.get(&config.slice_resource).cloned();
+        health(before) != health(after) || has(before) != has(after) || self.is_labelled_otherwise(before, after)
+    }
+
+    /// The same by a label.
+    fn is_labelled_otherwise(&self, before: &slim::Node, after: &slim::Node) -> bool {
+        let (Some(before), Some(after)) = (&before.metadata.labels, &after.metadata.labels) else {
+            return before.metadata.labels != after.metadata.labels;
+        };
+        if before == after {
+            return false;
+        }
+        let config = &self.config.hotswap;
+        let flavors = &self.world.flavors;
+        let matters = |key: &String| {
+            *key == config.maintenance_time_label
+                || *key == config.slice_topology_label
+                || config.departing_labels.contains_key(key)
+                || flavors.values().any(|flavor| flavor.spec.node_labels.contains_key(key))
+                || self.hotswap.users.iter().any(|(_, label)| label == key)
+        };
+        before.keys().chain(after.keys()).any(|key| before.get(key) != after.get(key) && matters(key))
     }
 
     /// What a pod set that starts now on these flavors gets to keep off nodes that are no good for it.

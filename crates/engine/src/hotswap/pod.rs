@@ -56,6 +56,13 @@ pub(crate) struct Pod {
     pub requests: Vec<(Name, Amount)>,
 }
 
+impl Pod {
+    /// The UID of its controller, and the name of its JobSet.
+    pub(crate) fn owners(&self) -> (Option<&Name>, Option<&Name>) {
+        (self.controller.as_ref(), self.jobset.as_ref())
+    }
+}
+
 /// What one pod of a template takes of a node: as it is, without what counts for quotas only.
 pub(crate) fn takes(
     template: &slim::PodTemplate,

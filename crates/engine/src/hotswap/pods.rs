@@ -100,23 +100,20 @@ impl Engine {
         let before = |pod: &Pod| reserved.is_none_or(|at| pod.created.is_none_or(|created| created < at));
         // Hundreds may be released in a second, and most pods are of other jobs.
         let owner = self.world.workloads.get(workload).and_then(|entry| entry.owner.as_ref());
-        let job = owner.and_then(|uid| self.world.job_by_uid.get(uid));
+        let jobset = owner.and_then(|uid| self.world.job_by_uid.get(uid));
         let below = owner.and_then(|uid| self.world.children.get(uid)).into_iter().flatten();
         let below = below.filter_map(|child| Some(&self.world.jobs.get(child)?.view.job.uid));
-        let controllers: BTreeSet<&Name> = below.chain(owner).collect();
-        let may_be = |pod: &Pod| {
-            pod.controller.as_ref().is_some_and(|uid| controllers.contains(uid))
-                || pod.jobset.as_ref().is_some_and(|name| job.is_some_and(|job| job.name == *name))
+        // Pods run in the namespace of their Workload.
+        let namespace = &workload.namespace;
+        let controlled = below.chain(owner).flat_map(|uid| self.world.pods_controlled_by(uid, namespace));
+        let named = jobset.into_iter().flat_map(|job| self.world.pods_of_jobset(&job.name, namespace));
+        let own = |key: &PodKey| {
+            self.world.pods.get(key).is_some_and(|pod| {
+                before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload)
+            })
         };
-        let own = |key: &PodKey, pod: &Pod| {
-            before(pod) && may_be(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload)
-        };
-        // Pods run in the namespace of their Workload: the others need not be looked at.
-        let first = (Arc::clone(&workload.namespace), Name::from(""));
-        let near =
-            self.world.pods.range(first..).take_while(|((namespace, _), _)| *namespace == workload.namespace);
-        let old = near.filter(|(key, pod)| own(key, pod)).map(|(key, _)| key.clone());
-        for key in old.collect::<Vec<_>>() {
+        let old: BTreeSet<PodKey> = controlled.chain(named).filter(|key| own(key)).cloned().collect();
+        for key in old {
             if let Some(pod) = self.world.pods.get_mut(&key) {
                 pod.former = true;
             }

@@ -171,6 +171,20 @@ pub(crate) fn released(before: &WorkloadStatus, after: &WorkloadStatus) -> bool 
     holds_quota(before) && (!holds_quota(after) || reserved_since(before) != reserved_since(after))
 }
 
+/// Whether a Workload takes the same of queues and nodes as it did before it changed.
+pub(crate) fn takes_the_same(before: &slim::Workload, after: &slim::Workload) -> bool {
+    let pods = |object: &slim::Workload| -> Vec<i32> {
+        object.spec.pod_sets.iter().map(|set| set.count).collect()
+    };
+    let run = |status: &WorkloadStatus| {
+        (holds_quota(status), is(status, Type::Evicted), reserved_since(status))
+    };
+    run(&before.status) == run(&after.status)
+        && before.status.admission == after.status.admission
+        && before.status.reclaimable_pods == after.status.reclaimable_pods
+        && (before.spec.active, pods(before)) == (after.spec.active, pods(after))
+}
+
 /// Since when quota is reserved.
 pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
     conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())

@@ -21,6 +21,13 @@ pub(crate) struct Surroundings<'a> {
     pub resources: &'a ResourceConfig,
 }
 
+impl<'a> Surroundings<'a> {
+    /// The RuntimeClass of a template's pods: the API server adds to them what it says.
+    pub(crate) fn class_of(&self, template: &PodTemplate) -> Option<&'a RuntimeClass> {
+        self.runtime_classes.get(template.runtime_class_name.as_deref()?)
+    }
+}
+
 /// Requests and limits of one container (or of the pod as a whole) after defaulting.
 struct Effective {
     requests: Nano,
@@ -136,8 +143,7 @@ fn overhead(template: &PodTemplate, around: Surroundings<'_>) -> Nano {
     if !template.overhead.is_empty() {
         return parsed(&template.overhead);
     }
-    let class = template.runtime_class_name.as_deref().and_then(|n| around.runtime_classes.get(n));
-    class.map(|c| parsed(&c.overhead)).unwrap_or_default()
+    around.class_of(template).map(|c| parsed(&c.overhead)).unwrap_or_default()
 }
 
 /// `path` is worked out only if something is wrong: nearly all requests are in order.

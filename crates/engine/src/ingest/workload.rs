@@ -106,6 +106,12 @@ pub(crate) fn pod_sets(
             let node_requests = topology::node_requests(set, &requests, around, config);
             let mut node_selector = pairs(&set.template.node_selector);
             let mut tolerated = tolerations(&set.template.tolerations);
+            // What is added to the pods when they are made decides on their nodes.
+            let class = around.class_of(&set.template).filter(|_| config.on(Gate::TopologyAwareScheduling));
+            if let Some(class) = class {
+                node_selector.extend(pairs(&class.node_selector));
+                tolerated.extend(tolerations(&class.tolerations));
+            }
             // What checks add to the pods counts for the nodes that these get after the checks.
             for update in topology::updates(set, status, config) {
                 node_selector.extend(pairs(&update.node_selector));

@@ -3,6 +3,7 @@
 //! A pod on a node that is lost terminates until its node, or it by force, is deleted. It does not count once that is
 //! known, which takes the lists of Nodes and Pods.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -85,9 +86,9 @@ impl Engine {
         if known.is_some_and(|node| health::lost_from(node, &self.config.hotswap).is_none()) {
             return;
         }
-        let on = |key| self.world.pods.get(key).is_some_and(|pod| *pod.node == *node);
-        let jobs = self.world.leaving.iter().filter(|(_, pods)| pods.iter().any(on));
-        for job in jobs.map(|(job, _)| Arc::clone(job)).collect::<Vec<_>>() {
+        let pods = self.world.pods_on(node).filter_map(|key| self.world.pods.get(key));
+        let jobs = pods.filter(|pod| pod.leaving).filter_map(|pod| pod.controller.clone());
+        for job in jobs.collect::<BTreeSet<_>>() {
             self.mark_family(&job);
         }
     }

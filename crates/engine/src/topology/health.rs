@@ -204,7 +204,7 @@ impl Engine {
         OnNode::Failed
     }
 
-    /// The taints that the pods of a pod set get along with: by its template, its flavors and what checks add.
+    /// The taints that the pods of a pod set get along with: by its template, its RuntimeClass, its flavors and what checks add.
     fn tolerated(&self, key: &WorkloadKey, set: usize) -> Tolerated {
         let entry = &self.world.workloads[key];
         let status = entry.status();
@@ -215,12 +215,14 @@ impl Engine {
         let updates = status.admission_checks.iter().flat_map(|check| &check.pod_set_updates);
         let updates = updates.filter(|update| spec.is_some_and(|spec| spec.name == update.name));
         let own = spec.into_iter().flat_map(|spec| &spec.template.tolerations);
+        let around = self.world.around(&key.namespace, &self.config);
+        let class = spec.and_then(|spec| around.class_of(&spec.template));
         let all = own
+            .chain(class.into_iter().flat_map(|class| &class.tolerations))
             .chain(flavors.flat_map(|flavor| &flavor.spec.tolerations))
             .chain(updates.flat_map(|update| &update.tolerations));
         let all: Vec<Toleration> = all.cloned().collect();
         let lasting = all.iter().filter(|one| one.toleration_seconds.is_none()).cloned().collect();
-        let around = self.world.around(&key.namespace, &self.config);
         let per_pod = spec.map(|spec| takes(&spec.template, around.limits, around.runtime_classes));
         Tolerated { lasting, all, per_pod: per_pod.unwrap_or_default() }
     }

@@ -92,7 +92,8 @@ impl Engine {
         let of_rank = domains_of_ranks(&domains.rooms);
         let closed = |rank: &usize| domains.rooms.get(of_rank[*rank]).is_some_and(|room| room.closed);
         let broken: BTreeSet<usize> = (0..of_rank.len()).filter(closed).map(|rank| rank / size).collect();
-        let wanted = broken.len().saturating_mul(size);
+        // The last one need not be whole.
+        let wanted = (0..of_rank.len()).filter(|rank| broken.contains(&(rank / size))).count();
         let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();
         let placed = [Stage::Unbound, Stage::Bound];
         let placed = placed.into_iter().flat_map(|stage| self.placed_in(key, (set, pods), stage));

@@ -78,7 +78,9 @@ impl Engine {
             self.topology.hosts.put(name, &node);
             self.node_may_fail(name);
         }
-        let moves = self.world.nodes.get(name).is_none_or(|old| old.metadata.labels != node.metadata.labels);
+        let old = self.world.nodes.get(name);
+        let moves = old.is_none_or(|old| old.metadata.labels != node.metadata.labels);
+        let matters = old.is_none_or(|old| self.says_otherwise_what_to_avoid(old, &node));
         self.world.nodes.insert(Name::clone(name), node);
         if moves {
             self.node_moved(name);
@@ -87,7 +89,7 @@ impl Engine {
             self.report_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed();
+        self.hotswap_node_changed(matters);
         self.terminating_node_changed(name);
         self.mark_stuck_on(name);
     }
@@ -103,7 +105,7 @@ impl Engine {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed();
+        self.hotswap_node_changed(true);
         self.mark_stuck_on(name);
     }
 
@@ -132,6 +134,7 @@ impl Engine {
         if !self.topology.used {
             return;
         }
+        self.work.counted_pods += 1;
         let before = self.topology.changed.len();
         for change in self.seat(key) {
             match change {

@@ -41,8 +41,7 @@ impl Engine {
         if !self.topology.used || self.topology.seating.rooms.is_empty() {
             return;
         }
-        let on = self.world.pods.iter().filter(|(_, pod)| pod.node == *node).map(|(key, _)| key.clone());
-        for pod in on.collect::<Vec<_>>() {
+        for pod in self.world.pods_on(node).cloned().collect::<Vec<_>>() {
             self.count_pod(&pod);
         }
     }

@@ -96,7 +96,8 @@ fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
     assert!(!bed.runs("three"), "it was given chips of a pool that is not whole");
 }
 
-/// The most allocations that it takes to take one thing in while work moves off one of so many pools.
+/// The most allocations that it takes to take one thing in while work moves off one of so many pools, and a node changes every second in
+/// what is of no matter to work that starts.
 fn most_reported(pools: usize) -> u64 {
     let mut bed = Bed::new();
     bed.c.checked = false;
@@ -111,13 +112,17 @@ fn most_reported(pools: usize) -> u64 {
     bed.fail(&["p001", "p002"]);
     bed.pass(2);
     bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
-    bed.pass(43);
+    let other = bed.nodes_of(&["p005"]).remove(0);
+    for second in 0..43 {
+        bed.c.api.edit(&other, &json!({"metadata": {"labels": {"beat": second.to_string()}}}));
+        bed.pass(1);
+    }
     assert!(["p001", "p002"].iter().all(|job| bed.runs(job) && !bed.evictions(job).is_empty()));
     bed.c.most_reported
 }
 
 #[test]
-fn a_start_does_not_look_at_all_nodes_because_a_workload_changed() {
+fn a_start_does_not_look_at_all_nodes_because_a_workload_or_a_node_changed() {
     let [few, many] = [20, 200].map(most_reported);
     assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
 }

@@ -16,6 +16,7 @@ mod looks;
 mod maintenance;
 mod many_evictions;
 mod mass;
+mod node_events;
 mod page;
 mod planned;
 mod refused;

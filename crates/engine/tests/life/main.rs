@@ -73,6 +73,7 @@ mod templates;
 mod templates_below;
 mod topology;
 mod topology_claims;
+mod topology_classes;
 mod topology_failures;
 mod topology_pods;
 mod unadmitted;

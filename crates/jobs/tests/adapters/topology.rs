@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::{observe, start, stop};
 
+use sluice_jobs::webhook::Operation;
+
 use crate::rules_of_all::waiting;
-use crate::testing::{apply, job, jobset, kubeflow, ray};
+use crate::testing::serving::{deployment, made};
+use crate::testing::{World, apply, job, jobset, kubeflow, ray};
 
 const GATE: &str = "kueue.x-k8s.io/topology";
 const LABEL: &str = "kueue.x-k8s.io/podset";
@@ -101,4 +104,78 @@ fn a_template_asks_of_the_topology_in_every_kind_and_its_pods_are_numbered() {
     assert_eq!(index(&observe(JobKind::JOB, &job())), "batch.kubernetes.io/job-completion-index");
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
     assert_eq!(index(&observe(JobKind::POD, &pod)), "kueue.x-k8s.io/pod-group-pod-index");
+}
+
+const REQUIRED: &str = "kueue.x-k8s.io/podset-required-topology";
+
+/// A pod as a controller makes it of a template.
+fn pod_of(template: &Value) -> Value {
+    let mut pod = template.clone();
+    (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
+    let metadata = &mut pod["metadata"];
+    (metadata["name"], metadata["namespace"]) = (json!("web-1"), json!("team-a"));
+    (metadata["uid"], metadata["resourceVersion"]) = (json!("u2"), json!("1"));
+    pod
+}
+
+/// A pod in the webhook, and what it waits for.
+fn waits_for(pod: &Value) -> (Value, Vec<String>) {
+    let pod = made(&World::default(), pod, false);
+    let gates = gates(&pod);
+    (pod, gates)
+}
+
+fn gates(pod: &Value) -> Vec<String> {
+    let gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
+    gates.map(|gate| gate["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn pods_that_others_make_wait_for_their_place_and_ask_what_their_template_asks() {
+    let queued = json!({"kueue.x-k8s.io/queue-name": "lq"});
+    for (kind, name) in [(JobKind::STATEFUL_SET, "StatefulSet"), (JobKind::DEPLOYMENT, "Deployment")] {
+        let mut object = deployment(&queued);
+        object["kind"] = json!(name);
+        object["spec"]["template"]["metadata"]["annotations"] = json!({REQUIRED: "rack"});
+        let written = World::default().written(kind, Operation::Create, &object);
+        let template = &written["spec"]["template"];
+        assert_eq!(template["metadata"]["annotations"][REQUIRED], "rack", "{name}");
+        let (pod, gates_before) = waits_for(&pod_of(template));
+        assert_eq!(gates_before, ["kueue.x-k8s.io/admission", GATE], "{name}");
+        let view = observe(JobKind::POD, &pod);
+        let request = view.pod_sets[0].topology_request.as_ref().unwrap();
+        assert_eq!(request.required.as_deref(), Some("rack"), "{name}");
+        let started = apply(&pod, &start(&view, &[addition(&view.pod_sets[0])]).unwrap()).unwrap();
+        assert_eq!(gates(&started), [GATE], "{name}: admitted, it waits for its place still");
+    }
+}
+
+#[test]
+fn a_stateful_set_asks_for_all_its_pods_together() {
+    let mut object = deployment(&json!({"kueue.x-k8s.io/queue-name": "lq"}));
+    object["kind"] = json!("StatefulSet");
+    object["spec"]["template"]["metadata"]["annotations"] = json!({REQUIRED: "rack"});
+    let written = World::default().written(JobKind::STATEFUL_SET, Operation::Create, &object);
+    let view = observe(JobKind::STATEFUL_SET, &written);
+    let request = view.pod_sets[0].topology_request.as_ref().unwrap();
+    assert_eq!((view.pod_sets[0].count, request.required.as_deref()), (3, Some("rack")));
+    assert_eq!(request.pod_index_label.as_deref(), Some("apps.kubernetes.io/pod-index"));
+}
+
+#[test]
+fn the_pods_of_a_group_wait_for_their_place_and_are_numbered() {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+    let template = json!({
+        "metadata": {
+            "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/pod-group-name": "g"},
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2", REQUIRED: "rack"},
+        },
+        "spec": {"containers": [container]},
+    });
+    let (pod, gates) = waits_for(&pod_of(&template));
+    assert_eq!(gates, ["kueue.x-k8s.io/admission", GATE]);
+    let view = observe(JobKind::POD, &pod);
+    let request = view.pod_sets[0].topology_request.as_ref().unwrap();
+    assert_eq!(request.required.as_deref(), Some("rack"));
+    assert_eq!(request.pod_index_label.as_deref(), Some("kueue.x-k8s.io/pod-group-pod-index"));
 }

@@ -147,8 +147,21 @@ fn machines_fail_on_bad_days() {
 }
 
 #[test]
+fn machines_of_a_topology_fail_and_no_node_is_assigned_more_than_it_has() {
+    let mut assigned = 0;
+    for seed in 0..16 {
+        let rates = if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD };
+        let day = machines_live(day::machines::WITH_TOPOLOGY + seed, rates);
+        assigned += day.judged.assigned.load(Ordering::Relaxed);
+    }
+    assert!(assigned > 100, "{assigned} chips were assigned");
+}
+
+#[test]
 fn machines_fail_on_fresh_days() {
-    fresh(4, |seed| day::machines::play(seed, if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD }));
+    // Those of every third have a topology.
+    let seed_of = |seed| if seed % 3 == 0 { seed | day::machines::WITH_TOPOLOGY } else { seed };
+    fresh(4, |seed| day::machines::play(seed_of(seed), if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD }));
 }
 
 #[test]

@@ -38,12 +38,13 @@ pub(super) struct Pods {
     pub(super) request: Option<TopologyRequest>,
     pub(super) per_pod: Vec<(String, i64)>,
     pub(super) previous: Option<SharedAssignment>,
+    pub(super) beside: Option<SharedAssignment>,
 }
 
 /// So many pods of one cpu each.
 pub(super) fn pods(count: i64) -> Pods {
     let spec = PodSetSpec { count, ..crate::fixtures::pods("main") };
-    Pods { spec, request: None, per_pod: vec![("cpu".to_owned(), 1)], previous: None }
+    Pods { spec, request: None, per_pod: vec![("cpu".to_owned(), 1)], previous: None, beside: None }
 }
 
 impl Pods {
@@ -99,6 +100,12 @@ impl Pods {
 
     pub(super) fn previous(mut self, hosts: &[(&str, i64)]) -> Pods {
         self.previous = Some(Arc::new(assignment(hosts)));
+        self
+    }
+
+    /// Where the other pod set of its group is.
+    pub(super) fn beside(mut self, hosts: &[(&str, i64)]) -> Pods {
+        self.beside = Some(Arc::new(assignment(hosts)));
         self
     }
 
@@ -203,6 +210,7 @@ impl World {
                 per_pod,
                 count: one.spec.count,
                 previous: one.previous.as_ref(),
+                beside: one.beside.as_ref(),
             })
             .collect();
         let slice_moves = &self.slice_moves;

@@ -62,6 +62,20 @@ fn the_slice_alone_moves_to_another_rack_at_its_ranks() {
 }
 
 #[test]
+fn where_the_last_slice_is_not_whole_the_others_move_and_it_stays_the_last() {
+    let set = pods(3).unconstrained().slice("rack", 2);
+    let running = &AB[..3];
+    assert_eq!(moved(&mut racks(), &set, running, "a1"), "c0=1 c1=1 b0=1");
+    assert!(moved(&mut racks(), &set, running, "b0").starts_with("a0=1 a1=1 "));
+    let mut full = racks();
+    for node in ["c0", "d0", "e0", "f0"] {
+        full.other(node, 1, 1);
+    }
+    let (_, why) = lose(&mut full, &set, running, "a1");
+    assert!(why.contains("doesn't allow to fit any of 1 slice(s)"), "{why}");
+}
+
+#[test]
 fn the_nearest_domain_with_room_is_taken() {
     let mut world = racks();
     world.other("c0", 1, 1);

@@ -107,6 +107,11 @@ impl<'m> Naive<'m> {
         Self { machines, room, count, size: 1, slice_level: 2, least_free: false }
     }
 
+    /// With room for a whole last slice.
+    fn whole(self) -> Self {
+        Self { count: (self.count + self.size - 1) / self.size * self.size, ..self }
+    }
+
     fn all(&self) -> Domain {
         0..self.machines.len()
     }
@@ -306,6 +311,15 @@ impl<'m> Naive<'m> {
     }
 }
 
+/// The first pods of a placement, in the order of nodes.
+fn first(mut placed: Vec<i64>, mut count: i64) -> Vec<i64> {
+    for pods in &mut placed {
+        *pods = (*pods).min(count);
+        count -= *pods;
+    }
+    placed
+}
+
 /// What is asked of a level.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
@@ -361,9 +375,10 @@ fn pods_go_where_taints_selectors_and_affinity_let_them() {
 #[test]
 fn slices_go_where_a_naive_placement_puts_them() {
     each_world(|random, world, machines, at| {
-        let (picky, size, slice_level) = (Picky::any(random), 1 + random.below(3), any_level(random, 3));
-        let count = size * (1 + random.below(4));
-        let naive = Naive { size, slice_level, ..Naive::new(machines, picky, count) };
+        let (picky, asked, slice_level) = (Picky::any(random), 1 + random.below(3), any_level(random, 3));
+        let count = 1 + random.below(4 * asked);
+        let size = asked.min(count);
+        let naive = Naive { size, slice_level, ..Naive::new(machines, picky, count) }.whole();
         let mut any = false;
         for wish in [Wish::Required, Wish::Preferred, Wish::Unconstrained] {
             // Slices alone are placed as from the highest level.
@@ -372,8 +387,8 @@ fn slices_go_where_a_naive_placement_puts_them() {
                 _ => any_level(random, i64::try_from(slice_level).expect("small") + 1),
             };
             world.config.gates.tas_profile_mixed = false;
-            let set = wish.of(picky.of(pods(count)), level).slice(LEVELS[slice_level], size);
-            let expected = naive.place(level, wish);
+            let set = wish.of(picky.of(pods(count)), level).slice(LEVELS[slice_level], asked);
+            let expected = naive.place(level, wish).map(|placed| first(placed, count));
             naive.agrees(expected.as_deref(), &world.place(&set), &format!("{at}, {wish:?} {level}"));
             any |= expected.is_some();
         }
@@ -390,9 +405,12 @@ fn least_free_capacity_fills_the_smallest_domains_first() {
         let expected = naive.place(2, Wish::Unconstrained);
         naive.agrees(expected.as_deref(), &world.place(&picky.of(pods(count)).unconstrained()), at);
         let slice_level = any_level(random, 3);
-        let sliced = Naive { size: 2, slice_level, count: count * 2, ..naive };
-        let set = picky.of(pods(count * 2)).unconstrained().slice(LEVELS[slice_level], 2);
-        sliced.agrees(sliced.place(0, Wish::Unconstrained).as_deref(), &world.place(&set), at);
+        let pods_of_slices = count * 2 - random.below(2);
+        let size = pods_of_slices.min(2);
+        let sliced = Naive { size, slice_level, count: pods_of_slices, ..naive }.whole();
+        let set = picky.of(pods(pods_of_slices)).unconstrained().slice(LEVELS[slice_level], 2);
+        let in_slices = sliced.place(0, Wish::Unconstrained).map(|placed| first(placed, pods_of_slices));
+        sliced.agrees(in_slices.as_deref(), &world.place(&set), at);
         expected.is_some()
     });
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::fixture::{Pods, World, pods, show, world};
+use crate::topology::HOSTNAME;
 
 /// Racks of three nodes and of one.
 fn racks() -> World {
@@ -84,6 +85,53 @@ fn whole_slices_of_a_lost_node_may_leave_their_domain() {
     world.other("c", 2, 0);
     let set = pods(4).preferred("block").slice("rack", 2);
     assert_eq!(replace(&mut world, set, &[("b", 2), ("d", 2)], "b"), "d=4");
+}
+
+#[test]
+fn pods_of_a_slice_that_is_not_whole_stay_with_it() {
+    let set = || pods(7).required("block").slice("rack", 4);
+    let world = || {
+        world(&[("b1", "r1", "a", 4), ("b1", "r2", "b", 2), ("b1", "r2", "c", 1), ("b1", "r2", "d", 2), ("b1", "r3", "e", 4)])
+    };
+    let running = [("a", 4), ("b", 2), ("c", 1)];
+    assert_eq!(replace(&mut world(), set(), &running, "c"), "a=4 b=2 d=1");
+    assert_eq!(replace(&mut world(), set(), &running, "a"), "e=4 b=2 c=1", "its ranks stay the first");
+    let mut full = world();
+    full.other("d", 2, 0);
+    assert!(replace(&mut full, set(), &running, "c").contains("doesn't allow to fit any of 1 pod(s)"));
+}
+
+#[test]
+fn pods_that_do_not_fill_a_slice_stay_in_the_required_domain() {
+    let set = || pods(3).required("rack").slice(HOSTNAME, 2);
+    let running = [("a", 2), ("b", 1)];
+    assert_eq!(replace(&mut racks(), set(), &running, "b"), "a=2 c=1");
+    let mut world = racks();
+    world.other("c", 2, 0);
+    assert!(replace(&mut world, set(), &running, "b").contains("doesn't allow to fit any of 1"));
+}
+
+#[test]
+fn a_leader_alone_stays_in_the_required_domain_of_its_workers() {
+    let leader = || pods(1).required("rack").beside(&[("b", 2)]);
+    let mut world = racks();
+    world.other("b", 2, 0);
+    assert_eq!(replace(&mut world, leader(), &[("a", 1)], "a"), "c=1");
+    world.other("c", 2, 0);
+    assert!(replace(&mut world, leader(), &[("a", 1)], "a").contains("topologyDomain: 2"));
+    let preferred = pods(1).preferred("rack").beside(&[("b", 2)]);
+    assert_eq!(replace(&mut world, preferred, &[("a", 1)], "a"), "d=1");
+}
+
+#[test]
+fn a_group_that_lost_its_only_node_stays_together() {
+    let mut world = world(&[("b1", "r1", "a", 3), ("b1", "r2", "c", 1), ("b1", "r3", "d", 3), ("b1", "r3", "e", 1)]);
+    let workers = pods(2).required("rack").previous(&[("a", 2)]).beside(&[("a", 1)]);
+    let leader = pods(1).required("rack").previous(&[("a", 1)]).beside(&[("a", 2)]);
+    let used = world.resolve(&[("a", 3)]);
+    world.usage.add(&used);
+    let placed = world.place_with(&[workers, leader], false, &[], &["a"]);
+    assert_eq!(show(&placed), "d=2 | d=1");
 }
 
 /// Nodes with 2, 1 and 4 cpus, and the gate.

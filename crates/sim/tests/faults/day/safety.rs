@@ -44,6 +44,8 @@ pub struct Judged {
     pub victims: AtomicUsize,
     /// Admissions in StrictFIFO queues in which others waited that were known to be first.
     pub waits: AtomicUsize,
+    /// The most chips that were assigned at once on nodes with a topology.
+    pub assigned: AtomicUsize,
 }
 
 /// What an administrator configured, and until when: a manager may not have seen what came after it.

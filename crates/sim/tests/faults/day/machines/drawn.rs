@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_sim::{File, ManifestError, Manifests};
 
 use super::super::oracle::random::Random;
+use super::WITH_TOPOLOGY;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// The label that makes pools.
@@ -12,6 +13,7 @@ pub const POOL: &str = "cloud.google.com/gke-nodepool";
 pub const TPU: &str = "google.com/tpu";
 /// What a node has of it, and a pod takes.
 const CHIPS: usize = 4;
+const HOSTNAME: &str = "kubernetes.io/hostname";
 /// By then all machines are back, in seconds.
 const LAST: usize = 540;
 
@@ -30,9 +32,10 @@ struct Machines {
 
 fn nodes(machines: &Machines) -> Vec<Value> {
     let node = |pool: usize, index: usize| {
-        let labels = json!({"accelerator": "v6e", POOL: format!("p{pool}")});
+        let name = format!("p{pool}-{index}");
+        let labels = json!({"accelerator": "v6e", POOL: format!("p{pool}"), HOSTNAME: name});
         json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("p{pool}-{index}"), "labels": labels},
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "spec": {"taints": [{"key": TPU, "value": "present", "effect": "NoSchedule"}]},
             "status": {"allocatable": {TPU: CHIPS.to_string(), "pods": "110"}},
         })
@@ -94,6 +97,42 @@ fn job(random: &mut Random, number: usize, queues: usize, nodes: usize) -> Value
     })
 }
 
+/// What the pods of a job ask of the topology, as its annotations: one pool, slices of a pool each, or no more than to be close.
+fn wishes(random: &mut Random, nodes: usize) -> Value {
+    match random.below(4) {
+        0 => json!({"kueue.x-k8s.io/podset-preferred-topology": POOL}),
+        1 => json!({
+            "kueue.x-k8s.io/podset-slice-required-topology": POOL,
+            "kueue.x-k8s.io/podset-slice-size": nodes.to_string(),
+        }),
+        _ => json!({"kueue.x-k8s.io/podset-required-topology": POOL}),
+    }
+}
+
+/// A job that asks the topology for what another one takes by exclusive placement. Of some slices pods are missing.
+fn placed(random: &mut Random, mut job: Value, nodes: usize) -> Value {
+    let wishes = wishes(random, nodes);
+    let Some(sets) = job["spec"]["replicatedJobs"].as_array_mut() else {
+        job["spec"]["template"]["metadata"]["annotations"] = wishes;
+        return job;
+    };
+    for set in sets {
+        let spec = &mut set["template"]["spec"];
+        let fewer = usize::from(nodes > 1 && random.chance(30));
+        for field in ["parallelism", "completions"] {
+            spec[field] = json!(nodes - fewer);
+        }
+        spec["template"]["metadata"]["annotations"] = wishes.clone();
+        if wishes["kueue.x-k8s.io/podset-required-topology"] == POOL {
+            set["replicas"] = json!(1);
+        }
+    }
+    if let Some(annotations) = job["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("alpha.jobset.sigs.k8s.io/exclusive-topology");
+    }
+    job
+}
+
 /// Machines that fail in one way or another, and come back.
 fn failure(random: &mut Random, machines: &Machines) -> [Value; 2] {
     let pool = random.below(machines.pools);
@@ -129,11 +168,17 @@ impl Drawn {
         let machines = Machines { pools: 3 + random.below(4), nodes: 1 + random.below(3) };
         let pool = machines.nodes * CHIPS;
         let queues = 1 + random.below(3);
-        let mut documents = vec![
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}),
-            json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "tpu"},
-                "spec": {"nodeLabels": {"accelerator": "v6e"}}}),
-        ];
+        let with_topology = seed >= WITH_TOPOLOGY;
+        let mut flavor = json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "tpu"},
+                "spec": {"nodeLabels": {"accelerator": "v6e"}}});
+        let mut documents = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})];
+        if with_topology {
+            flavor["spec"]["topologyName"] = json!("dc");
+            flavor["spec"]["tolerations"] = json!([{"key": TPU, "operator": "Exists"}]);
+            documents.push(json!({"apiVersion": KUEUE, "kind": "Topology", "metadata": {"name": "dc"},
+                "spec": {"levels": [{"nodeLabel": POOL}, {"nodeLabel": HOSTNAME}]}}));
+        }
+        documents.push(flavor);
         for class in 0..3 {
             documents.push(json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass",
                 "metadata": {"name": format!("p{class}")}, "value": class}));
@@ -145,7 +190,8 @@ impl Drawn {
             documents.extend(queue(&mut random, &format!("q{number}"), nominal));
         }
         for number in 0..3 + random.below(7) {
-            documents.push(job(&mut random, number, queues, machines.nodes));
+            let job = job(&mut random, number, queues, machines.nodes);
+            documents.push(if with_topology { placed(&mut random, job, machines.nodes) } else { job });
         }
         let mut events = Vec::new();
         let failures = 1 + random.below(5);

@@ -3,8 +3,10 @@
 //!
 //! * [`drawn`]: the world, small enough that every job fits it while all machines are well.
 //! * [`safety`]: what must hold after each step.
+//! * [`places`]: what of it concerns nodes with a topology, which those of some days have.
 
 mod drawn;
+mod places;
 mod safety;
 
 use std::collections::BTreeMap;
@@ -15,25 +17,28 @@ use sluice_sim::faults::PerFault;
 use sluice_sim::{Options, Simulation, TimelineEvent, prepare};
 
 use super::Day;
+use super::safety::Judged;
 use drawn::Drawn;
 use safety::Safety;
 
+/// The nodes of seeds from here on have a topology: pools, and hostnames.
+pub const WITH_TOPOLOGY: u64 = 1 << 40;
 /// How long things go wrong, in simulated time; by then all machines are back.
 const BAD: SignedDuration = SignedDuration::from_mins(10);
 
 /// Plays the day of a seed; on failure, what is wrong, with seed and step.
 pub fn play(seed: u64, rates: PerFault) -> Result<Day, String> {
-    let mut simulation = begin(seed, rates)?;
+    let (mut simulation, judged) = begin(seed, rates)?;
     match end(seed, &mut simulation) {
-        Ok(()) => Ok(Day { simulation, judged: Arc::default() }),
+        Ok(()) => Ok(Day { simulation, judged }),
         Err(why) => {
             Err(format!("machines {seed}: {why}\n(cargo xtask sim --machines --seed {seed} shows the day)"))
         }
     }
 }
 
-/// The world of a seed, at the beginning of its day.
-pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
+/// The world of a seed, at the beginning of its day, and how much of that will have been judged.
+pub fn begin(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<Judged>), String> {
     let drawn = Drawn::new(seed);
     let options = Options { audit: true, seed, ..Options::new(Options::default_configuration()) };
     let all = |errors: Vec<sluice_sim::ManifestError>| {
@@ -42,9 +47,10 @@ pub fn begin(seed: u64, rates: PerFault) -> Result<Simulation, String> {
     };
     let manifests = drawn.manifests().map_err(all)?;
     let mut simulation = prepare(&manifests, &BTreeMap::new(), options).map_err(all)?;
-    let mut safety = Safety::new(rates);
+    let judged = Arc::default();
+    let mut safety = Safety::new(rates, Arc::clone(&judged));
     simulation.play_faults(seed, rates, BAD, Box::new(move |simulation| safety.check(simulation)));
-    Ok(simulation)
+    Ok((simulation, judged))
 }
 
 /// Plays to the end, at which every job must have run: each of them fits.

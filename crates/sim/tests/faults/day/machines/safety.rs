@@ -12,6 +12,8 @@
 //! ready counts for two minutes longer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -19,7 +21,9 @@ use sluice_engine::{Kind, ObjectRef};
 use sluice_sim::Simulation;
 use sluice_sim::faults::PerFault;
 
+use super::super::safety::Judged;
 use super::drawn::TPU;
+use super::places::overfull;
 
 /// How old what a manager knows may be on a bad day, with the minute until a write that failed is tried again.
 const STALE: SignedDuration = SignedDuration::from_secs(160);
@@ -67,9 +71,10 @@ pub struct Safety {
     pods: Vec<(Timestamp, OnNodes)>,
     /// When the brake last did not hold.
     free: Option<Timestamp>,
+    judged: Arc<Judged>,
 }
 
-fn text(value: &Value) -> &str {
+pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -77,7 +82,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn condition<'a>(workload: &'a Value, type_: &str) -> Option<&'a Value> {
+pub fn condition<'a>(workload: &'a Value, type_: &str) -> Option<&'a Value> {
     list(&workload["status"]["conditions"]).find(|c| c["type"] == type_ && c["status"] == "True")
 }
 
@@ -135,7 +140,7 @@ fn known<T>(history: &[(Timestamp, T)], now: Timestamp, ago: SignedDuration) -> 
 }
 
 impl Safety {
-    pub fn new(rates: PerFault) -> Self {
+    pub fn new(rates: PerFault, judged: Arc<Judged>) -> Self {
         let quiet = rates == PerFault::NONE;
         let prompt = SignedDuration::from_secs(2);
         let (stale, nodes_stale) = if quiet { (prompt, prompt) } else { (STALE, NODES_STALE) };
@@ -148,6 +153,7 @@ impl Safety {
             nodes: Vec::new(),
             pods: Vec::new(),
             free: None,
+            judged,
         }
     }
 
@@ -173,6 +179,9 @@ impl Safety {
             wrong.extend(self.beyond_capacity(&all, now, &admitted.join(", ")));
         }
         self.seen = all;
+        let (full, assigned) = overfull(simulation);
+        wrong.extend(full);
+        self.judged.assigned.fetch_max(usize::try_from(assigned).unwrap_or(0), Ordering::Relaxed);
         wrong
     }
 

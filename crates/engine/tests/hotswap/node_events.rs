@@ -1,0 +1,84 @@
+//! What one event of a node or a pod costs where the core assigns nodes and Hotswap acts: the same among few nodes and many.
+
+use serde_json::json;
+use sluice_engine::{Kind, ObjectRef};
+
+use crate::bed::{Bed, TPU};
+
+/// JobSets of one pool each that run, and one that no pool is large enough for, in a world of so many pools of four nodes.
+fn world(pools: usize) -> Bed {
+    let mut bed = Bed::new();
+    bed.c.checked = false;
+    bed.topology();
+    let names: Vec<String> = (0..pools).map(|pool| format!("p{pool:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bed.pools(&names, 4);
+    bed.page_queue(1_000_000);
+    for job in 0..8 {
+        bed.placed_jobset(&format!("j{job}"), "high", 4, 4);
+    }
+    bed.placed_jobset("large", "low", 8, 4);
+    bed.settle();
+    bed.c.advance(5);
+    assert!(bed.runs("j0") && bed.runs("j7") && !bed.runs("large"));
+    bed
+}
+
+/// What something costs: leaves that are counted, queues that are told, pods that are looked at, and looks at everything.
+fn cost(bed: &mut Bed, happens: impl FnOnce(&mut Bed)) -> [u64; 4] {
+    let before = bed.c.engine.work();
+    happens(bed);
+    bed.c.settle();
+    let after = bed.c.engine.work();
+    let cost = [
+        after.counted_domains - before.counted_domains,
+        after.freed_queues - before.freed_queues,
+        after.counted_pods - before.counted_pods,
+        after.hotswap_looks - before.hotswap_looks,
+    ];
+    bed.c.advance(5);
+    cost
+}
+
+fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
+    let mut bed = world(pools);
+    let node_of = |job: &Bed, name: &str| ObjectRef::cluster(Kind::Node, job.assigned(name)[0].0.as_str());
+    let (busy, free) = (node_of(&bed, "j1"), bed.nodes_of(&["p0020"]).remove(0));
+    let label = |bed: &mut Bed, node: &ObjectRef| {
+        bed.c.api.edit(node, &json!({"metadata": {"labels": {"seen": "1"}}}));
+    };
+    let taint = |bed: &mut Bed, node: &ObjectRef| {
+        let gpu = json!({"key": TPU, "value": "present", "effect": "NoSchedule"});
+        let other = json!({"key": "other", "value": "x", "effect": "NoSchedule"});
+        bed.c.api.edit(node, &json!({"spec": {"taints": [gpu, other]}}));
+    };
+    vec![
+        ("a label of a node with pods", cost(&mut bed, |bed| label(bed, &busy))),
+        ("a label of a free node", cost(&mut bed, |bed| label(bed, &free))),
+        ("a taint of a free node", cost(&mut bed, |bed| taint(bed, &free))),
+        ("other allocatable of a free node", cost(&mut bed, |bed| {
+            bed.c.api.edit_status(&free, |status| status["allocatable"]["pods"] = json!("64"));
+        })),
+        ("a pod of another kind", cost(&mut bed, |bed| {
+            bed.bind("other", None, &free.name, 1);
+        })),
+        ("its end", cost(&mut bed, |bed| {
+            let pod = ObjectRef::namespaced(Kind::Pod, "team-a", "other");
+            bed.c.api.delete(&pod);
+        })),
+        ("a free node that is not ready", cost(&mut bed, |bed| bed.ready(&free, "Unknown"))),
+    ]
+}
+
+#[test]
+fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
+    let few = costs(40);
+    for (what, [leaves, queues, pods, looks]) in &few {
+        let most = if *what == "a free node that is not ready" { 160 } else { 2 };
+        assert!(*leaves <= most && *queues <= 1 && *pods <= 2 && *looks <= 1, "{what}: {few:?}");
+    }
+    let many = costs(160);
+    for ((what, few), (_, many)) in few.iter().zip(&many).take(6) {
+        assert_eq!(few, many, "{what}");
+    }
+}
