@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_label_is_compared_with_few_of_many_sorted_values() {
-        let mut values: Vec<_> = (0..4_096).rev().flat_map(|at| [at, at]).map(|at| Counted(format!("n{at}"))).collect();
+        let mut values: Vec<_> =
+            (0..4_096).rev().flat_map(|at| [at, at]).map(|at| Counted(format!("n{at}"))).collect();
         sort(&mut values);
         assert_eq!(values.len(), 4_096);
         for (label, there) in [("n0", true), ("n4095", true), ("n4096", false), ("", false), ("z", false)] {

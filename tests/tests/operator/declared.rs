@@ -192,7 +192,13 @@ async fn the_plugin_knows_it(place: &Place<'_>, workload: &str) {
 /// The policy that keeps a job from losing its pods looks at conditions, which may be anything.
 async fn is_written_whatever_its_conditions_are(place: &Place<'_>, name: &str) {
     let all = errands(&place.client, &place.name);
-    let odd = [json!(null), json!({"a": "b"}), json!("ready"), json!(["ready", null]), json!([{"type": 1, "status": []}])];
+    let odd = [
+        json!(null),
+        json!({"a": "b"}),
+        json!("ready"),
+        json!(["ready", null]),
+        json!([{"type": 1, "status": []}]),
+    ];
     for (round, conditions) in odd.into_iter().enumerate() {
         eventually(&format!("conditions {conditions}"), DEADLINE, || async {
             let mut errand = all.get(name).await?;
@@ -202,7 +208,8 @@ async fn is_written_whatever_its_conditions_are(place: &Place<'_>, name: &str) {
         })
         .await
         .unwrap();
-        let note = Patch::Merge(json!({"metadata": {"annotations": {"example.com/round": round.to_string()}}}));
+        let note =
+            Patch::Merge(json!({"metadata": {"annotations": {"example.com/round": round.to_string()}}}));
         let written = all.patch(name, &PatchParams::default(), &note).await.unwrap();
         assert_eq!(written.data["status"]["conditions"], conditions);
     }

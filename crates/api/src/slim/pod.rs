@@ -95,7 +95,8 @@ impl PodTemplate {
     /// The required node affinity: any of these terms.
     pub fn node_affinity(&self) -> &[NodeSelectorTerm] {
         let nodes = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-        let required = nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
+        let required =
+            nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
         required.map_or(&[], |required| &required.node_selector_terms)
     }
 }

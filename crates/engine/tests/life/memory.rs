@@ -77,7 +77,8 @@ fn of_a_job_that_another_kind_made_no_template_is_kept() {
         let mut view = job("team-a", "made", "", 1, "1");
         let (api_version, kind) = (text("example.com/v1"), text("Maker"));
         view.controller = Some(ControllerRef { api_version, kind, name: text("m"), uid: text("u") });
-        view.pod_sets[0].scheduling.labels = (0..60_000).map(|at| (format!("l{at}"), String::new())).collect();
+        view.pod_sets[0].scheduling.labels =
+            (0..60_000).map(|at| (format!("l{at}"), String::new())).collect();
         view
     });
     assert!(bytes < 16 << 10, "{bytes} bytes are kept");
@@ -87,7 +88,8 @@ fn of_a_job_that_another_kind_made_no_template_is_kept() {
 fn of_a_template_little_is_kept_however_many_values_it_has() {
     let mut engine = Engine::new(EngineConfig::default());
     for (values, most) in [(3_900, 512 << 10), (240_000, 16 << 10)] {
-        let terms = json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": vec!["a"; values]}]}]);
+        let terms =
+            json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": vec!["a"; values]}]}]);
         let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         let object = json!({
             "metadata": {"name": format!("of-{values}"), "namespace": "team-a", "uid": "u", "resourceVersion": "1",

@@ -15,9 +15,9 @@ pub(super) fn selector(change: &Change<'_>, violations: &mut Violations, context
         return;
     }
     let selects = |object: &Value| object["spec"]["manualSelector"] == true;
-    let unchanged = change.old.is_some_and(|(old, _)| {
-        selects(old) && old["spec"]["selector"] == change.object["spec"]["selector"]
-    });
+    let unchanged = change
+        .old
+        .is_some_and(|(old, _)| selects(old) && old["spec"]["selector"] == change.object["spec"]["selector"]);
     if !unchanged && selects(change.object) && is_large_selector(&change.object["spec"]["selector"]) {
         violations.add("spec.selector", LARGE_SELECTOR.to_owned());
     }

@@ -134,7 +134,9 @@ impl Member {
             index: metadata["labels"][labels::POD_GROUP_POD_INDEX].as_str().map(str::to_owned),
             managed: metadata["labels"][labels::MANAGED] == "true",
             suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
-            size: (!is_large && (parent.is_some() || group.is_some() && !is_made)).then(|| size(pod)).flatten(),
+            size: (!is_large && (parent.is_some() || group.is_some() && !is_made))
+                .then(|| size(pod))
+                .flatten(),
             controller: object::controller(&metadata["ownerReferences"]).filter(|_| !has_role).map(Box::new),
             parent,
             gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),

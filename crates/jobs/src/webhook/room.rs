@@ -250,7 +250,12 @@ mod tests {
         let set = |number: usize| json!({"metadata": {}, "spec": {"suspend": true, "replicatedJobs": [of(number), of(number)]}});
         assert_eq!(told_of_values(JobKind::JOB_SET, &set(900), None), Vec::<String>::new());
         let why = told_of_values(JobKind::JOB_SET, &set(1_100), None);
-        assert!(why[0].starts_with("Too long: the pod templates of a queued job may not have more than 4000 values in"), "{why:?}");
+        assert!(
+            why[0].starts_with(
+                "Too long: the pod templates of a queued job may not have more than 4000 values that"
+            ),
+            "{why:?}"
+        );
     }
 
     #[test]

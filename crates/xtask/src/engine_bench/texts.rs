@@ -21,8 +21,7 @@ pub fn of(size: big::Size) -> Vec<(Kind, String)> {
     let numbers = queues.clone().flat_map(|queue| (0..size.workloads).map(move |number| (queue, number)));
     let cluster_queues = queues.clone().map(|queue| big::cluster_queue_value(queue, size.admitted + 1));
     let local_queues = queues.map(big::local_queue_value);
-    let workloads =
-        numbers.map(|(queue, number)| big::workload_value(queue, number, number < size.admitted));
+    let workloads = numbers.map(|(queue, number)| big::workload_value(queue, number, number < size.admitted));
     let all = cluster_queues.map(|value| (Kind::ClusterQueue, value));
     let all = all.chain(local_queues.map(|value| (Kind::LocalQueue, value)));
     let all = all.chain(workloads.map(|value| (Kind::Workload, value)));

@@ -64,5 +64,9 @@ fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
     let (key, operator) = ("metadata.name", Some(Operator::In));
     assert_eq!(wanted(0), Requirement { key, operator, values: Sorted(&[Name::from("n1")]) });
     assert!(reported[0].expressions.is_empty());
-    assert_eq!(wanted(1), Requirement { key, operator, values: Sorted(&[]) }, "what does not exist holds for no value");
+    assert_eq!(
+        wanted(1),
+        Requirement { key, operator, values: Sorted(&[]) },
+        "what does not exist holds for no value"
+    );
 }

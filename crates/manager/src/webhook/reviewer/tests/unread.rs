@@ -84,7 +84,8 @@ fn owners_that_are_too_many_to_be_read_stay_as_they_are() {
     bed.see(JobKind::JOB_SET, "own", "q", None, &json!({"spec": {"replicatedJobs": sets}}));
     let many = |controller: &Value| {
         let other = |at: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x".repeat(200), "uid": at.to_string()});
-        let others: Vec<_> = (0..400).map(other).chain(controller.as_array().into_iter().flatten().cloned()).collect();
+        let others: Vec<_> =
+            (0..400).map(other).chain(controller.as_array().into_iter().flatten().cloned()).collect();
         json!(others)
     };
     let part = |owners: &Value| object(JobKind::JOB, "ns", &Value::Null, owners);
