@@ -217,7 +217,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// What it costs to read the world before the engine is told of it.
+    /// What it costs to read the world before the engine gets it.
     fn read(&mut self, size: big::Size) {
         let texts = texts::of(size);
         let mut objects = Vec::with_capacity(texts.len());
