@@ -20,11 +20,8 @@ pub(crate) struct Certs {
     folder: PathBuf,
 }
 
-/// The name of kube-controller-manager's certificate.
-pub(crate) const CONTROLLER_MANAGER: &str = "controller-manager";
-
 impl Certs {
-    /// Makes a certificate authority, the API server's certificate, one for webhooks, an administrator's, kube-controller-manager's, the aggregator's, and
+    /// Makes a certificate authority, the API server's certificate, one for webhooks, an administrator's, the aggregator's, and
     /// the key that signs service account tokens.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -41,7 +38,6 @@ impl Certs {
         certs.issue(&ca, "apiserver", "kube-apiserver", None, &names)?;
         certs.issue(&ca, WEBHOOK, "webhook", None, &["127.0.0.1", "localhost"])?;
         certs.issue(&ca, "admin", "admin", Some("system:masters"), &[])?;
-        certs.issue(&ca, CONTROLLER_MANAGER, "system:kube-controller-manager", None, &[])?;
         certs.issue(&ca, "front-proxy", "front-proxy-client", None, &[])?;
 
         let tokens = KeyPair::generate()?;

@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::assets::{self, Tool};
-use crate::certs::{CONTROLLER_MANAGER, Certs};
+use crate::certs::Certs;
 use crate::kubeconfig::{self, User};
 use crate::plane_parts as parts;
 use crate::ports::free_ports;
@@ -135,16 +135,10 @@ impl ControlPlane {
         fs::create_dir_all(folder.join("logs")).context("making the log folder")?;
         let ports = free_ports(5)?;
         let plane = Self { programs: Mutex::default(), parts: builder, certs, ports, folder, watchdog };
-        plane.write_kubeconfig("admin", &plane.kubeconfig_path())?;
-        plane.write_kubeconfig(CONTROLLER_MANAGER, &plane.folder.join(CONTROLLER_MANAGER))?;
-        Ok(plane)
-    }
-
-    /// The kubeconfig of the user with the certificate of this name.
-    fn write_kubeconfig(&self, certificate: &str, path: &Path) -> Result<()> {
-        let [certificate, key] = ["crt", "key"].map(|end| self.certs.path(&format!("{certificate}.{end}")));
+        let (certificate, key) = (plane.certs.path("admin.crt"), plane.certs.path("admin.key"));
         let user = User::Certificate(&certificate, &key);
-        kubeconfig::write(path, &self.url(), Some(&self.ca_path()), &user, "default")
+        kubeconfig::write(&plane.kubeconfig_path(), &plane.url(), Some(&plane.ca_path()), &user, "default")?;
+        Ok(plane)
     }
 
     pub(crate) fn programs(&self) -> MutexGuard<'_, Programs> {
@@ -158,8 +152,7 @@ impl ControlPlane {
         let kubeconfig = self.kubeconfig_path();
         let mut wanted = Vec::new();
         if self.parts.controller_manager {
-            let own = self.folder.join(CONTROLLER_MANAGER);
-            let command = parts::controller_manager(&self.certs, &own, self.ports[3])?;
+            let command = parts::controller_manager(&self.certs, &kubeconfig, self.ports[3])?;
             wanted.push(("kube-controller-manager", command));
         }
         if self.parts.scheduler {

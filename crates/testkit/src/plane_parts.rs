@@ -97,8 +97,6 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
             "--leader-elect=false",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
-            // As everywhere: each controller has its own name, and no more rights than it needs.
-            "--use-service-account-credentials=true",
             // No fake pod can be reached, so nothing reads the endpoints that each JobSet's Service would get.
             "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
         ])

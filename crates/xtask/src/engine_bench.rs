@@ -29,7 +29,6 @@ pub struct InstructionBudget {
 #[path = "../../engine/tests/big/mod.rs"]
 mod big;
 mod events;
-mod texts;
 
 /// Measure the whole engine on a world of so many ClusterQueues, as JSON.
 #[derive(clap::Args)]
@@ -216,21 +215,6 @@ impl Bench {
     }
 }
 
-impl Bench {
-    /// What it costs to read the world before the engine gets it.
-    fn read(&mut self, size: big::Size) {
-        let texts = texts::of(size);
-        let mut objects = Vec::with_capacity(texts.len());
-        let watch = Stopwatch::start();
-        let allocated = allocation_counter::measure(|| {
-            objects.extend(texts.iter().map(|(kind, text)| texts::read(*kind, text)));
-        });
-        let us = watch.elapsed().as_secs_f64() * 1e6;
-        let step = Step { us, allocations: allocated.count_total, ..Step::default() };
-        self.steps.insert("0 objects are read".to_owned(), step);
-    }
-}
-
 /// Looks for one page, as the manager asks for it. Gauges have their own.
 const PAGE: usize = 250;
 
@@ -307,7 +291,6 @@ fn measure(queues: usize) -> Figures {
     // With every gauge that there can be.
     let config = EngineConfig { cluster_queue_resource_metrics: true, ..EngineConfig::default() };
     let mut bench = Bench { engine: Engine::new(config), steps: BTreeMap::new() };
-    bench.read(size);
     bench.step("1 start-up of a standby", inputs);
     // The same once more, to see what stays: what comes in is part of it then.
     let mut fresh = None;

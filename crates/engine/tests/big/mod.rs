@@ -69,12 +69,7 @@ pub fn cohort(number: usize) -> Object {
 
 /// A ClusterQueue with so much quota.
 pub fn cluster_queue(number: usize, cpus: usize) -> Object {
-    Object::ClusterQueue(typed(cluster_queue_value(number, cpus)))
-}
-
-/// The same as the API server has it.
-pub fn cluster_queue_value(number: usize, cpus: usize) -> Value {
-    json!({
+    Object::ClusterQueue(typed(json!({
         "metadata": metadata(&format!("cq-{number}"), None),
         "spec": {
             "cohortName": format!("cohort-{}", number / PER_COHORT),
@@ -82,27 +77,18 @@ pub fn cluster_queue_value(number: usize, cpus: usize) -> Value {
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
                 {"name": format!("flavor-{}", number % FLAVORS), "resources": [{"name": "cpu", "nominalQuota": cpus}]}]}],
         },
-    })
+    })))
 }
 
 /// The LocalQueue of a ClusterQueue.
 pub fn local_queue(number: usize) -> Object {
-    Object::LocalQueue(typed(local_queue_value(number)))
-}
-
-/// The same as the API server has it.
-pub fn local_queue_value(number: usize) -> Value {
     let name = format!("lq-{number}");
-    json!({"metadata": metadata(&name, Some(&namespace_of(number))), "spec": {"clusterQueue": format!("cq-{number}")}})
+    Object::LocalQueue(typed(json!({"metadata": metadata(&name, Some(&namespace_of(number))),
+        "spec": {"clusterQueue": format!("cq-{number}")}})))
 }
 
 /// A Workload of one pod with one CPU.
 pub fn workload(queue: usize, number: usize, admitted: bool) -> Object {
-    Object::Workload(typed(workload_value(queue, number, admitted)))
-}
-
-/// The same as the API server has it.
-pub fn workload_value(queue: usize, number: usize, admitted: bool) -> Value {
     let name = format!("w-{queue}-{number}");
     let mut metadata = metadata(&name, Some(&namespace_of(queue)));
     let age = i64::try_from(number).unwrap_or(0);
@@ -123,12 +109,12 @@ pub fn workload_value(queue: usize, number: usize, admitted: bool) -> Value {
         json!({})
     };
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
-    json!({
+    Object::Workload(typed(json!({
         "metadata": metadata,
         "spec": {"active": true, "queueName": format!("lq-{queue}"), "podSets": [{"name": "main", "count": 1,
             "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}]},
         "status": status,
-    })
+    })))
 }
 
 /// Every object, by kind: configuration, queues, Workloads.
