@@ -1,7 +1,7 @@
 //! Which flavors a pod set may use: taints, node selector and affinity, namespace selectors (docs/reference/06-algorithm.md 6.6).
 
 use sluice_quantity::is_extended;
-use sluice_selector::{Requirement, Term, any_term_holds, labels_hold};
+use sluice_selector::{Term, any_term_holds, labels_hold};
 
 use crate::Name;
 use crate::reason::Refusal;
@@ -56,7 +56,7 @@ fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
     let mut any = false;
     for term in &pod_set.affinity {
         let mut counted =
-            term.expressions.iter().filter(|expression| label(labels, &expression.key).is_some()).peekable();
+            term.expressions.iter().filter(|expression| label(labels, expression.key()).is_some()).peekable();
         if counted.peek().is_none() {
             return true;
         }
@@ -84,15 +84,10 @@ pub(crate) fn affinity_score(terms: &[PreferredTerm], name: Option<&str>, labels
 
 fn term_holds(term: &AffinityTerm, name: Option<&str>, labels: &[(Name, Name)]) -> bool {
     let term = Term {
-        labels: term.expressions.iter().map(requirement),
-        fields: term.fields.iter().map(requirement),
+        labels: term.expressions.iter().map(Expression::requirement),
+        fields: term.fields.iter().map(Expression::requirement),
     };
     term.holds(name, |key| label(labels, key))
-}
-
-fn requirement(one: &Expression) -> Requirement<'_, impl Iterator<Item = &str>> {
-    let values = one.values.iter().map(|value| &**value);
-    Requirement { key: &one.key, operator: Some(one.op), values }
 }
 
 /// Whether labels are selected.
@@ -107,7 +102,7 @@ pub(crate) fn label<'a>(labels: &'a [(Name, Name)], key: &str) -> Option<&'a str
 }
 
 fn holds(expression: &Expression, labels: &[(Name, Name)]) -> bool {
-    expression.op.holds(label(labels, &expression.key), expression.values.iter().map(|value| &**value))
+    expression.requirement().holds(label(labels, expression.key()))
 }
 
 #[cfg(test)]
@@ -172,8 +167,8 @@ mod tests {
     fn expressions(all: &[Wanted]) -> Vec<Expression> {
         let values = |one: &Wanted| one.values.iter().map(|value| value.as_str().into()).collect();
         let reported = |one: &Wanted| match Operator::of_nodes(&one.operator) {
-            Some(op) => Expression { key: one.key.as_str().into(), op, values: values(one) },
-            None => Expression { key: one.key.as_str().into(), op: Operator::In, values: Vec::new() },
+            Some(op) => Expression::new(one.key.as_str().into(), op, values(one)),
+            None => Expression::new(one.key.as_str().into(), Operator::In, Vec::new()),
         };
         all.iter().map(reported).collect()
     }

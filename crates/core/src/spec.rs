@@ -1,6 +1,6 @@
 //! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: what the core is told about the world's quota.
 
-use sluice_selector::{Operator, TolerationOperator};
+use sluice_selector::{Operator, Requirement, Sorted, TolerationOperator};
 
 use crate::{Amount, Name};
 
@@ -324,12 +324,30 @@ pub struct Selector {
 /// One requirement of a label selector or a node affinity term.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expression {
+    key: Name,
+    op: Operator,
+    /// In order, each once, unless they are numbers.
+    values: Vec<Name>,
+}
+
+impl Expression {
+    /// What it wants of the label with this key: how it is compared, and with what.
+    pub fn new(key: Name, op: Operator, mut values: Vec<Name>) -> Self {
+        if !matches!(op, Operator::Gt | Operator::Lt) {
+            sluice_selector::sort(&mut values);
+        }
+        Self { key, op, values }
+    }
+
     /// The label's key.
-    pub key: Name,
-    /// How the label is compared.
-    pub op: Operator,
-    /// What it is compared with.
-    pub values: Vec<Name>,
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// It as it is compared with labels.
+    pub fn requirement(&self) -> Requirement<'_, Sorted<'_, Name>> {
+        Requirement { key: &self.key, operator: Some(self.op), values: Sorted(&self.values) }
+    }
 }
 
 /// A node taint.

@@ -16,6 +16,7 @@
 mod adapter;
 mod affinity;
 mod appwrapper;
+mod bulk;
 mod declared;
 mod deployment;
 mod external;

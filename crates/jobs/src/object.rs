@@ -12,6 +12,7 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobPodSet, JobRef, JobView, PodScheduling};
 use sluice_api::{labels, names};
 
+use crate::bulk::{Bulk, STARTED};
 use crate::patch::{Patch, Step};
 
 /// Most pod sets of one Workload (docs/reference/01-api.md 1.4).
@@ -125,6 +126,10 @@ pub(crate) fn pod_set(
     path: &str,
     generated_labels: &[&str],
 ) -> Result<JobPodSet, String> {
+    // The webhook refuses less, and may have been away.
+    if let Some(why) = Bulk::of(template).excess(STARTED, Bulk::default()) {
+        return Err(format!("{path}: {why}"));
+    }
     let mut typed = PodTemplateSpec::deserialize(template).map_err(|error| format!("{path}: {error}"))?;
     let Some(spec) = typed.spec.as_mut() else { return Err(format!("{path}.spec: required")) };
     names::dedupe_env(spec);

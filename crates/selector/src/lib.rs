@@ -6,9 +6,11 @@
 
 mod nodes;
 mod taints;
+mod values;
 
 pub use nodes::{NAME_FIELD, Requirement, Term, any_term_holds, labels_hold};
 pub use taints::{Taint, Toleration, TolerationOperator, keeps_away, puts_up_with};
+pub use values::{Sorted, Values, sort};
 
 /// The operators of label selectors and node affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,15 +50,14 @@ impl Operator {
 
     /// Whether a label with this value, if it is there, is as a requirement with these values wants it. Numbers are compared with
     /// the first of them; a text that is no integer is neither above nor below.
-    pub fn holds<'a>(self, label: Option<&str>, values: impl IntoIterator<Item = &'a str>) -> bool {
-        let mut values = values.into_iter();
+    pub fn holds<'a>(self, label: Option<&str>, values: impl Values<'a>) -> bool {
         let number = |text: &str| text.parse::<i64>().ok();
         match self {
-            Self::In => label.is_some_and(|label| values.any(|value| value == label)),
-            Self::NotIn => label.is_none_or(|label| values.all(|value| value != label)),
+            Self::In => label.is_some_and(|label| values.has(label)),
+            Self::NotIn => label.is_none_or(|label| !values.has(label)),
             Self::Exists => label.is_some(),
             Self::DoesNotExist => label.is_none(),
-            Self::Gt | Self::Lt => match (label.and_then(number), values.next().and_then(number)) {
+            Self::Gt | Self::Lt => match (label.and_then(number), values.first().and_then(number)) {
                 (Some(is), Some(bound)) if self == Self::Gt => is > bound,
                 (Some(is), Some(bound)) => is < bound,
                 _ => false,

@@ -1,6 +1,6 @@
 //! Node selectors and node affinity.
 
-use crate::Operator;
+use crate::{Operator, Values};
 
 /// The only field of nodes that a term may name.
 pub const NAME_FIELD: &str = "metadata.name";
@@ -16,8 +16,9 @@ pub struct Requirement<'a, V> {
     pub values: V,
 }
 
-impl<'a, V: IntoIterator<Item = &'a str>> Requirement<'a, V> {
-    fn holds(self, value: Option<&str>) -> bool {
+impl<'a, V: Values<'a>> Requirement<'a, V> {
+    /// Whether a label or field with this value, if it is there, is as wanted.
+    pub fn holds(self, value: Option<&str>) -> bool {
         self.operator.is_some_and(|operator| operator.holds(value, self.values))
     }
 }
@@ -35,8 +36,8 @@ impl<'a, E, F, V, W> Term<E, F>
 where
     E: IntoIterator<Item = Requirement<'a, V>>,
     F: IntoIterator<Item = Requirement<'a, W>>,
-    V: IntoIterator<Item = &'a str>,
-    W: IntoIterator<Item = &'a str>,
+    V: Values<'a>,
+    W: Values<'a>,
 {
     /// Whether a node with this name and these labels is as the term wants it. A term without any requirement selects no node.
     pub fn holds<'n>(self, name: Option<&str>, label: impl Fn(&str) -> Option<&'n str>) -> bool {

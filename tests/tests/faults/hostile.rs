@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::FutureExt as _;
 use futures::future::join_all;
 
@@ -26,6 +28,7 @@ async fn a_hostile_tenant_gains_nothing() {
         annotations::marks_in_templates_gain_a_user_nothing().boxed_local(),
         huge::huge_objects_wait_like_others_or_are_refused().boxed_local(),
         huge::what_the_default_queue_takes_is_taken_however_large_and_under_any_load().boxed_local(),
+        huge::jobs_of_many_values_take_little_memory().boxed_local(),
         orphans::a_job_that_is_deleted_without_its_pods_stays().boxed_local(),
         owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),
         owners::a_real_owner_admits_only_what_it_made().boxed_local(),
@@ -42,5 +45,10 @@ async fn a_hostile_tenant_gains_nothing() {
         workloads::a_batch_user_writes_no_workload().boxed_local(),
         workloads::a_tenant_who_writes_workloads_runs_nothing_beyond_quota().boxed_local(),
     ];
-    join_all(stories).await;
+    let over = AtomicBool::new(false);
+    let stories = async {
+        join_all(stories).await;
+        over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(stories, bed::memory_stays(&over));
 }

@@ -45,6 +45,8 @@ pub const PERIOD: Duration = Duration::from_secs(3);
 const START: u64 = 64 << 20;
 /// Jobs without a queue.
 const STRANGE_JOBS: usize = 98;
+/// Jobs without a queue that are small, and have as many labels as fit.
+const LABELLED_JOBS: usize = 20;
 fn bomb() -> Vec<u8> {
     let slices = json!([{"domainCount": 8_000_000, "valuesPerLevel": [{"universal": "x"}], "podCounts": {"universal": 1}}]);
     let set = json!({"topologyAssignment": {"levels": ["a"], "slices": slices}});
@@ -403,10 +405,21 @@ fn large_job(number: usize) -> Value {
     job
 }
 
+/// As many labels as fit into a Job that has no queue.
+fn labelled_job(number: usize) -> Value {
+    let mut job = job(&format!("labelled-{number}"), "", 1, 1, 3_600);
+    job["metadata"]["labels"] = (0..60_000).map(|n| (format!("l{n}"), json!(""))).collect();
+    job["spec"]["suspend"] = json!(true);
+    job
+}
+
 /// A manager sees large Jobs that it does not manage: one after the other, then all of them at its start.
 async fn large_jobs(here: &Place<'_>, plane: &ControlPlane, manager: Manager, idle: u64) {
     for number in 0..STRANGE_JOBS {
         here.make_job(&large_job(number)).await.unwrap();
+    }
+    for number in 0..LABELLED_JOBS {
+        here.make_job(&labelled_job(number)).await.unwrap();
     }
     here.job("behind-them", "lq", 1).await.unwrap();
     here.wait_until("behind-them", true).await.unwrap();

@@ -189,6 +189,32 @@ async fn the_plugin_knows_it(place: &Place<'_>, workload: &str) {
     place.wait_for_counts([1, 0, 0]).await.unwrap();
 }
 
+/// The policy that keeps a job from losing its pods looks at conditions, which may be anything.
+async fn is_written_whatever_its_conditions_are(place: &Place<'_>, name: &str) {
+    let all = errands(&place.client, &place.name);
+    let odd = [
+        json!(null),
+        json!({"a": "b"}),
+        json!("ready"),
+        json!(["ready", null]),
+        json!([{"type": 1, "status": []}]),
+    ];
+    for (round, conditions) in odd.into_iter().enumerate() {
+        eventually(&format!("conditions {conditions}"), DEADLINE, || async {
+            let mut errand = all.get(name).await?;
+            errand.data["status"]["conditions"] = conditions.clone();
+            let written = all.replace_status(name, &PostParams::default(), &errand).await;
+            Ok(progress(written.is_ok(), format!("{written:?}")))
+        })
+        .await
+        .unwrap();
+        let note =
+            Patch::Merge(json!({"metadata": {"annotations": {"example.com/round": round.to_string()}}}));
+        let written = all.patch(name, &PatchParams::default(), &note).await.unwrap();
+        assert_eq!(written.data["status"]["conditions"], conditions);
+    }
+}
+
 #[tokio::test]
 async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     const NAME: &str = "declared";
@@ -216,6 +242,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     // One that waits is deleted.
     make(&place, "second").await;
     place.wait_for_counts([1, 1, 1]).await.unwrap();
+    is_written_whatever_its_conditions_are(&place, "second").await;
     delete(&place, "second").await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 

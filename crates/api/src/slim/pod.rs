@@ -71,8 +71,6 @@ pub struct PodTemplate {
     pub runtime_class_name: Option<String>,
     /// The node selector.
     pub node_selector: BTreeMap<String, String>,
-    /// The required node affinity: any of these terms.
-    pub node_affinity: Vec<NodeSelectorTerm>,
     /// The affinity as it is, to be restored when the job stops.
     pub affinity: Option<Box<Affinity>>,
     /// The tolerations.
@@ -91,6 +89,16 @@ pub struct PodTemplate {
     pub template_hash: u64,
     /// Equal for templates that are equal to a scheduler ([`crate::names::scheduling_hash`]).
     pub scheduling_hash: u64,
+}
+
+impl PodTemplate {
+    /// The required node affinity: any of these terms.
+    pub fn node_affinity(&self) -> &[NodeSelectorTerm] {
+        let nodes = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required =
+            nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
+        required.map_or(&[], |required| &required.node_selector_terms)
+    }
 }
 
 impl From<PodTemplateSpec> for PodTemplate {
@@ -112,11 +120,6 @@ impl From<PodTemplateSpec> for PodTemplate {
 
 impl From<PodSpec> for PodTemplate {
     fn from(spec: PodSpec) -> Self {
-        let required = spec
-            .affinity
-            .as_ref()
-            .and_then(|a| a.node_affinity.as_ref())
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.clone());
         Self {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
@@ -131,7 +134,6 @@ impl From<PodSpec> for PodTemplate {
             overhead: spec.overhead.unwrap_or_default(),
             runtime_class_name: spec.runtime_class_name,
             node_selector: spec.node_selector.unwrap_or_default(),
-            node_affinity: required.map(|r| r.node_selector_terms).unwrap_or_default(),
             affinity: spec.affinity.map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),
             scheduling_gates: spec.scheduling_gates.unwrap_or_default(),

@@ -153,7 +153,8 @@ fn plain_group() -> ResourceGroup {
 fn expression(c: &mut Choices<'_>) -> Expression {
     let operators =
         [Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt, Operator::Lt];
-    Expression { key: c.name("key", 3), op: c.pick(&operators), values: c.some(2, |c| c.name("value", 2)) }
+    let (key, op) = (c.name("key", 3), c.pick(&operators));
+    Expression::new(key, op, c.some(2, |c| c.name("value", 2)))
 }
 
 const EFFECTS: [TaintEffect; 3] =

@@ -16,7 +16,7 @@ fn world(respected: bool) -> World {
 }
 
 fn prefers(job: Job, disk: &str, weight: i32) -> Job {
-    let expression = Expression { key: n("disk"), op: Operator::In, values: vec![n(disk)] };
+    let expression = Expression::new(n("disk"), Operator::In, vec![n(disk)]);
     let term = AffinityTerm { expressions: vec![expression], fields: Vec::new() };
     job.pod(|pod_set| pod_set.preferred_affinity.push(PreferredTerm { weight, term }))
 }

@@ -271,7 +271,7 @@ fn s6_6_14_keys_of_other_flavors_of_the_resource_group_are_dropped_too() {
 }
 
 fn expression(key: &str, op: Operator, values: &[&str]) -> Expression {
-    Expression { key: n(key), op, values: values.iter().map(|value| n(value)).collect() }
+    Expression::new(n(key), op, values.iter().map(|value| n(value)).collect())
 }
 
 fn affinity(terms: Vec<Vec<Expression>>) -> impl FnOnce(Job) -> Job {

@@ -98,7 +98,7 @@ impl Engine {
         let shape = json!([
             template.node_selector,
             class.map(|class| &class.node_selector),
-            template.node_affinity,
+            template.node_affinity(),
             tolerations,
             of_node.iter().map(|(resource, amount)| (&**resource, amount.get() > 0)).collect::<Vec<_>>(),
         ]);

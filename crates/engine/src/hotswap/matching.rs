@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Toleration};
+use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::slim;
-use sluice_core::{Amount, Name};
+use sluice_core::{AffinityTerm, Amount, Expression, Name};
 use sluice_quantity::is_extended;
-use sluice_selector::{
-    Operator, Requirement, Term, TolerationOperator, any_term_holds, labels_hold, puts_up_with,
-};
+use sluice_selector::{Term, TolerationOperator, any_term_holds, labels_hold, puts_up_with};
 
 fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
@@ -21,17 +19,12 @@ pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -
 }
 
 /// Whether a required node affinity with these terms holds.
-pub(crate) fn has_affinity(node: &slim::Node, terms: &[NodeSelectorTerm]) -> bool {
+pub(crate) fn has_affinity(node: &slim::Node, terms: &[AffinityTerm]) -> bool {
     any_term_holds(terms, |term| {
-        let labels = term.match_expressions.iter().flatten().map(requirement);
-        let term = Term { labels, fields: term.match_fields.iter().flatten().map(requirement) };
+        let labels = term.expressions.iter().map(Expression::requirement);
+        let term = Term { labels, fields: term.fields.iter().map(Expression::requirement) };
         term.holds(node.metadata.name.as_deref(), |key| label(node, key))
     })
-}
-
-fn requirement(one: &NodeSelectorRequirement) -> Requirement<'_, impl Iterator<Item = &str>> {
-    let values = one.values.iter().flatten().map(String::as_str);
-    Requirement { key: &one.key, operator: Operator::of_nodes(&one.operator), values }
 }
 
 fn text(text: Option<&String>) -> &str {

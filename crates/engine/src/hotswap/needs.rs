@@ -11,6 +11,7 @@ use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
 use super::snapshot::{NodeTerms, SeenWorkload, Snapshot};
 use crate::engine::Engine;
+use crate::ingest::scheduling::affinity;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
 
@@ -101,13 +102,14 @@ impl Engine {
                 let class = around.class_of(template).map(|class| &class.node_selector);
                 let mut tolerations = asks.tolerations.clone();
                 tolerations.extend(flavor.spec.tolerations.iter().cloned());
+                let terms = affinity(template.node_affinity());
                 NodeTerms {
-                    selection: json!([template.node_selector, class, template.node_affinity]).to_string(),
+                    selection: json!([template.node_selector, class, template.node_affinity()]).to_string(),
                     selects: move |node: &slim::Node| {
                         has_labels(node, &flavor.spec.node_labels)
                             && has_labels(node, &template.node_selector)
                             && class.is_none_or(|labels| has_labels(node, labels))
-                            && has_affinity(node, &template.node_affinity)
+                            && has_affinity(node, &terms)
                     },
                     tolerates: move |node: &slim::Node| tolerates(node, &tolerations, &asks.of_node),
                 }

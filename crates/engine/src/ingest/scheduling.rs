@@ -28,7 +28,7 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
         .flatten()
         .map(|e| {
             let op = Operator::of_labels(&e.operator)?;
-            Some(Expression { key: name(&e.key), op, values: names(e.values.as_ref()) })
+            Some(Expression::new(name(&e.key), op, names(e.values.as_ref())))
         })
         .collect();
     Some(Selector {
@@ -55,8 +55,8 @@ pub(crate) fn preferred_affinity(affinity: Option<&api::Affinity>) -> Vec<Prefer
 
 fn term(api: &api::NodeSelectorTerm) -> AffinityTerm {
     let expression = |e: &api::NodeSelectorRequirement| match Operator::of_nodes(&e.operator) {
-        Some(op) => Expression { key: name(&e.key), op, values: names(e.values.as_ref()) },
-        None => Expression { key: name(&e.key), op: Operator::In, values: Vec::new() },
+        Some(op) => Expression::new(name(&e.key), op, names(e.values.as_ref())),
+        None => Expression::new(name(&e.key), Operator::In, Vec::new()),
     };
     AffinityTerm {
         expressions: api.match_expressions.iter().flatten().map(expression).collect(),

@@ -126,7 +126,7 @@ pub(crate) fn pod_sets(
                     .map(|m| i64::from(m).min(count)),
                 requests,
                 node_selector,
-                affinity: affinity(&set.template.node_affinity),
+                affinity: affinity(set.template.node_affinity()),
                 preferred_affinity: if config.on(Gate::TASRespectNodeAffinityPreferred) {
                     preferred_affinity(set.template.affinity.as_deref())
                 } else {

@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// The same of one that is not ours to delete. That of a job whose template may be there, and is not kept, only gives back what was taken from it.
-    fn end_prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+    pub(super) fn end_prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let waits = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);
         if waits || is(entry.status(), Type::Finished) {

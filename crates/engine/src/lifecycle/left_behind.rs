@@ -62,8 +62,9 @@ impl Engine {
         Some(Name::from(uid.as_str()))
     }
 
-    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone.
-    pub(super) fn release_workloads(&mut self, key: &JobKey, view: &JobView) {
+    /// A job is being deleted: its Workloads lose our finalizer, unless its parts clean up after it, and as soon as its pods are gone. They go before the
+    /// job does: a finalizer of its user may hold that for good, and no pods use their quota.
+    pub(super) fn release_workloads(&mut self, key: &JobKey, view: &Arc<JobView>) {
         if self.parts_clean_up(view.job.kind, &view.job.uid) {
             return;
         }
@@ -75,8 +76,25 @@ impl Engine {
                 self.note_leaver(key);
             }
             if !self.keeps_for_left(&workload) {
-                self.drop_finalizer(&workload);
+                self.end_workload_of_leaver(key, view, &workload);
             }
+        }
+    }
+
+    /// A Workload of a job that is being deleted, which has no pods any more.
+    fn end_workload_of_leaver(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
+        let kind = view.job.kind;
+        let goes_with_pods = kind.integration().of_pods || kind.gathers_pods();
+        let entry = &self.world.workloads[workload];
+        let (holds, over) = (holds_quota(entry), is(entry.status(), Type::Finished));
+        if goes_with_pods || over || !self.config.frameworks.contains(&kind) || self.is_active(key) {
+            self.drop_finalizer(workload);
+        } else if view.prebuilt_workload.is_none() {
+            self.delete_workload(workload, Vec::new());
+        } else if holds {
+            self.end_prebuilt(key, view, workload);
+        } else {
+            self.drop_finalizer(workload);
         }
     }
 

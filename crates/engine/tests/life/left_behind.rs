@@ -176,6 +176,32 @@ fn one_look_is_for_all_jobs_of_a_namespace() {
     assert_eq!(c.api.workloads().len(), 0);
 }
 
+/// Those that wait come up when a look is due, and when it is answered; nothing else does.
+#[test]
+fn a_look_costs_what_those_cost_that_it_is_for() {
+    const GONE: u64 = 100;
+    let mut c = cluster();
+    c.api.simple("300", &json!({}));
+    for at in 0..300 {
+        c.api.add_job(job("team-a", &format!("job-{at}"), "lq", 1, "1"));
+    }
+    c.settle();
+    for at in 0..GONE {
+        let uid = uid(&c, &format!("job-{at}"));
+        c.api.ending_pods.insert(uid);
+        c.api.delete_job(&format!("job-{at}"));
+    }
+    c.advance(20);
+    let (looks, before) = (c.written(Purpose::EndPods), c.engine.work());
+    c.advance(300);
+    let (looks, after) = (c.written(Purpose::EndPods) - looks, c.engine.work());
+    assert!(looks > 5, "{looks} looks");
+    let most = 2 * GONE * u64::try_from(looks + 1).unwrap();
+    let counted = after.workloads - before.workloads;
+    assert!(counted <= most, "{counted} Workloads and {looks} looks");
+    assert_eq!(after.jobs - before.jobs, 0, "the jobs are gone, and others have nothing to do with it");
+}
+
 #[test]
 fn where_it_cannot_be_looked_the_quota_is_kept() {
     let mut c = running();
@@ -320,6 +346,68 @@ fn pods_of_a_job_that_its_users_finalizer_holds_have_all_the_time() {
     assert!(c.api.hurried.is_empty() && !runs(&c, "new"));
     c.advance(60);
     assert!(c.api.hurried.contains(&old));
+}
+
+#[test]
+fn the_quota_of_a_job_that_its_users_finalizer_holds_comes_back_with_the_end_of_its_pods() {
+    for (evicted, restarts) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut c = running_with(limited());
+        let (old, of) = (uid(&c, "old"), workload(&c, "old"));
+        c.api.ending_pods.insert(old);
+        c.api.edit_job("old", |job| job.view.deleting = true);
+        c.settle();
+        if evicted {
+            c.api.edit(&of, &json!({"spec": {"active": false}}));
+        }
+        c.advance(120);
+        assert!(!runs(&c, "new"), "its pods run");
+        if restarts {
+            c.restart();
+        }
+        // The Job controller, which does not start it any more, has no pods of it either.
+        c.api.edit_job("old", |job| (job.view.active, job.view.ready) = (false, 0));
+        c.api.ending_pods.clear();
+        c.advance(31);
+        assert!(runs(&c, "new"), "evicted: {evicted}, restarts: {restarts}");
+        assert!(c.api.json(&of).is_none());
+        c.advance(600);
+        assert!(runs(&c, "new") && c.api.workloads().len() == 1, "none is made of it any more");
+    }
+}
+
+#[test]
+fn a_job_that_waits_and_is_held_by_its_users_finalizer_is_not_queued_any_more() {
+    let mut c = running();
+    c.api.edit_job("new", |job| job.view.deleting = true);
+    c.settle();
+    assert_eq!(c.api.workloads().len(), 1);
+    c.api.delete_job("old");
+    c.advance(60);
+    assert_eq!(c.api.workloads().len(), 0);
+    assert_eq!(c.written(Purpose::ReserveQuota), 1, "that of the other");
+}
+
+/// What a part leaves behind outlives a job that has ended.
+#[test]
+fn pods_of_a_part_that_was_deleted_keep_the_quota_of_a_job_that_is_over_for_so_long() {
+    let mut c = set_of(2);
+    c.config.longest_termination = Some(LONGEST);
+    c.restart();
+    let part = uid(&c, "old-main-0");
+    c.api.ending_pods.insert(Arc::clone(&part));
+    c.api.delete_job("old-main-0");
+    c.settle();
+    c.api.finish_job("old-main-1", true);
+    c.api.finish_job("old", true);
+    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
+    c.advance(599);
+    assert!(!runs(&c, "new") && c.api.hurried.is_empty(), "they end by themselves");
+    c.advance(60);
+    assert!(c.api.hurried.contains(&part) && !runs(&c, "new"));
+    c.api.ending_pods.clear();
+    c.advance(31);
+    assert!(runs(&c, "new"));
+    assert_eq!(condition(&c.workload("old"), "Finished"), "True");
 }
 
 #[test]

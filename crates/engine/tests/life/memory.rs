@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::EnvVar;
 use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::Cluster;
@@ -50,6 +50,56 @@ fn of_a_job_without_a_queue_no_template_is_kept() {
     let all = EngineConfig { manage_jobs_without_queue_name: true, ..EngineConfig::default() };
     let bytes = kept(&mut Engine::new(all), || large("plain", None));
     assert!(bytes > i64::try_from(LARGE).unwrap(), "{bytes}: it gets a Workload, too");
+}
+
+/// An object may have tens of thousands of them.
+#[test]
+fn of_labels_those_that_are_copied_are_kept() {
+    let copied = EngineConfig { label_keys_to_copy: vec!["team".to_owned()], ..EngineConfig::default() };
+    let mut engine = Engine::new(copied);
+    for queue in [None, Some("q")] {
+        let bytes = kept(&mut engine, || {
+            let mut view = job("team-a", "labelled", queue.unwrap_or_default(), 1, "1");
+            view.resource_version = format!("1{}", queue.map_or(0, str::len));
+            view.labels = (0..60_000).map(|at| (format!("l{at}"), String::new())).collect();
+            view.labels.insert("team".to_owned(), "red".to_owned());
+            view
+        });
+        assert!(bytes < 16 << 10, "{bytes} bytes are kept");
+    }
+}
+
+#[test]
+fn of_a_job_that_another_kind_made_no_template_is_kept() {
+    let mut engine = Engine::new(EngineConfig::default());
+    let text = |text: &str| text.to_owned();
+    let bytes = kept(&mut engine, || {
+        let mut view = job("team-a", "made", "", 1, "1");
+        let (api_version, kind) = (text("example.com/v1"), text("Maker"));
+        view.controller = Some(ControllerRef { api_version, kind, name: text("m"), uid: text("u") });
+        view.pod_sets[0].scheduling.labels =
+            (0..60_000).map(|at| (format!("l{at}"), String::new())).collect();
+        view
+    });
+    assert!(bytes < 16 << 10, "{bytes} bytes are kept");
+}
+
+#[test]
+fn of_a_template_little_is_kept_however_many_values_it_has() {
+    let mut engine = Engine::new(EngineConfig::default());
+    for (values, most) in [(3_900, 512 << 10), (240_000, 16 << 10)] {
+        let terms =
+            json!([{"matchExpressions": [{"key": "a", "operator": "In", "values": vec!["a"; values]}]}]);
+        let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        let object = json!({
+            "metadata": {"name": format!("of-{values}"), "namespace": "team-a", "uid": "u", "resourceVersion": "1",
+                "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+            "spec": {"suspend": true, "template": {"spec": {
+                "affinity": {"nodeAffinity": nodes}, "containers": [{"name": "c", "image": "i"}]}}},
+        });
+        let bytes = kept(&mut engine, || sluice_jobs::observe(JobKind::JOB, &object));
+        assert!(bytes < most, "{bytes} bytes are kept of {values} values");
+    }
 }
 
 /// A pod of the group `g` of so many, with a large template.

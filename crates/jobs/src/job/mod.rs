@@ -18,6 +18,7 @@ use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
 
 use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
+use crate::bulk::{LARGE_SELECTOR, is_large_selector};
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
@@ -97,6 +98,7 @@ impl Adapter for Job {
 
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         rules::always(change, violations, context);
+        rules::selector(change, violations, context);
         rules::on_update(change, violations, context);
         rules::elastic(change, violations, context);
     }
@@ -158,6 +160,9 @@ fn observe(job: &Value) -> JobView {
     view.spare_failures = spare::failures(spec, status);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let selector = spec.get("selector").filter(|_| spec["manualSelector"] == true);
+    // No pod is told by it.
+    let is_large = selector.is_some_and(is_large_selector);
+    let selector = selector.filter(|_| !is_large);
     view.pod_selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok()).map(Arc::new);
     let count = object::pods_of_job_spec(spec);
     view.pods_ready = ready_pods(status) >= i64::from(count);
@@ -173,6 +178,9 @@ fn observe(job: &Value) -> JobView {
     if let Ok(pod_set) = &mut pod_set {
         pod_set.min_count = min_parallelism(&view).filter(|least| (1..=count).contains(least));
         topology::number(pod_set, Some(JOB_COMPLETION_INDEX));
+    }
+    if is_large {
+        pod_set = Err(format!("spec.selector: {LARGE_SELECTOR}"));
     }
     object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
     view

@@ -5,8 +5,23 @@ use sluice_api::gates::Gate;
 use sluice_api::labels;
 
 use crate::adapter::Change;
+use crate::bulk::{LARGE_SELECTOR, is_large_selector};
 use crate::object::int;
 use crate::review::{Context, Meta, Violations, annotation_path};
+
+/// The selector of a job whose user wrote it: each new pod of the namespace is compared with it.
+pub(super) fn selector(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
+    if !context.is_managed(change.meta) && !context.managed_owner {
+        return;
+    }
+    let selects = |object: &Value| object["spec"]["manualSelector"] == true;
+    let unchanged = change
+        .old
+        .is_some_and(|(old, _)| selects(old) && old["spec"]["selector"] == change.object["spec"]["selector"]);
+    if !unchanged && selects(change.object) && is_large_selector(&change.object["spec"]["selector"]) {
+        violations.add("spec.selector", LARGE_SELECTOR.to_owned());
+    }
+}
 
 /// Counts and their annotations, if the write sets any of them. A job that runs with fewer pods than it asked for is
 /// not suspended; stopping it first suspends it and restores its counts later: neither may be refused.

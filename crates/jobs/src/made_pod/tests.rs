@@ -36,6 +36,20 @@ fn pods_of_a_job_have_the_label_by_which_it_selects_them() {
     assert!(!may_be(&selects, "a-x7k2p", &own) && !may_be(&selects, "a-x7k2p", &[("app", "b")]));
 }
 
+/// Each new pod of the namespace is compared with it.
+#[test]
+fn no_pod_is_told_by_a_selector_of_many_values() {
+    let selects = |values: usize| {
+        let values: Vec<_> = (0..values).map(|at| format!("v{at}")).collect();
+        let selector = json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]});
+        job(JobKind::JOB, "a", &json!({"manualSelector": true, "selector": selector, "template": template()}))
+    };
+    assert!(may_be(&selects(200), "a-x7k2p", &[("app", "a")]));
+    let large = selects(300);
+    assert_eq!(large.invalid.as_deref(), Some("spec.selector: Too long: may not have more than 256 values"));
+    assert!(!may_be(&large, "a-x7k2p", &[("app", "a")]));
+}
+
 #[test]
 fn pods_of_kubeflows_jobs_have_a_name_of_their_own() {
     let specs = json!({"Master": {"replicas": 1, "template": template()},

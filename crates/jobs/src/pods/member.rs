@@ -11,6 +11,7 @@ use sluice_api::job::{ControllerRef, JobPodSet};
 use sluice_api::{labels, names, slim};
 
 use super::parent::{Parent, size};
+use crate::bulk::{Bulk, STARTED};
 use crate::{object, topology};
 
 /// The phase of a pod, as far as it matters.
@@ -103,7 +104,8 @@ impl Member {
         let said = filled("annotations", labels::ROLE_HASH).map(str::to_owned);
         // Any user can write a role into a pod.
         let is_known = said.is_some() && !has_role;
-        let made = if is_known { None } else { PodSpec::deserialize(spec).ok() };
+        let is_large = Bulk::of(pod).excess(STARTED, Bulk::default()).is_some();
+        let made = if is_known || is_large { None } else { PodSpec::deserialize(spec).ok() };
         let made = made.map(|spec| names::role_hash(&spec));
         let is_made = said.is_none() || said == made;
         let role: Arc<str> = Arc::from(said.or(made).unwrap_or_default());
@@ -132,7 +134,9 @@ impl Member {
             index: metadata["labels"][labels::POD_GROUP_POD_INDEX].as_str().map(str::to_owned),
             managed: metadata["labels"][labels::MANAGED] == "true",
             suspending_parent: filled("annotations", labels::POD_SUSPENDING_PARENT).map(str::to_owned),
-            size: (parent.is_some() || group.is_some() && !is_made).then(|| size(pod)).flatten(),
+            size: (!is_large && (parent.is_some() || group.is_some() && !is_made))
+                .then(|| size(pod))
+                .flatten(),
             controller: object::controller(&metadata["ownerReferences"]).filter(|_| !has_role).map(Box::new),
             parent,
             gated: scheduling_gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE),

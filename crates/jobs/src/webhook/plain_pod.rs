@@ -11,6 +11,7 @@ use sluice_api::{labels, names};
 use super::additions::Additions;
 use super::topology;
 use super::validate::{admission_gates, always, on_update};
+use crate::bulk::{Bulk, STARTED};
 use crate::object::string_map;
 use crate::patch::Patch;
 use crate::pods::{Parent, group_name, total_count};
@@ -137,6 +138,13 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     parent(pod, old, &mut violations);
     workload(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
+    if old.is_none() && meta.label(labels::MANAGED) == Some("true") {
+        // One of an object has what its template has, and what is added to pods.
+        let times = if suspending_parent(pod).is_some() { STARTED } else { 1 };
+        if let Some(why) = Bulk::of(pod).excess(times, Bulk::default()) {
+            violations.add("spec", why);
+        }
+    }
     if let (Some(old), Some(before)) = (old, &before) {
         on_update(before, &meta, &mut violations, context);
         group_on_update(pod, old, &mut violations, context);

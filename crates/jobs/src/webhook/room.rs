@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 
+use crate::bulk::{Bulk, STARTED};
 use crate::registry;
 use crate::review::Violations;
 
@@ -57,6 +58,24 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
             "a queued job may not have more than {most} bytes, so that it can be started and stopped: it has {bytes}"
         );
         violations.add("metadata", format!("Too long: {why}"));
+    }
+}
+
+/// Refuses pod templates of so many values that they would take the memory of all jobs. A started job has what admission adds, too; a job that was
+/// managed with more, as `old`, may keep it.
+pub(super) fn check_values(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let bulk = |object: &Value| {
+        let groups = registry::of(kind).pod_groups(object).into_iter();
+        groups.map(|group| Bulk::of(&group.template)).fold(Bulk::default(), Bulk::and)
+    };
+    let started = old.is_some() && !registry::of(kind).is_suspended(object);
+    let times = if started { STARTED } else { 1 };
+    let now = bulk(object);
+    if now.excess(times, Bulk::default()).is_none() {
+        return;
+    }
+    if let Some(why) = now.excess(times, old.map(bulk).unwrap_or_default()) {
+        violations.add("spec", why);
     }
 }
 
@@ -201,6 +220,51 @@ mod tests {
         assert_eq!(refused(&queued, Some(&queued), &context), 0, "nothing grows");
         context.managed_owner = true;
         assert_eq!(refused(&large, None, &context), 2, "it is part of one that is");
+    }
+
+    /// A Job whose pods tolerate so many taints.
+    fn tolerant(number: usize, suspended: bool) -> Value {
+        let pods = json!({"tolerations": vec![json!({"key": "k"}); number], "containers": [{"name": "c"}]});
+        json!({"metadata": {"name": "j"}, "spec": {"suspend": suspended, "template": {"spec": pods}}})
+    }
+
+    fn told_of_values(kind: JobKind, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut violations = Violations::default();
+        check_values(kind, object, old, &mut violations);
+        violations.0.into_iter().map(|broken| broken.message).collect()
+    }
+
+    #[test]
+    fn pod_templates_have_so_many_values_and_those_of_a_started_job_what_admission_adds() {
+        let told = |object: &Value, old: Option<&Value>| told_of_values(JobKind::JOB, object, old).len();
+        assert_eq!(told(&tolerant(1_999, true), None), 0);
+        assert_eq!(told(&tolerant(2_000, true), None), 1);
+        let (most, more) = (tolerant(1_999, true), tolerant(3_900, false));
+        assert_eq!(told(&more, Some(&most)), 0, "it is started");
+        assert_eq!(told(&tolerant(4_100, false), Some(&most)), 1);
+        let stopping = tolerant(3_900, true);
+        assert_eq!(told(&stopping, Some(&more)), 0, "nothing grows");
+        assert_eq!(told(&tolerant(2_000, true), Some(&most)), 1);
+        // All templates of a job count together.
+        let of = |number: usize| json!({"name": "a", "template": {"spec": tolerant(number, true)["spec"]}});
+        let set = |number: usize| json!({"metadata": {}, "spec": {"suspend": true, "replicatedJobs": [of(number), of(number)]}});
+        assert_eq!(told_of_values(JobKind::JOB_SET, &set(900), None), Vec::<String>::new());
+        let why = told_of_values(JobKind::JOB_SET, &set(1_100), None);
+        assert!(
+            why[0].starts_with(
+                "Too long: the pod templates of a queued job may not have more than 4000 values that"
+            ),
+            "{why:?}"
+        );
+    }
+
+    #[test]
+    fn what_got_past_the_webhook_cannot_be_read() {
+        let view = crate::observe(JobKind::JOB, &tolerant(3_900, false));
+        assert_eq!((view.invalid, view.pod_sets.len()), (None, 1));
+        let view = crate::observe(JobKind::JOB, &tolerant(100_000, false));
+        assert!(view.invalid.unwrap().starts_with("spec.template: Too long: "));
+        assert!(view.pod_sets.is_empty());
     }
 
     #[test]

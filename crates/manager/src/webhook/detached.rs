@@ -15,6 +15,7 @@ use sluice_jobs::webhook::owner_kind;
 use super::facts::Facts;
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::Request;
+use super::users::UserInfo;
 
 /// Why a change of a job or a pod is refused, if it takes that from below the job on whose quota it runs.
 pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
@@ -22,7 +23,7 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
     let above = owner_kind(old, rules.external)?;
     let before = ControllerName::of(old)?;
     let of_pods = kind.integration().of_pods;
-    if request.user_info.collects() || of_pods && request.user_info.is_of_kubernetes() {
+    if may_detach(kind, &request.user_info) {
         return None;
     }
     let controller = (above, before.name, before.uid);
@@ -62,6 +63,11 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
             before.name
         )
     })
+}
+
+/// Whether a user's work is to take objects of a kind from below others.
+pub(super) fn may_detach(kind: JobKind, user: &UserInfo) -> bool {
+    user.collects() || kind.integration().of_pods && user.is_of_kubernetes()
 }
 
 /// Whether objects of a kind that make others are known, if they are there.

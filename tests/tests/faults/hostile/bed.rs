@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -24,6 +25,8 @@ use tokio::sync::OnceCell;
 const WATCHED: Duration = Duration::from_secs(2);
 /// How long a job may be unsuspended without an admission.
 const UNSTOPPED: Duration = Duration::from_secs(10);
+/// How much memory the manager may use above what it uses at rest.
+const MEMORY: u64 = 128 << 20;
 /// The queue of all tenants, whose quota the victim holds.
 pub const SHARED: &str = "shared";
 /// The queue of a tenant's own, of two processors.
@@ -36,6 +39,8 @@ pub struct Bed {
     _jobsets: jobset::Controller,
     manager: Manager,
     victim: String,
+    /// The manager's memory before the first attack.
+    idle: u64,
 }
 
 static BED: OnceCell<Bed> = OnceCell::const_new();
@@ -58,9 +63,24 @@ pub async fn bed() -> &'static Bed {
         let workload = bystander.workload("precious").await.unwrap();
         let victim = workload["metadata"]["uid"].as_str().unwrap().to_owned();
         drop(bystander);
-        Bed { plane, _jobsets: jobsets, manager, victim }
+        let idle = manager.anonymous_memory().unwrap();
+        Bed { plane, _jobsets: jobsets, manager, victim, idle }
     })
     .await
+}
+
+/// The manager needs little memory until it is `over`, whatever is made.
+pub async fn memory_stays(over: &AtomicBool) {
+    let bed = bed().await;
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    let mut most = 0;
+    while !over.load(Ordering::Relaxed) {
+        pace.tick().await;
+        most = most.max(bed.manager.anonymous_memory().unwrap());
+    }
+    let above = most.saturating_sub(bed.idle);
+    println!("{} MiB above idle", above >> 20);
+    assert!(above <= MEMORY, "{} MiB above idle", above >> 20);
 }
 
 /// A tenant: an account with the rights of a batch user in a namespace of its own.

@@ -170,3 +170,38 @@ pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_l
     assert_eq!(small, [true; 10]);
     tenant.gained_nothing().await;
 }
+
+/// As many values as fit into an object: what is kept of each may be a hundred times its text.
+pub async fn jobs_of_many_values_take_little_memory() {
+    const JOBS: usize = 20;
+    let tenant = tenant("many-values").await;
+    let affinity = |values: usize| {
+        let terms =
+            json!([{"matchExpressions": [{"key": "a", "operator": "NotIn", "values": vec!["b"; values]}]}]);
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+    };
+    let affine = |name: &str, values: usize| {
+        let mut job = attack(name, SHARED);
+        job["spec"]["template"]["spec"]["affinity"] = affinity(values);
+        job
+    };
+    let why = tenant.make(&affine("affine", 200_000)).await.unwrap_err().to_string();
+    assert!(why.contains("Too long") || why.contains("too many values"), "{why}");
+    let why = tenant.make(&affine("affine", 4_000)).await.unwrap_err().to_string();
+    assert!(why.contains("may not have more than 4000 values that stay in memory"), "{why}");
+    for number in 0..JOBS {
+        tenant.make(&affine(&format!("affine-{number}"), 3_900)).await.unwrap();
+        // Those that name no queue may have any number.
+        let mut labelled = unqueued(&format!("labelled-{number}"));
+        labelled["spec"]["suspend"] = json!(true);
+        labelled["metadata"]["labels"] = (0..60_000).map(|n| (format!("l{n}"), json!(""))).collect();
+        tenant.make(&labelled).await.unwrap();
+        let mut affine = affine(&format!("unqueued-{number}"), 200_000);
+        affine["spec"]["suspend"] = json!(true);
+        affine["metadata"]["labels"] = json!({});
+        tenant.make(&affine).await.unwrap();
+    }
+    tenant.place.wait_for_condition("affine-0", "QuotaReserved", "False").await.unwrap();
+    tenant.gained_nothing().await;
+    tenant.others_go_on().await;
+}

@@ -12,7 +12,7 @@ fn tolerate(key: &str) -> Toleration {
 }
 
 fn term(key: &str, value: &str) -> AffinityTerm {
-    let expression = Expression { key: n(key), op: Operator::In, values: vec![n(value)] };
+    let expression = Expression::new(n(key), Operator::In, vec![n(value)]);
     AffinityTerm { expressions: vec![expression], ..AffinityTerm::default() }
 }
 

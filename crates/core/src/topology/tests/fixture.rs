@@ -90,7 +90,7 @@ impl Pods {
     /// Prefers nodes with a label of one of these values, each by so much.
     pub(super) fn prefers(mut self, label: &str, weights: &[(&str, i32)]) -> Pods {
         let one = |&(value, weight): &(&str, i32)| {
-            let expression = Expression { key: n(label), op: Operator::In, values: vec![n(value)] };
+            let expression = Expression::new(n(label), Operator::In, vec![n(value)]);
             let term = AffinityTerm { expressions: vec![expression], ..AffinityTerm::default() };
             PreferredTerm { weight, term }
         };

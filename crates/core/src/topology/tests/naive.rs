@@ -74,7 +74,7 @@ impl Picky {
                 spec.tolerations.push(Toleration { key: Some(n("t")), operator, value: n(""), effect: None });
             }
             if self.fast && self.by_affinity {
-                let expression = Expression { key: n("disk"), op: Operator::In, values: vec![n("fast")] };
+                let expression = Expression::new(n("disk"), Operator::In, vec![n("fast")]);
                 spec.affinity.push(AffinityTerm { expressions: vec![expression], ..AffinityTerm::default() });
             }
         });

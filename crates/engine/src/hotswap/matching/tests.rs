@@ -1,7 +1,9 @@
 //! The one table of cases, here and through what the core is told.
 
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
 use serde::Deserialize;
 use sluice_core::{Name, Taint};
+use sluice_selector::{Operator, Requirement, Sorted};
 
 use super::*;
 use crate::ingest::scheduling;
@@ -33,7 +35,7 @@ fn pods_may_be_where_the_table_says() {
         node.metadata.labels = Some(case.labels);
         let requests: Vec<_> = case.asks.iter().map(|name| (Name::from(name.as_str()), Amount(1))).collect();
         let may = has_labels(&node, &case.selector)
-            && has_affinity(&node, &case.terms)
+            && has_affinity(&node, &scheduling::affinity(&case.terms))
             && tolerates(&node, &case.tolerations, &requests);
         assert_eq!(may, case.allowed, "{}", case.why);
         // The core gets as many terms and taints as there are: what it makes of them it says itself, by the same table.
@@ -58,7 +60,13 @@ fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
         match_expressions: None,
     };
     let reported = scheduling::affinity(&[term]);
-    assert_eq!(reported[0].fields[0].values, [Name::from("n1")]);
+    let wanted = |at: usize| reported[0].fields[at].requirement();
+    let (key, operator) = ("metadata.name", Some(Operator::In));
+    assert_eq!(wanted(0), Requirement { key, operator, values: Sorted(&[Name::from("n1")]) });
     assert!(reported[0].expressions.is_empty());
-    assert!(reported[0].fields[1].values.is_empty(), "what does not exist holds for no value");
+    assert_eq!(
+        wanted(1),
+        Requirement { key, operator, values: Sorted(&[]) },
+        "what does not exist holds for no value"
+    );
 }

@@ -117,6 +117,28 @@ fn a_queued_pod_waits() {
 }
 
 #[test]
+fn a_queued_pod_has_so_many_values() {
+    let tolerant = |number: usize| {
+        let mut pod = World::default().create(&pod());
+        pod["spec"]["tolerations"] = json!(vec![json!({"key": "k"}); number]);
+        pod
+    };
+    assert_eq!(refusals(&tolerant(1_900), None), "");
+    let large = tolerant(2_100);
+    assert!(refusals(&large, None).contains("Too long"), "{}", refusals(&large, None));
+    assert_eq!(refusals(&large, Some(&large)), "", "it is there");
+    let mut of_set = large.clone();
+    of_set["metadata"]["annotations"]["kueue.x-k8s.io/pod-suspending-parent"] = json!("statefulset");
+    assert!(!refusals(&of_set, None).contains("Too long"), "its template was let in");
+    let mut free = large.clone();
+    free["metadata"]["labels"] = json!({});
+    assert_eq!(refusals(&free, None), "");
+    // What got past the webhook cannot be read, and next to nothing is kept of it.
+    let member = Member::observe(&tolerant(100_000), &Gates::default());
+    assert!(member.pod_set.unwrap_err().contains("Too long") && member.size.is_none());
+}
+
+#[test]
 fn others_are_left_alone() {
     let selector = |value: &str| {
         Some(serde_json::from_value(json!({"matchLabels": {"kubernetes.io/metadata.name": value}})).unwrap())

@@ -3,6 +3,7 @@
 //! the review, which costs next to nothing, however large it is: who writes, and the metadata of the object.
 
 use serde_json::{Map, Value, json};
+use sluice_api::labels;
 
 use super::{JobHook, Reviewers, detached};
 use crate::webhook::bounds::Refusal;
@@ -33,6 +34,12 @@ pub(super) fn turned_away(
             Verdict::Denied(_) => true,
             Verdict::Allowed | Verdict::TurnedAway(_) => false,
         },
+        (JobHook::Validate(_), "UPDATE") if has_many_owners(head) => {
+            // Whether its controller is still one of them is not known: they stay as they are.
+            let [old, new] = owners(head);
+            let deleted = request.object["metadata"]["deletionTimestamp"].is_string();
+            old != new && !deleted && !detached::may_detach(kind, &request.user_info)
+        }
         (JobHook::Validate(_), "UPDATE") => {
             let rules = reviewers.rules(&request.namespace, &facts);
             detached::refusal(kind, &request, &facts, rules).is_some()
@@ -40,6 +47,19 @@ pub(super) fn turned_away(
         _ => false,
     };
     is_needed.then(|| answer(&request.uid, Verdict::TurnedAway(why)).ok()).flatten()
+}
+
+/// The texts of the references to the owners that an object had, and that it is to have.
+fn owners(head: &[u8]) -> [Option<&[u8]>; 2] {
+    ["oldObject", "object"].map(|field| {
+        let metadata = text_at_or_begun(head, &["request", field, "metadata"])?;
+        text_at(metadata, &["ownerReferences"])
+    })
+}
+
+/// Whether there are, or were, more references to owners than are read.
+fn has_many_owners(head: &[u8]) -> bool {
+    owners(head).into_iter().flatten().any(|text| text.len() > PART)
 }
 
 /// What the head of a review says, with objects of metadata alone.
@@ -51,7 +71,11 @@ fn request(head: &[u8]) -> Option<Request> {
             let text = text_at(metadata, &[name]).filter(|text| text.len() <= PART)?;
             Some(((*name).to_owned(), serde_json::from_slice(text).ok()?))
         };
-        let metadata: Map<_, _> = PARTS.iter().filter_map(part).collect();
+        let mut metadata: Map<_, _> = PARTS.iter().filter_map(part).collect();
+        // Which nodes a pod would rather have is no reason to keep it away.
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(labels::NODE_AFFINITY);
+        }
         Some(json!({"metadata": metadata, "spec": {}}))
     };
     let user = text_at(head, &["request", "userInfo"]).filter(|text| text.len() <= PART);

@@ -62,3 +62,42 @@ fn what_belongs_to_a_managed_job_is_let_in_and_stays_there() {
     assert_eq!(code([&part, &detached]), Some(413));
     assert_eq!(code([&detached, &detached]), None);
 }
+
+/// Its pod webhook has a wish to add, which is no reason to keep a pod of an admitted job away.
+#[test]
+fn a_pod_with_a_wish_for_nodes_is_let_in_without_it() {
+    let bed = Bed::new();
+    let wish = json!({"sluice.dev/node-affinity": json!({"restarts": 0, "nodeAffinity": {}}).to_string()});
+    let made = |namespace: &str| {
+        let mut pod = object(JobKind::POD, namespace, &json!({}), &Value::Null);
+        pod["metadata"]["annotations"] = wish.clone();
+        refused(&bed, JobKind::POD, [&Value::Null, &pod], Refusal::Busy)
+    };
+    assert_eq!(made("elsewhere"), None);
+    assert_eq!(made("ns"), Some(429), "it is to be queued");
+}
+
+#[test]
+fn owners_that_are_too_many_to_be_read_stay_as_they_are() {
+    let bed = Bed::new();
+    let sets = json!([{"name": "main", "replicas": 1, "template": {"spec": {"template": template()}}}]);
+    bed.see(JobKind::JOB_SET, "own", "q", None, &json!({"spec": {"replicatedJobs": sets}}));
+    let many = |controller: &Value| {
+        let other = |at: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x".repeat(200), "uid": at.to_string()});
+        let others: Vec<_> =
+            (0..400).map(other).chain(controller.as_array().into_iter().flatten().cloned()).collect();
+        json!(others)
+    };
+    let part = |owners: &Value| object(JobKind::JOB, "ns", &Value::Null, owners);
+    let few = owners(JobKind::JOB_SET, "own");
+    let (below, taken) = (part(&many(&few)), part(&many(&Value::Null)));
+    let code = |objects| refused(&bed, JobKind::JOB, objects, Refusal::Busy);
+    assert_eq!(code([&below, &below]), None, "nothing is taken away");
+    let (alone, small) = (part(&Value::Null), part(&few));
+    for [old, new] in [[&below, &taken], [&below, &alone], [&small, &taken]] {
+        assert_eq!(code([old, new]), Some(429));
+    }
+    let mut leaving = taken.clone();
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(code([&below, &leaving]), None);
+}

@@ -1,0 +1,172 @@
+//! How many values pod templates have. What is read of them takes far more memory than its text: a volume of a few bytes a few kilobytes, an entry
+//! of a list a hundred bytes, once for each place where it is kept. Nothing in Kubernetes bounds their number.
+
+use serde_json::Value;
+
+/// Most values in the pod templates of one job.
+const VALUES: usize = 10_000;
+/// Most of those in the parts that stay in memory as long as the job is there ([`Bulk::kept`]).
+const KEPT: usize = 4_000;
+/// Most bytes of those parts. Annotations have a bound of the API server's.
+const KEPT_BYTES: usize = 128 << 10;
+/// What these parts are.
+const KEPT_PARTS: &str = " that stay in memory (labels, annotations, node selector, affinity, tolerations, scheduling gates, resources)";
+/// How many times as much a job may have that was started: what admission adds, at most.
+pub(crate) const STARTED: usize = 2;
+/// Most values of a selector of pods: each new pod of a namespace is compared with those of all jobs that have one.
+const SELECTOR: usize = 256;
+
+/// What is wrong with one that has more.
+pub(crate) const LARGE_SELECTOR: &str = "Too long: may not have more than 256 values";
+
+/// How much pod templates have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bulk {
+    /// Values of any kind: texts, numbers, lists, objects.
+    values: usize,
+    /// Those in what decisions are made by: labels, annotations, node selector, affinity, tolerations, scheduling gates, containers and what they ask
+    /// for.
+    kept: usize,
+    /// The bytes of their texts and names, annotations aside.
+    kept_bytes: usize,
+}
+
+impl Bulk {
+    /// That of a pod template, or of a pod.
+    pub fn of(template: &Value) -> Self {
+        let (metadata, spec) = (&template["metadata"], &template["spec"]);
+        let (mut all, mut kept) = (Count::default(), Count::default());
+        for part in [&metadata["labels"], &metadata["annotations"], spec] {
+            all.add(part);
+        }
+        kept.add(&metadata["annotations"]);
+        kept.bytes = 0;
+        kept.add(&metadata["labels"]);
+        let fields = ["nodeSelector", "affinity", "tolerations", "schedulingGates", "overhead", "resources"];
+        fields.iter().for_each(|field| kept.add(&spec[field]));
+        let containers = ["initContainers", "containers"].iter().flat_map(|field| spec[field].as_array());
+        for container in containers.flatten() {
+            kept.add(&container["name"]);
+            kept.add(&container["resources"]);
+        }
+        Self { values: all.values, kept: kept.values, kept_bytes: kept.bytes }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            values: self.values.saturating_add(other.values),
+            kept: self.kept.saturating_add(other.kept),
+            kept_bytes: self.kept_bytes.saturating_add(other.kept_bytes),
+        }
+    }
+
+    /// What is above so many `times` the bounds, and above what there was `before`, if anything is.
+    pub fn excess(self, times: usize, before: Self) -> Option<String> {
+        let counted = [
+            (self.values, before.values, VALUES, ["values", ""]),
+            (self.kept, before.kept, KEPT, ["values", KEPT_PARTS]),
+            (self.kept_bytes, before.kept_bytes, KEPT_BYTES, ["bytes", KEPT_PARTS]),
+        ];
+        let mut counted = counted.into_iter().map(|(has, had, most, what)| (has, had, most * times, what));
+        let (has, _, most, [what, parts]) = counted.find(|(has, had, most, _)| has > most.max(had))?;
+        Some(format!(
+            "Too long: the pod templates of a queued job may not have more than {most} {what}{parts}: they have {has}"
+        ))
+    }
+}
+
+/// Whether a selector of pods has too many values to be compared with pods.
+pub(crate) fn is_large_selector(selector: &Value) -> bool {
+    let mut count = Count::default();
+    count.add(selector);
+    count.values > SELECTOR
+}
+
+/// Values, and the bytes of texts and names.
+#[derive(Default)]
+struct Count {
+    values: usize,
+    bytes: usize,
+}
+
+impl Count {
+    fn add(&mut self, value: &Value) {
+        self.values += usize::from(!value.is_null());
+        match value {
+            Value::String(text) => self.bytes += text.len(),
+            Value::Array(list) => list.iter().for_each(|one| self.add(one)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    self.bytes += name.len();
+                    self.add(value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn excess(template: &Value) -> Option<String> {
+        Bulk::of(template).excess(1, Bulk::default())
+    }
+
+    /// A template with so many tolerations.
+    fn tolerant(number: usize) -> Value {
+        json!({"spec": {"tolerations": vec![json!({"key": "k"}); number], "containers": [{"name": "c", "image": "i"}]}})
+    }
+
+    #[test]
+    fn what_a_template_has_is_counted_by_what_it_takes() {
+        let template = json!({
+            "metadata": {"labels": {"app": "a"}, "annotations": {"note": "long"}, "managedFields": [{}, {}]},
+            "spec": {
+                "nodeSelector": {"disk": "ssd"},
+                "volumes": [{"name": "v"}],
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        });
+        let kept_bytes = "appa".len() + "diskssd".len() + "crequestscpu1".len();
+        assert_eq!(Bulk::of(&template), Bulk { values: 17, kept: 10, kept_bytes });
+        assert_eq!(Bulk::of(&Value::Null), Bulk::default());
+    }
+
+    #[test]
+    fn a_template_may_have_so_many_values_and_no_more() {
+        // The list, and two for each toleration; the name of the container.
+        let most = (KEPT - 2) / 2;
+        assert_eq!(excess(&tolerant(most)), None);
+        let why = excess(&tolerant(most + 1)).unwrap();
+        let words = "Too long: the pod templates of a queued job may not have more than 4000 values that stay in memory (labels, ";
+        assert!(why.starts_with(words), "{why}");
+        let volumes = json!({"spec": {"volumes": vec![json!({"name": "v"}); VALUES / 2]}});
+        let why = excess(&volumes).unwrap();
+        assert!(why.ends_with("more than 10000 values: they have 10002"), "{why}");
+        let long = json!({"spec": {"nodeSelector": {"k": "x".repeat(KEPT_BYTES)}}});
+        assert!(excess(&long).unwrap().contains("131072 bytes"));
+    }
+
+    #[test]
+    fn several_templates_count_together_and_what_was_there_may_stay() {
+        let half = Bulk::of(&tolerant(KEPT / 4));
+        assert_eq!(half.excess(1, Bulk::default()), None);
+        let both = half.and(half);
+        assert!(both.excess(1, Bulk::default()).is_some());
+        assert_eq!(both.excess(1, both), None);
+        assert!(both.and(half).excess(1, both).is_some());
+        assert_eq!(both.excess(STARTED, Bulk::default()), None);
+    }
+
+    #[test]
+    fn selectors_have_few_values() {
+        let of = |number: usize| json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": vec!["b"; number]}]});
+        assert!(!is_large_selector(&of(200)));
+        assert!(is_large_selector(&of(SELECTOR)));
+    }
+}
