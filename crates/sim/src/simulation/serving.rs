@@ -16,7 +16,7 @@ use crate::json::text;
 use crate::pods::Phase;
 
 /// The kind of the pods.
-const PODS: Kind = Kind::Job(JobKind::POD);
+const PODS: Kind = Kind::Job(JobKind::of_pods());
 
 /// The number of the group that a pod is in, as its label says.
 fn number_of_group(pod: &Value) -> Option<u32> {
@@ -173,7 +173,7 @@ impl Simulation {
         for pod in pods.into_iter().flatten() {
             self.end_pods(&pod);
             if let Some(value) = self.world.get(&pod) {
-                let status = sluice_jobs::status(JobKind::POD, value, State::Ended { at: self.now, success });
+                let status = sluice_jobs::status(JobKind::of_pods(), value, State::Ended { at: self.now, success });
                 self.set_job_status(&pod, status);
             }
         }
