@@ -53,8 +53,7 @@ pub(crate) fn pod_set(
     topology::number(&mut pod_set, pods.index);
     if let Some(parts) = pods.parts {
         pod_set.parts = group.replicas.max(1);
-        let exclusive =
-            |key: &str| ExclusiveTopology { key: key.to_owned(), replicas: group.replicas };
+        let exclusive = |key: &str| ExclusiveTopology { key: key.to_owned(), replicas: group.replicas };
         pod_set.exclusive_topology = group.exclusive.map(exclusive);
         // Each pod has an index in its part, and each part one among the parts.
         topology::number_groups(&mut pod_set, Some(parts.index), Some(group.replicas));

@@ -240,7 +240,10 @@ mod tests {
         for (kind, object) in examples() {
             let facts = kind.integration();
             let counted = facts.pods.iter().all(|pods| pods.count != CountAt::ByAdapter);
-            assert!(counted || facts.pods_by_adapter.is_some(), "{kind:?}: says nothing of how many there are");
+            assert!(
+                counted || facts.pods_by_adapter.is_some(),
+                "{kind:?}: says nothing of how many there are"
+            );
             if let Some(why) = facts.pods_by_adapter {
                 assert!(!why.is_empty(), "{kind:?}");
                 by_adapter.push((kind, facts.pods.len()));
@@ -281,9 +284,11 @@ mod tests {
         let mut named = 0;
         for (kind, mut object) in examples() {
             let path = kind.integration().priority_class;
-            let pointers: Vec<_> = of(kind).pod_groups(&object).into_iter().map(|group| group.pointer).collect();
+            let pointers: Vec<_> =
+                of(kind).pod_groups(&object).into_iter().map(|group| group.pointer).collect();
             for template in pointers {
-                if let Some(template) = object.pointer_mut(&template).filter(|template| template.is_object()) {
+                if let Some(template) = object.pointer_mut(&template).filter(|template| template.is_object())
+                {
                     template["spec"]["priorityClassName"] = json!("of-template");
                 }
             }

@@ -92,7 +92,8 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
 }
 
 /// Why paths do not say all of the pods of a declared kind.
-const BY_EXPRESSIONS: &str = "its declaration has expressions, pod sets that may be missing, or other places for what admission adds";
+const BY_EXPRESSIONS: &str =
+    "its declaration has expressions, pod sets that may be missing, or other places for what admission adds";
 
 /// Where a pod set is, if a path says so. What is said of a kind is kept for as long as the process runs.
 fn described(pod_set: &PodSet) -> Option<PodsAt> {

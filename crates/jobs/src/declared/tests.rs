@@ -428,7 +428,11 @@ fn a_declaration_with_paths_says_where_pods_are_as_descriptors_do() {
     let object = pytorch(&json!({}));
     let places = |kind: JobKind| -> Vec<_> {
         let groups = crate::described::groups(kind, &object).into_iter();
-        groups.map(|(group, pods)| (group.name.to_lowercase(), group.pointer.clone(), group.count(), pods.index)).collect()
+        groups
+            .map(|(group, pods)| {
+                (group.name.to_lowercase(), group.pointer.clone(), group.count(), pods.index)
+            })
+            .collect()
     };
     assert_eq!(places(declared(PYTORCH).of), places(JobKind::PYTORCH_JOB));
     assert!(facts.pods_by_adapter.is_some(), "its pod sets may be missing");

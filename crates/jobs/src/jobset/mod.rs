@@ -53,11 +53,6 @@ impl Adapter for JobSet {
     }
 }
 
-/// The pods of the replicated Jobs.
-fn replicated_jobs(jobset: &Value) -> Vec<PodGroup<'_>> {
-    JobSet.pod_groups(jobset)
-}
-
 fn status(jobset: &Value, state: State) -> Value {
     let (active, ready, succeeded) = match state {
         State::Running { ready, .. } => (true, ready, false),
@@ -71,7 +66,7 @@ fn status(jobset: &Value, state: State) -> Value {
             "succeeded": count(job, succeeded), "failed": 0, "suspended": 0,
         })
     };
-    let jobs: Value = replicated_jobs(jobset).iter().map(one).collect();
+    let jobs: Value = JobSet.pod_groups(jobset).iter().map(one).collect();
     match state {
         State::Ended { at, success: true } => json!({
             "replicatedJobsStatus": jobs,
@@ -99,8 +94,8 @@ fn observe(jobset: &Value) -> JobView {
         view.suspended_condition = object::suspended_condition(status);
     }
     view.restarts = object::int(&status["restarts"]).unwrap_or(0);
-    let jobs = replicated_jobs(jobset);
-    let replicas: i64 = jobs.iter().map(|job| i64::from(job.replicas)).sum();
+    let jobs = described::groups(JobKind::JOB_SET, jobset);
+    let replicas: i64 = jobs.iter().map(|(job, _)| i64::from(job.replicas)).sum();
     let ready: i64 = statuses
         .iter()
         .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
@@ -108,9 +103,10 @@ fn observe(jobset: &Value) -> JobView {
     view.pods_ready = ready >= replicas;
     let by_name: BTreeMap<&str, &Value> =
         statuses.iter().rev().map(|status| (name(status), status)).collect();
-    view.reclaimable = jobs.iter().filter_map(|job| pods_of(job, &by_name, "succeeded")).collect();
-    view.running = jobs.iter().filter_map(|job| pods_of(job, &by_name, "active")).collect();
-    object::set_pod_sets(&mut view, described::pod_sets(JobKind::JOB_SET, jobset, &[]));
+    view.reclaimable = jobs.iter().filter_map(|(job, _)| pods_of(job, &by_name, "succeeded")).collect();
+    view.running = jobs.iter().filter_map(|(job, _)| pods_of(job, &by_name, "active")).collect();
+    let pod_sets = jobs.iter().map(|(job, pods)| described::pod_set(job, pods, &[])).collect();
+    object::set_pod_sets(&mut view, pod_sets);
     view
 }
 
@@ -119,11 +115,7 @@ fn name(status: &Value) -> &str {
 }
 
 /// The pods of the replicas that the status counts under this name: those that succeeded, or are active.
-fn pods_of(
-    job: &PodGroup<'_>,
-    statuses: &BTreeMap<&str, &Value>,
-    counted: &str,
-) -> Option<(String, i32)> {
+fn pods_of(job: &PodGroup<'_>, statuses: &BTreeMap<&str, &Value>, counted: &str) -> Option<(String, i32)> {
     let status = statuses.get(&*job.name)?;
     let replicas = object::int(&status[counted])?.clamp(0, job.replicas);
     let pods = replicas.saturating_mul(job.parallel);

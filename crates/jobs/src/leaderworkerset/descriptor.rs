@@ -28,7 +28,9 @@ pub(super) static DESCRIPTOR: Integration = Integration {
             ..PodsAt::one("/spec/leaderWorkerTemplate/workerTemplate", CountAt::ByAdapter)
         },
     ],
-    pods_by_adapter: Some("a group has `spec.leaderWorkerTemplate.size` pods; without a leader's template its workers are all of them, and are called `main`"),
+    pods_by_adapter: Some(
+        "a group has `spec.leaderWorkerTemplate.size` pods; without a leader's template its workers are all of them, and are called `main`",
+    ),
     suspends_pods: true,
     pod_index: INDEX,
     group_label: Some("leaderworkerset.sigs.k8s.io/name"),

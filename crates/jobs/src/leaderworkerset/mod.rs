@@ -118,7 +118,8 @@ impl Adapter for LeaderWorkerSet {
             return;
         }
         if leader(old).is_some() != leader(object).is_some() {
-            violations.forbidden(&path_of(templates()[0]), "cannot be added or removed, unless replicas is 0");
+            violations
+                .forbidden(&path_of(templates()[0]), "cannot be added or removed, unless replicas is 0");
         }
         for pointer in templates() {
             keeps_shape([old, object], pointer, violations);

@@ -19,7 +19,10 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     pods: &[
         head("/spec/rayClusterSpec/headGroupSpec/template"),
         workers("/spec/rayClusterSpec/workerGroupSpecs"),
-        PodsAt { place: Place::Object("submitter"), ..PodsAt::one("/spec/submitterPodTemplate", CountAt::One) },
+        PodsAt {
+            place: Place::Object("submitter"),
+            ..PodsAt::one("/spec/submitterPodTemplate", CountAt::One)
+        },
     ],
     ..KUBERAY
 };

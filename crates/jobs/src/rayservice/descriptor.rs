@@ -21,6 +21,9 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     // The finalizer of a fault-tolerant cluster keeps it until a Job has removed its data from Redis.
     parts_clean_up: Some(Gate::DeferRayServiceFinalizationForRedisCleanup),
     part_label: MADE_FOR,
-    pods: &[head("/spec/rayClusterConfig/headGroupSpec/template"), workers("/spec/rayClusterConfig/workerGroupSpecs")],
+    pods: &[
+        head("/spec/rayClusterConfig/headGroupSpec/template"),
+        workers("/spec/rayClusterConfig/workerGroupSpecs"),
+    ],
     ..KUBERAY
 };

@@ -170,7 +170,8 @@ impl ReplicaSpecs {
     /// Puts the patch of the template of a pod set where that is.
     fn put_template(&self, body: &mut Value, pod_set: &str, template: Value) {
         let types = self.types().1.iter().find(|name| name.eq_ignore_ascii_case(pod_set));
-        let place = types.zip(self.kind.integration().pods.first()).map(|(name, pods)| pods.template_at(name));
+        let place =
+            types.zip(self.kind.integration().pods.first()).map(|(name, pods)| pods.template_at(name));
         if let Some(pointer) = place {
             set(body, &pointer.split('/').skip(1).collect::<Vec<_>>(), template);
         }

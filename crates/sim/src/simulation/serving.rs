@@ -173,7 +173,8 @@ impl Simulation {
         for pod in pods.into_iter().flatten() {
             self.end_pods(&pod);
             if let Some(value) = self.world.get(&pod) {
-                let status = sluice_jobs::status(JobKind::of_pods(), value, State::Ended { at: self.now, success });
+                let status =
+                    sluice_jobs::status(JobKind::of_pods(), value, State::Ended { at: self.now, success });
                 self.set_job_status(&pod, status);
             }
         }

@@ -188,7 +188,8 @@ fn errand() -> Configuration {
 pub fn a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it() {
     let options = Options::new(errand());
     let memory = "[{name: cpu, nominalQuota: 10}, {name: memory, nominalQuota: 10Gi}]";
-    let queue = CLUSTER_QUEUE.replace("[cpu]", "[cpu, memory]").replace("[{name: cpu, nominalQuota: 10}]", memory);
+    let queue =
+        CLUSTER_QUEUE.replace("[cpu]", "[cpu, memory]").replace("[{name: cpu, nominalQuota: 10}]", memory);
     let runtime = RUNTIME.replace("{spec: {containers", "{spec: {priorityClassName: gone, containers");
     for mut job in with_class() {
         job["metadata"] = json!({"name": "mine", "namespace": "a",
@@ -200,7 +201,8 @@ pub fn a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it() {
         let said = finding(&explained, Code::PriorityClassMissing);
         assert_eq!(said, "the PriorityClass gone, which it names, does not exist");
         assert!(!runs(&simulation), "{}", explained.text());
-        let class = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: gone}\nvalue: 9\n";
+        let class =
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: gone}\nvalue: 9\n";
         act(&mut simulation, &explained, &Act::Apply("create the PriorityClass gone", class));
         assert!(runs(&simulation), "{job}: it does not run after what is advised");
     }

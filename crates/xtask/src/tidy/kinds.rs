@@ -37,7 +37,11 @@ const BENCHMARK: &str = "a benchmark makes jobs of a kind";
 
 /// Where a label or an annotation of kinds is named besides, and why.
 const LABELS: [(&str, &str, &str); 4] = [
-    ("crates/api/src/labels.rs", "jobset.sigs.k8s.io/jobset-name", "the engine keeps this one of a pod's labels"),
+    (
+        "crates/api/src/labels.rs",
+        "jobset.sigs.k8s.io/jobset-name",
+        "the engine keeps this one of a pod's labels",
+    ),
     (
         "crates/jobs/src/pods/parent.rs",
         "leaderworkerset.sigs.k8s.io/group-index",
@@ -102,7 +106,8 @@ fn labels(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String
     for (path, text) in files.iter().filter(|(path, _)| ships(path) && !path.ends_with("/tidy/kinds.rs")) {
         let shipped = shipped(text);
         // Of one that several kinds have the descriptors say that, too.
-        let own: Vec<_> = listed.iter().zip(JobKind::ALL).filter(|(kind, _)| is_own(path, kind, files)).collect();
+        let own: Vec<_> =
+            listed.iter().zip(JobKind::ALL).filter(|(kind, _)| is_own(path, kind, files)).collect();
         let quoted = shipped.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
         for key in quoted.filter(|key| is_label(key)) {
             if !own.iter().any(|(_, kind)| domains(*kind).any(|domain| key.starts_with(domain))) {
