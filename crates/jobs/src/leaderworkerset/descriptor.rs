@@ -34,6 +34,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     suspends_pods: true,
     pod_index: INDEX,
     group_label: Some("leaderworkerset.sigs.k8s.io/name"),
+    group_index: Some("leaderworkerset.sigs.k8s.io/group-index"),
+    group_size: Some("leaderworkerset.sigs.k8s.io/size"),
     group_owner: Some("statefulset"),
     ends: false,
     ..PLAIN

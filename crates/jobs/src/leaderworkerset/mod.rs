@@ -14,7 +14,6 @@ use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
 use crate::described;
 use crate::object::{self, int};
 use crate::patch::Patch;
-use crate::pods::GROUP_INDEX;
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
@@ -83,7 +82,7 @@ impl Adapter for LeaderWorkerSet {
         let maker = JobKind::named(integration.group_owner?)?;
         let labels = [
             (integration.group_label, set.to_owned()),
-            (Some(GROUP_INDEX), group.to_string()),
+            (integration.group_index, group.to_string()),
             (integration.pod_index, index.to_string()),
         ];
         Some(pod(&MadePod {

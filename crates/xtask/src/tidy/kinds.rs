@@ -36,21 +36,11 @@ const WRAPPED: &str = "the AppWrapper's controller finds the pods of these kinds
 const BENCHMARK: &str = "a benchmark makes jobs of a kind";
 
 /// Where a label or an annotation of kinds is named besides, and why.
-const LABELS: [(&str, &str, &str); 4] = [
+const LABELS: [(&str, &str, &str); 2] = [
     (
         "crates/api/src/labels.rs",
         "jobset.sigs.k8s.io/jobset-name",
         "the engine keeps this one of a pod's labels",
-    ),
-    (
-        "crates/jobs/src/pods/parent.rs",
-        "leaderworkerset.sigs.k8s.io/group-index",
-        "members of any kind with groups are told apart by it",
-    ),
-    (
-        "crates/jobs/src/webhook/plain_pod.rs",
-        "leaderworkerset.sigs.k8s.io/size",
-        "members of any kind with groups say by it how many they are",
     ),
     (
         "crates/manager/src/writer/end_pods.rs",
@@ -140,6 +130,8 @@ fn domains(kind: JobKind) -> impl Iterator<Item = &'static str> {
     let labels = [
         facts.pod_index,
         facts.group_label,
+        facts.group_index,
+        facts.group_size,
         facts.part_label,
         facts.pod_label,
         facts.listing_label,

@@ -79,6 +79,10 @@ pub struct Integration {
     pub pod_index: Option<&'static str>,
     /// The label with the object's name on all its pods, of a kind whose pods are in groups, each of which is a job of its own.
     pub group_label: Option<&'static str>,
+    /// The label of the pods of such a group with the group's number.
+    pub group_index: Option<&'static str>,
+    /// The annotation of the pods of such a group with how many they are.
+    pub group_size: Option<&'static str>,
     /// The framework of what its controller makes for such a group, and that makes the pods.
     pub group_owner: Option<&'static str>,
     /// What its Workload says while its controller, or its user, holds it back.
@@ -164,6 +168,8 @@ pub(super) const PLAIN: Integration = Integration {
     pods_are_jobs: false,
     pod_index: None,
     group_label: None,
+    group_index: None,
+    group_size: None,
     group_owner: None,
     on_hold: "Job is on hold",
     parts: &[],
