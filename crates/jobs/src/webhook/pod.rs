@@ -25,7 +25,7 @@ pub fn mutate_pod(pod: &Value) -> Patch {
         },
     };
     // How often its job had restarted when it was made, by the label of any kind.
-    let mut counts = JobKind::ALL.iter().filter_map(|kind| kind.integration().restart_label);
+    let mut counts = JobKind::ALL.into_iter().filter_map(|kind| kind.integration().restart_label);
     let restarts = counts.find_map(|label| metadata["labels"][label].as_str()?.parse().ok());
     let nodes = joined(nodes.as_ref(), &wish.granted(restarts.unwrap_or(0)));
     let operation = if own.is_object() {
