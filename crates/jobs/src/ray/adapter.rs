@@ -300,10 +300,10 @@ impl Ray {
         if let Some(default) = &pod_set.unwritten {
             return vec![json!({"op": "add", "path": self.submitter_template(), "value": with(default, to)})];
         }
-        let pointer = match (pod_set.name.as_str(), index) {
-            (SUBMITTER, 1..) => self.submitter_template().to_owned(),
-            (_, index) => template_at(self.kind.integration().pods, index),
-        };
+        let pods = self.kind.integration().pods;
+        // Of a kind to which nothing is submitted by a Job it is a group of workers like others.
+        let submitter = pods.get(2).filter(|_| index > 0 && pod_set.name == SUBMITTER);
+        let pointer = submitter.map_or_else(|| template_at(pods, index), |pods| pods.template.to_owned());
         template_operations(&pointer, pod_set.has_template_metadata, &pod_set.scheduling, to)
     }
 
