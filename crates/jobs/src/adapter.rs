@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
+use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo, TemplateRef};
 
+use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object::{self, finished};
 use crate::patch::{Patch, Step};
@@ -36,6 +37,11 @@ impl PodGroup<'_> {
     /// Pods at a time, in all.
     pub fn count(&self) -> i32 {
         self.replicas.saturating_mul(self.parallel)
+    }
+
+    /// It as a pod set. `generated_labels` stay out of the Workload.
+    pub(crate) fn pod_set(&self, generated_labels: &[&str]) -> Result<JobPodSet, String> {
+        object::pod_set(&self.name, self.count(), &self.template, &self.path(), generated_labels)
     }
 
     /// Its template's path as messages have it: `spec.replicatedJobs[0].template.spec.template`.
@@ -142,8 +148,10 @@ pub(crate) trait Adapter: Sync {
         object::ask_controller(view, at)
     }
 
-    /// Its pods, in the order of its pod sets.
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>>;
+    /// Its pods, in the order of its pod sets: where its descriptor says all of them, these.
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        described::groups(self.kind(), object).into_iter().map(|(group, _)| group).collect()
+    }
 
     /// Its status in this state, as its controller writes it.
     fn status(&self, object: &Value, state: State) -> Value;

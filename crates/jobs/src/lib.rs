@@ -18,6 +18,7 @@ mod affinity;
 mod appwrapper;
 mod declared;
 mod deployment;
+mod described;
 mod external;
 mod jaxjob;
 mod job;
