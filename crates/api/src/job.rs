@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, T
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 pub use kind::{
-    CountAt, DeclaredNames, Integration, JobKind, PartNames, Parts, PartsAt, Place, PodsAt, parse_external,
+    CountAt, DeclaredNames, Integration, JobKind, PartNames, Parts, PartsAt, PodPlace, PodsAt, parse_external,
 };
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use sluice_api::job::{CountAt, ExclusiveTopology, JobKind, JobPodSet, PartsAt, Place, PodsAt};
+use sluice_api::job::{CountAt, ExclusiveTopology, JobKind, JobPodSet, PartsAt, PodPlace, PodsAt};
 
-use crate::adapter::PodGroup;
 use crate::object::{self, int};
+use crate::pod_group::PodGroup;
 use crate::topology;
 
 /// The pods of an object, in the order of its pod sets, each with what describes them.
@@ -15,13 +15,13 @@ pub(crate) fn groups(kind: JobKind, object: &Value) -> Vec<(PodGroup<'_>, &'stat
     for pods in kind.integration().pods {
         let group = |name, said, pointer| (group(kind, pods, object, (name, said, pointer)), pods);
         match pods.place {
-            Place::Object(name) => groups.push(group(name, object, pods.template.to_owned())),
-            Place::Types { map, types } => {
+            PodPlace::Object(name) => groups.push(group(name, object, pods.template.to_owned())),
+            PodPlace::Types { map, types } => {
                 let map = value(object, map).as_object();
                 let there = types.iter().filter_map(|name| Some((*name, map?.get(*name)?)));
                 groups.extend(there.map(|(name, said)| group(name, said, pods.template_at(name))));
             }
-            Place::Items { list, name } => {
+            PodPlace::Items { list, name } => {
                 let items = value(object, list).as_array().into_iter().flatten().enumerate();
                 let of = |(at, item): (usize, _)| {
                     let item: &Value = item;

@@ -12,7 +12,6 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobPodSet, JobRef, JobView, PodScheduling};
 use sluice_api::{labels, names};
 
-use crate::adapter::at;
 use crate::patch::{Patch, Step};
 
 /// Most pod sets of one Workload (docs/reference/01-api.md 1.4).
@@ -285,4 +284,9 @@ pub(crate) fn controller(owners: &Value) -> Option<ControllerRef> {
 pub(crate) fn string_map(value: &Value) -> BTreeMap<String, String> {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// The value at a path; null where there is none.
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |value, key| &value[*key])
 }

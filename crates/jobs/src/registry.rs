@@ -35,9 +35,10 @@ mod tests {
     use sluice_api::job::{CountAt, JobPodSet, PodScheduling, PodSetInfo};
 
     use super::*;
-    use crate::adapter::{PodGroup, State};
+    use crate::adapter::State;
     use crate::described;
     use crate::patch::set;
+    use crate::pod_group::PodGroup;
     use crate::pods::Composite;
     use crate::testing::apply;
 

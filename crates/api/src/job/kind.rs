@@ -12,7 +12,7 @@ use super::template::TemplateKind;
 pub use declared::DeclaredNames;
 pub use external::parse_external;
 pub use integration::{Integration, PartNames, Parts};
-pub use pods_at::{CountAt, PartsAt, Place, PodsAt};
+pub use pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
 
 /// A job kind. Ordered by the names of the frameworks.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::{DeclaredKind, DeclaredPodSet, DeclaredStates, FieldError, path_parts};
-use sluice_api::job::{CountAt, DeclaredNames, JobKind, Place, PodsAt};
+use sluice_api::job::{CountAt, DeclaredNames, JobKind, PodPlace, PodsAt};
 
 use super::adapter::{Count, Declared, PodSet, Template};
 use super::cel::{Budget, Expression, Failure};
@@ -105,7 +105,7 @@ fn described(pod_set: &PodSet) -> Option<PodsAt> {
         Count::Made(_) => CountAt::ByAdapter,
     };
     Some(PodsAt {
-        place: Place::Object(kept(&pod_set.name)),
+        place: PodPlace::Object(kept(&pod_set.name)),
         index: pod_set.pod_index_label.as_deref().map(kept),
         ..PodsAt::one(kept(&pointer(template)), count)
     })

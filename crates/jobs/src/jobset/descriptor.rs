@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{CountAt, Integration, PLAIN, PartNames, Parts, PartsAt, Place, PodsAt};
+use super::{CountAt, Integration, PLAIN, PartNames, Parts, PartsAt, PodPlace, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "jobset.x-k8s.io/jobset",
@@ -15,7 +15,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "jobset.x-k8s.io/v1alpha2 JobSets",
     reporter: "jobset.x-k8s.io/jobset-kueue-controller",
     pods: &[PodsAt {
-        place: Place::Items { list: "/spec/replicatedJobs", name: "name" },
+        place: PodPlace::Items { list: "/spec/replicatedJobs", name: "name" },
         template: "/template/spec/template",
         count: CountAt::OfJob("/template/spec"),
         parts: Some(PartsAt {

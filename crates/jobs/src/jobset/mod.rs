@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo, PodsAt};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Schema, State};
 use crate::affinity::Wish;
 use crate::described;
 use crate::object;
 use crate::patch::{Patch, Step};
+use crate::pod_group::PodGroup;
 use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_operations};
 
 /// The adapter of JobSets.

@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{CountAt, Integration, PLAIN, Place, PodsAt};
+use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
 /// The label of a pod with its number in its group.
 const INDEX: Option<&str> = Some("leaderworkerset.sigs.k8s.io/worker-index");
@@ -19,11 +19,11 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     reporter: "leaderworkerset.x-k8s.io/leaderworkerset-kueue-controller",
     pods: &[
         PodsAt {
-            place: Place::Object("leader"),
+            place: PodPlace::Object("leader"),
             ..PodsAt::one("/spec/leaderWorkerTemplate/leaderTemplate", CountAt::One)
         },
         PodsAt {
-            place: Place::Object("worker"),
+            place: PodPlace::Object("worker"),
             index: INDEX,
             ..PodsAt::one("/spec/leaderWorkerTemplate/workerTemplate", CountAt::ByAdapter)
         },

@@ -10,10 +10,11 @@ use sluice_api::gates::Gate;
 use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo, PodsAt};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
+use crate::adapter::{Adapter, Change, State};
 use crate::described;
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pod_group::{PodGroup, path_of};
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;

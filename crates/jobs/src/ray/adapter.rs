@@ -9,11 +9,12 @@ use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, P
 
 use super::cluster::{Cluster, Group, HEAD, template_at};
 use super::rules;
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State, path_of};
+use crate::adapter::{Adapter, Change, Schema, State};
 use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
+use crate::pod_group::{PodGroup, path_of};
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, template_operations};
 

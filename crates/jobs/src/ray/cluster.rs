@@ -8,8 +8,8 @@ use sluice_api::job::PodsAt;
 use sluice_api::{labels, names};
 use sluice_quantity::Quantity;
 
-use crate::adapter::path_of;
 use crate::object::int;
+use crate::pod_group::path_of;
 
 /// The pod set of the head.
 pub(super) const HEAD: &str = "head";

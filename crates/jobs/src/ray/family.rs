@@ -1,6 +1,6 @@
 //! What Ray's kinds have in common. `sluice-api` has this file as a module of its list of kinds.
 
-use super::{CountAt, Integration, PLAIN, Place, PodsAt};
+use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
 /// A kind of ray.io/v1, which KubeRay looks after. Its conditions do not say how it ended. Its names are to be filled in.
 pub(super) const KUBERAY: Integration = Integration {
@@ -21,10 +21,13 @@ pub(super) const MADE_FOR: Option<&str> = Some("ray.io/originated-from-cr-name")
 
 /// The pod of a cluster's head: the place of that in the object.
 pub(super) const fn head(at: &'static str) -> PodsAt {
-    PodsAt { place: Place::Object("head"), ..PodsAt::one(at, CountAt::One) }
+    PodsAt { place: PodPlace::Object("head"), ..PodsAt::one(at, CountAt::One) }
 }
 
 /// The pods of a cluster's groups of workers: the list of these.
 pub(super) const fn workers(list: &'static str) -> PodsAt {
-    PodsAt { place: Place::Items { list, name: "groupName" }, ..PodsAt::one("/template", CountAt::ByAdapter) }
+    PodsAt {
+        place: PodPlace::Items { list, name: "groupName" },
+        ..PodsAt::one("/template", CountAt::ByAdapter)
+    }
 }

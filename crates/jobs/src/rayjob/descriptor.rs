@@ -4,7 +4,7 @@
 
 use super::ray::{KUBERAY, MADE_FOR, head, workers};
 use super::raycluster::CLUSTERS;
-use super::{CountAt, Integration, PartNames, Parts, Place, PodsAt};
+use super::{CountAt, Integration, PartNames, Parts, PodPlace, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "ray.io/rayjob",
@@ -20,7 +20,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
         head("/spec/rayClusterSpec/headGroupSpec/template"),
         workers("/spec/rayClusterSpec/workerGroupSpecs"),
         PodsAt {
-            place: Place::Object("submitter"),
+            place: PodPlace::Object("submitter"),
             ..PodsAt::one("/spec/submitterPodTemplate", CountAt::One)
         },
     ],

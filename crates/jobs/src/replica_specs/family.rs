@@ -1,6 +1,6 @@
 //! What Kubeflow's kinds have in common. `sluice-api` has this file as a module of its list of kinds.
 
-use super::{CountAt, Integration, PLAIN, Place, PodsAt};
+use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
 /// A kind of kubeflow.org/v1, which the training operator looks after. Its names are to be filled in.
 pub(super) const KUBEFLOW: Integration = Integration {
@@ -22,7 +22,7 @@ pub(super) const KUBEFLOW: Integration = Integration {
 /// The pods of such a kind: the map with what its jobs say of each type of them, and the types.
 pub(super) const fn replicas(map: &'static str, types: &'static [&'static str]) -> PodsAt {
     PodsAt {
-        place: Place::Types { map, types },
+        place: PodPlace::Types { map, types },
         template: "/template",
         count: CountAt::Field("/replicas"),
         parts: None,

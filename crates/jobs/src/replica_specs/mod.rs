@@ -6,13 +6,14 @@ mod rules;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sluice_api::conditions::whole_seconds;
-use sluice_api::job::{JobKind, JobPodSet, JobView, Place, PodSetInfo};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodPlace, PodSetInfo};
 
-use crate::adapter::{Adapter, Change, State, path_of};
+use crate::adapter::{Adapter, Change, State};
 use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
+use crate::pod_group::path_of;
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
 
@@ -137,8 +138,8 @@ impl ReplicaSpecs {
     fn types(&self) -> (&'static str, &'static [&'static str]) {
         let places = self.kind.integration().pods.iter().map(|pods| pods.place);
         let mut maps = places.filter_map(|place| match place {
-            Place::Types { map, types } => Some((map, types)),
-            Place::Object(_) | Place::Items { .. } => None,
+            PodPlace::Types { map, types } => Some((map, types)),
+            PodPlace::Object(_) | PodPlace::Items { .. } => None,
         });
         maps.next().unwrap_or_default()
     }

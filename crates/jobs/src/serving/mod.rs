@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::{labels, names};
 
-use crate::adapter::{Change, State, path_of};
+use crate::adapter::{Change, State};
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pod_group::path_of;
 use crate::review::{Violations, label_path};
 
 /// Where objects of a kind have their one pod template: a JSON pointer.

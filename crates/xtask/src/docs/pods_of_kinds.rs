@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sluice_api::job::{CountAt, JobKind, Place, PodsAt};
+use sluice_api::job::{CountAt, JobKind, PodPlace, PodsAt};
 use sluice_jobs::path_of;
 
 /// The table.
@@ -26,12 +26,12 @@ pub fn table() -> String {
 /// The pod sets, their templates, and the number of their pods.
 fn row(pods: &PodsAt) -> [String; 3] {
     let (sets, key) = match pods.place {
-        Place::Object(name) => (format!("`{name}`"), ""),
-        Place::Types { types, .. } => {
+        PodPlace::Object(name) => (format!("`{name}`"), ""),
+        PodPlace::Types { types, .. } => {
             let types: Vec<_> = types.iter().map(|name| format!("`{}`", name.to_lowercase())).collect();
             (types.join(", "), "TYPE")
         }
-        Place::Items { name, .. } => (format!("one of each item, called by its `{name}`"), "N"),
+        PodPlace::Items { name, .. } => (format!("one of each item, called by its `{name}`"), "N"),
     };
     let at = |pointer: &str| path_of(&(pods.at(key) + pointer));
     let template = match at(pods.template) {

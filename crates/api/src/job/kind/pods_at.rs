@@ -6,7 +6,7 @@ use std::fmt::Display;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodsAt {
     /// Where the object speaks of them.
-    pub place: Place,
+    pub place: PodPlace,
     /// The pod template, from that place on: a JSON pointer.
     pub template: &'static str,
     /// How many pods of the template there are at a time; where there are parts, in each of them.
@@ -19,7 +19,7 @@ pub struct PodsAt {
 
 /// Where an object speaks of pods, and after what it calls them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PodPlace {
     /// The object itself: the name of the pod set.
     Object(&'static str),
     /// Entries of a map, one for each type of pods.
@@ -65,15 +65,15 @@ pub struct PartsAt {
 impl PodsAt {
     /// The one pod template of an object that has its number of pods in a field.
     pub const fn one(template: &'static str, count: CountAt) -> Self {
-        let place = Place::Object(crate::labels::DEFAULT_POD_SET_NAME);
+        let place = PodPlace::Object(crate::labels::DEFAULT_POD_SET_NAME);
         Self { place, template, count, parts: None, index: None }
     }
 
     /// Where the pods of this type, or the item of this number, are spoken of: a JSON pointer.
     pub fn at(&self, key: impl Display) -> String {
         match self.place {
-            Place::Object(_) => String::new(),
-            Place::Types { map: all, .. } | Place::Items { list: all, .. } => format!("{all}/{key}"),
+            PodPlace::Object(_) => String::new(),
+            PodPlace::Types { map: all, .. } | PodPlace::Items { list: all, .. } => format!("{all}/{key}"),
         }
     }
 
