@@ -159,21 +159,22 @@ fn with_class() -> Vec<Value> {
         json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
             "spec": {"suspend": true, "runtimeRef": {"name": "torch"}}}),
         json!({"apiVersion": "class.sim.example.com/v1", "kind": "Errand",
-            "spec": {"suspend": true, "image": "i", "class": "gone"}}),
+            "spec": {"suspend": true, "image": "i", "priority": "gone"}}),
     ]
 }
 
 /// What a declaration makes of an object may have a class, too.
 fn errand() -> Configuration {
-    let template = "{'spec': {'priorityClassName': self.spec['class'], 'containers': [{'name': 'c', 'image': self.spec.image, \
+    let template = "{'spec': {'priorityClassName': self.spec.priority, 'containers': [{'name': 'c', 'image': self.spec.image, \
                     'resources': {'requests': {'cpu': '1'}}}]}}";
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
         "integrations": {"declared": [{
             "group": "class.sim.example.com", "version": "v1", "kind": "Errand",
             "suspend": {"path": "spec.suspend"}, "podSets": [{"name": "main", "templateExpression": template}],
-            "active": "self.status.?active.orValue(false)",
-            "states": {"running": {"active": true}},
+            "active": "self.status.phase == 'Running'",
+            "finished": "self.status.phase in ['Done', 'Failed']", "success": "self.status.phase == 'Done'",
+            "states": {"running": {"phase": "Running"}, "succeeded": {"phase": "Done"}, "failed": {"phase": "Failed"}},
         }]},
     });
     let (declared, _) = Configuration::parse(&configuration.to_string()).unwrap();
