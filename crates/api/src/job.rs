@@ -17,7 +17,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-pub use kind::{DeclaredNames, Integration, JobKind, PartNames, Parts, parse_external};
+pub use kind::{
+    CountAt, DeclaredNames, Integration, JobKind, PartNames, Parts, PartsAt, PodPlace, PodsAt, parse_external,
+};
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
 use crate::labels;

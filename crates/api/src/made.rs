@@ -6,14 +6,10 @@ use std::slice;
 use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo, Wrapped};
 use crate::labels;
 
-/// What controllers add to the templates of the jobs that they make, and of those that they look after.
-const GENERATED: [&str; 4] =
-    ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/"];
-/// The same, of a time before prefixes.
-const GENERATED_OF_OLD: [&str; 2] = ["job-name", "controller-uid"];
-
+/// Whether a controller adds this to the templates of the jobs that it makes, and of those that it looks after.
 fn is_generated(key: &str) -> bool {
-    GENERATED.iter().any(|prefix| key.starts_with(prefix)) || GENERATED_OF_OLD.contains(&key)
+    let is = |own: &str| if own.ends_with('/') { key.starts_with(own) } else { key == own };
+    JobKind::ALL.iter().flat_map(|kind| kind.integration().generates).any(|own| is(own))
 }
 
 impl PartNames {

@@ -288,7 +288,7 @@ impl Object {
             Self::ProvisioningRequest(o) => (Kind::ProvisioningRequest, &o.metadata),
             Self::QueuedPod(member) => {
                 let (namespace, name) = (Arc::clone(&member.namespace), Arc::clone(&member.name));
-                return ObjectRef { kind: Kind::Job(JobKind::POD), namespace, name };
+                return ObjectRef { kind: Kind::Job(JobKind::of_pods()), namespace, name };
             }
             Self::Template(template) => return ObjectRef::of_template(&template.object),
             Self::Job(view) => {

@@ -1,61 +1,17 @@
 //! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
 
+use crate::described;
 use crate::made_pod::{MadePod, Maker};
-use crate::object::{self, finished};
+use crate::object::{self, at, finished};
 use crate::patch::{Patch, Step};
+use crate::pod_group::PodGroup;
 use crate::pods::Composite;
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::StartError;
-
-/// The pods of a job that share a template, as the job's controller makes them.
-#[derive(Clone, Debug)]
-pub struct PodGroup<'a> {
-    /// The name of its pod set, as the object has it: `main` where there is only one.
-    pub name: Cow<'a, str>,
-    /// Where its template is: a JSON pointer.
-    pub pointer: String,
-    /// The pod template. Where the object does not say all of it, with what its controller adds; where what admission adds is beside it, with that.
-    pub template: Cow<'a, Value>,
-    /// How many parts the job's controller makes of it, each of which has the pods; 1 for a kind without parts.
-    pub replicas: i32,
-    /// How many pods a part has at a time.
-    pub parallel: i32,
-    /// How many pods of a part have to succeed.
-    pub completions: i32,
-    /// The node label by which each part takes whole groups of nodes.
-    pub exclusive: Option<&'a str>,
-}
-
-impl PodGroup<'_> {
-    /// Pods at a time, in all.
-    pub fn count(&self) -> i32 {
-        self.replicas.saturating_mul(self.parallel)
-    }
-
-    /// Its template's path as messages have it: `spec.replicatedJobs[0].template.spec.template`.
-    pub fn path(&self) -> String {
-        path_of(&self.pointer)
-    }
-}
-
-/// A JSON pointer as messages have it: `spec.replicatedJobs[0].template` for `/spec/replicatedJobs/0/template`.
-pub fn path_of(pointer: &str) -> String {
-    let mut path = String::new();
-    for part in pointer.split('/').skip(1) {
-        if part.parse::<usize>().is_ok() {
-            path.extend(["[", part, "]"]);
-        } else {
-            path.extend([if path.is_empty() { "" } else { "." }, part]);
-        }
-    }
-    path
-}
 
 /// A state of a job that its controller writes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +98,10 @@ pub(crate) trait Adapter: Sync {
         object::ask_controller(view, at)
     }
 
-    /// Its pods, in the order of its pod sets.
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>>;
+    /// Its pods, in the order of its pod sets: where its descriptor says all of them, these.
+    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
+        described::groups(self.kind(), object).into_iter().map(|(group, _)| group).collect()
+    }
 
     /// Its status in this state, as its controller writes it.
     fn status(&self, object: &Value, state: State) -> Value;
@@ -248,9 +206,4 @@ pub(crate) struct Change<'a> {
     pub meta: &'a Meta,
     /// As it was.
     pub old: Option<(&'a Value, &'a Meta)>,
-}
-
-/// The value at a path; null where there is none.
-pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
-    path.iter().fold(object, |value, key| &value[*key])
 }

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo};
 
-use crate::adapter::{Adapter, PodGroup, State};
+use crate::adapter::{Adapter, State};
 use crate::object;
 use crate::patch::Patch;
 use crate::scheduling::StartError;
@@ -40,10 +40,6 @@ impl Adapter for External {
             admitted: infos.iter().map(|info| info.name.clone()).collect(),
             job: Vec::new(),
         })
-    }
-
-    fn pod_groups<'a>(&self, _object: &'a Value) -> Vec<PodGroup<'a>> {
-        Vec::new()
     }
 
     fn status(&self, object: &Value, _state: State) -> Value {

@@ -19,6 +19,7 @@ mod appwrapper;
 mod bulk;
 mod declared;
 mod deployment;
+mod described;
 mod external;
 mod jaxjob;
 mod job;
@@ -29,6 +30,7 @@ mod mpijob;
 mod object;
 mod paddlejob;
 mod patch;
+mod pod_group;
 pub mod pods;
 mod pytorchjob;
 mod ray;
@@ -58,10 +60,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, TemplateKind, TemplateRef};
 
-pub use adapter::{PodGroup, Schema, State, path_of};
+pub use adapter::{Schema, State};
 pub use declared::{declare, declare_kinds};
 pub use made_pod::{MadePod, Maker, PodMarks};
 pub use patch::{Patch, Step, applied_by};
+pub use pod_group::{PodGroup, path_of};
 pub use scheduling::StartError;
 
 /// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.

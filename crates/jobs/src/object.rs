@@ -42,7 +42,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         deleting: metadata["deletionTimestamp"].is_string(),
         queue_name: either(&labels, &annotations, labels::QUEUE_NAME),
         workload_priority_class: labels.get(labels::PRIORITY_CLASS).filter(|name| !name.is_empty()).cloned(),
-        pod_priority_class: None,
+        pod_priority_class: priority_class(kind, object),
         prebuilt_workload: either(&annotations, &labels, labels::PREBUILT_WORKLOAD_NAME),
         maximum_execution_time_seconds: labels
             .get(labels::MAX_EXEC_TIME_SECONDS)
@@ -104,12 +104,20 @@ pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, 
         }
         Ok(pod_sets) => {
             let classes = pod_sets.iter().filter_map(|pod_set| pod_set.template.as_ref()?.spec.as_ref());
-            view.pod_priority_class =
-                classes.filter_map(|spec| spec.priority_class_name.clone()).find(|name| !name.is_empty());
+            let of_templates =
+                || classes.filter_map(|spec| spec.priority_class_name.clone()).find(|name| !name.is_empty());
+            view.pod_priority_class = view.pod_priority_class.take().or_else(of_templates);
             view.pod_sets = pod_sets;
         }
         Err(why) => view.invalid = Some(why),
     }
+}
+
+/// The PriorityClass that an object names for all its pods, where its kind has a field for that.
+fn priority_class(kind: JobKind, object: &Value) -> Option<String> {
+    let path = kind.integration().priority_class;
+    let named = if path.is_empty() { None } else { at(object, path).as_str() };
+    named.filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// A name that several pod sets have. No Workload can have these.
@@ -281,4 +289,9 @@ pub(crate) fn controller(owners: &Value) -> Option<ControllerRef> {
 pub(crate) fn string_map(value: &Value) -> BTreeMap<String, String> {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// The value at a path; null where there is none.
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |value, key| &value[*key])
 }

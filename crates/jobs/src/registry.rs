@@ -32,10 +32,13 @@ pub(crate) fn suspend(view: &JobView) -> Step {
 mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
-    use sluice_api::job::{JobPodSet, PodScheduling, PodSetInfo};
+    use sluice_api::job::{CountAt, JobPodSet, PodScheduling, PodSetInfo};
 
     use super::*;
     use crate::adapter::State;
+    use crate::described;
+    use crate::patch::set;
+    use crate::pod_group::PodGroup;
     use crate::pods::Composite;
     use crate::testing::apply;
 
@@ -196,6 +199,112 @@ mod tests {
             assert!(of(kind).is_suspended(&started), "{kind:?}");
             assert_eq!(stopped.pod_sets, view.pod_sets, "{kind:?}");
         }
+    }
+
+    /// The example of every kind, with a template object for those that name one.
+    fn examples() -> impl Iterator<Item = (JobKind, Value)> {
+        let runtime = json!({"spec": {"template": {"spec": example(JobKind::JOB_SET)["spec"]}}});
+        JobKind::ALL.into_iter().map(move |kind| (kind, of(kind).with_template(&example(kind), &runtime)))
+    }
+
+    #[test]
+    fn a_descriptor_says_where_pod_templates_are() {
+        for (kind, object) in examples() {
+            let described = described::groups(kind, &object);
+            // A template that need not be there is for the adapter to leave out.
+            let whole = kind.integration().pods_by_adapter.is_none();
+            assert!(!whole || !described.is_empty(), "{kind:?}");
+            for (group, pods) in described {
+                let template = object.pointer(&group.pointer).filter(|template| !template.is_null());
+                let is_one = |template: &Value| template["spec"]["containers"].is_array();
+                assert!(template.map_or(!whole, is_one), "{kind:?}: {}", group.pointer);
+                assert!(group.pointer.ends_with(pods.template), "{kind:?}: {}", group.pointer);
+            }
+        }
+    }
+
+    #[test]
+    fn the_pods_of_an_object_are_those_of_its_pod_sets() {
+        for (kind, object) in examples() {
+            let groups = of(kind).pod_groups(&object);
+            let groups: Vec<_> =
+                groups.iter().map(|group| (group.name.to_lowercase(), group.count())).collect();
+            let view = of(kind).observe(&object);
+            let sets: Vec<_> = view.pod_sets.iter().map(|set| (set.name.clone(), set.count)).collect();
+            assert_eq!(groups, sets, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_pods_of_these_kinds_alone_are_said_by_their_adapters() {
+        let mut by_adapter = Vec::new();
+        for (kind, object) in examples() {
+            let facts = kind.integration();
+            let counted = facts.pods.iter().all(|pods| pods.count != CountAt::ByAdapter);
+            assert!(
+                counted || facts.pods_by_adapter.is_some(),
+                "{kind:?}: says nothing of how many there are"
+            );
+            if let Some(why) = facts.pods_by_adapter {
+                assert!(!why.is_empty(), "{kind:?}");
+                by_adapter.push((kind, facts.pods.len()));
+                continue;
+            }
+            let groups = of(kind).pod_groups(&object);
+            let described = described::groups(kind, &object);
+            assert_eq!(groups.len(), described.len(), "{kind:?}");
+            for (group, (same, _)) in groups.iter().zip(&described) {
+                assert_eq!((&group.pointer, group.count()), (&same.pointer, same.count()), "{kind:?}");
+            }
+        }
+        let places = [
+            (JobKind::LEADER_WORKER_SET, 2),
+            (JobKind::RAY_CLUSTER, 2),
+            (JobKind::RAY_JOB, 3),
+            (JobKind::RAY_SERVICE, 2),
+            (JobKind::SPARK_APPLICATION, 0),
+            (JobKind::TRAIN_JOB, 0),
+            (JobKind::APP_WRAPPER, 0),
+        ];
+        assert_eq!(by_adapter, places);
+    }
+
+    #[test]
+    fn the_pods_that_an_adapter_says_are_where_its_descriptor_says() {
+        for (kind, object) in examples().filter(|(kind, _)| !kind.integration().pods.is_empty()) {
+            let described = described::groups(kind, &object);
+            for group in of(kind).pod_groups(&object) {
+                let same = |(described, _): &(PodGroup<'_>, _)| described.pointer == group.pointer;
+                assert!(described.iter().any(same), "{kind:?}: {}", group.pointer);
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_for_all_pods_goes_before_those_of_the_templates() {
+        let mut named = 0;
+        for (kind, mut object) in examples() {
+            let path = kind.integration().priority_class;
+            let pointers: Vec<_> =
+                of(kind).pod_groups(&object).into_iter().map(|group| group.pointer).collect();
+            for template in pointers {
+                if let Some(template) = object.pointer_mut(&template).filter(|template| template.is_object())
+                {
+                    template["spec"]["priorityClassName"] = json!("of-template");
+                }
+            }
+            if path.is_empty() {
+                continue;
+            }
+            named += 1;
+            let class = |object: &Value| of(kind).observe(object).pod_priority_class;
+            assert_eq!(class(&object).as_deref(), Some("of-template"), "{kind:?}");
+            set(&mut object, path, json!("of-all"));
+            assert_eq!(class(&object).as_deref(), Some("of-all"), "{kind:?}");
+            set(&mut object, path, json!(""));
+            assert_eq!(class(&object).as_deref(), Some("of-template"), "{kind:?}");
+        }
+        assert_eq!(named, 6, "the kinds of Kubeflow's training operator, and MPIJob");
     }
 
     #[test]

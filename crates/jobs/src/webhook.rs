@@ -18,8 +18,8 @@ use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use self::additions::Additions;
-use crate::adapter::PodGroup;
 use crate::patch::{Patch, escape};
+use crate::pod_group::PodGroup;
 use crate::registry;
 use crate::review::Meta;
 

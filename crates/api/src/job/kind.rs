@@ -4,6 +4,7 @@ mod declared;
 mod external;
 mod integration;
 mod order;
+mod pods_at;
 mod table;
 
 use super::template::TemplateKind;
@@ -11,6 +12,7 @@ use super::template::TemplateKind;
 pub use declared::DeclaredNames;
 pub use external::parse_external;
 pub use integration::{Integration, PartNames, Parts};
+pub use pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
 
 /// A job kind. Ordered by the names of the frameworks.
 #[derive(Clone, Copy)]
@@ -20,6 +22,15 @@ impl JobKind {
     /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
     pub fn jobs() -> impl Iterator<Item = Self> {
         Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)
+    }
+
+    /// The kind whose jobs are made of pods.
+    pub const fn of_pods() -> Self {
+        let mut at = 0;
+        while !Self::ALL[at].0.of_pods {
+            at += 1;
+        }
+        Self::ALL[at]
     }
 
     /// Whether its pods wait for admission in its place, all of them, or those of each group, as one job.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::job::JobKind;
-use sluice_api::slim;
+use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
 use super::health;
@@ -161,7 +161,9 @@ impl Engine {
             return above.or(Some(key));
         }
         let name = Arc::clone(pod.jobset.as_ref()?);
-        let key = JobKey { kind: JobKind::JOB_SET, namespace: Arc::clone(namespace), name, group: None };
+        let is_named = |kind: &JobKind| kind.integration().part_label == Some(labels::JOBSET_NAME);
+        let kind = JobKind::ALL.into_iter().find(is_named)?;
+        let key = JobKey { kind, namespace: Arc::clone(namespace), name, group: None };
         self.world.jobs.get_key_value(&key).map(|(key, _)| key)
     }
 

@@ -224,7 +224,7 @@ impl Engine {
         }
         let object = &entry.object;
         if is_of_group(object) {
-            let kind = JobKind::POD;
+            let kind = JobKind::of_pods();
             return !self.config.frameworks.contains(&kind) || self.listed.contains(&Kind::Job(kind));
         }
         let Some(owner) = controller(object) else { return true };

@@ -106,7 +106,7 @@ impl PodJob {
 }
 
 /// The kind of pods.
-pub(crate) const PODS: JobKind = JobKind::POD;
+pub(crate) const PODS: JobKind = JobKind::of_pods();
 
 /// The job that a pod is in, where objects of these kinds are. No pod has a name like that of a group's key.
 pub(crate) fn job_of(kinds: &BTreeSet<JobKind>, member: &Member) -> JobKey {

@@ -19,5 +19,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     wraps_objects: true,
     pod_label: Some("workload.codeflare.dev/appwrapper"),
     managed_by: Some("workload.codeflare.dev/appwrapper-controller"),
+    pods_by_adapter: Some("the objects that it wraps have them, each where its kind has them"),
     ..PLAIN
 };

@@ -25,9 +25,10 @@ use sluice_api::names::dns1123_label_error;
 
 use self::own::OwnPods;
 use self::pods::Pods;
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Change, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step};
+use crate::pod_group::PodGroup;
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired};
 use crate::topology;
@@ -274,7 +275,7 @@ fn wrapped(index: usize, object: &Value, status: Option<&Value>, sizes: Option<V
 fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let of = |(number, found): (usize, Found<'_>)| {
-        let path = crate::adapter::path_of(&found.pointer);
+        let path = crate::pod_group::path_of(&found.pointer);
         if !found.template["spec"].is_object() {
             return Err(format!("{path}.spec: required"));
         }

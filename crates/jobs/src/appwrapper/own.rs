@@ -37,7 +37,7 @@ pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[OwnPods<'_>]) -> 
                 format!("{count}, and the template has {wanted} pods"),
             )),
             None if !own.is_default => {
-                let path = crate::adapter::path_of(&own.pointer);
+                let path = crate::pod_group::path_of(&own.pointer);
                 Some((format!("template.{path}"), "its pods are not among those of podSets".to_owned()))
             }
             _ => None,
@@ -92,7 +92,7 @@ pub(super) fn of(object: &Value) -> Result<Option<Vec<OwnPods<'_>>>, String> {
 fn nested(object: &Value) -> Result<Vec<OwnPods<'_>>, String> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let of = |(number, found): (usize, Found<'_>)| {
-        let path = crate::adapter::path_of(&found.pointer);
+        let path = crate::pod_group::path_of(&found.pointer);
         let name = format!("{name}-{number}");
         let set = object::pod_set(&name, found.pods.count, &template::reduced(&found.template), &path, &[])?;
         Ok((found.pointer, set))

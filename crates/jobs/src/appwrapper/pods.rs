@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use sluice_api::job::JobKind;
 
 use super::path::find;
-use crate::job::JOB_COMPLETION_INDEX;
 use crate::object::{int, saturated, string_map};
 
 /// On a pod set of a component: the label of a pod with its index.
@@ -99,13 +99,13 @@ fn of_known_kind(object: &Value) -> Result<Vec<Pods>, String> {
         ("v1", "Pod") => Ok(vec![Pods::new("template", 1)]),
         ("apps/v1", "Deployment" | "StatefulSet") => Ok(some(object, "template.spec")?.into_iter().collect()),
         ("batch/v1", "Job") => {
-            let index_label = Some(JOB_COMPLETION_INDEX.to_owned());
+            let [index_label, _] = index_labels(object);
             let count = pods_of_job(&object["spec"]);
             Ok(vec![Pods { index_label, ..Pods::new("template.spec.template", count) }])
         }
         ("jobset.x-k8s.io/v1alpha2", "JobSet") => Ok(of_jobset(object)),
         ("kubeflow.org/v1", "PyTorchJob") => {
-            let index_label = Some(REPLICA_INDEX.to_owned());
+            let [index_label, _] = index_labels(object);
             let types = ["Master", "Worker"].into_iter();
             let of = |name| some(object, &format!("template.spec.pytorchReplicaSpecs.{name}"));
             let found = types.filter_map(|name| of(name).transpose());
@@ -117,10 +117,14 @@ fn of_known_kind(object: &Value) -> Result<Vec<Pods>, String> {
     }
 }
 
-/// The label of a pod with the index of its Job in the replicated Job.
-const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
-/// The label of a pod with its index among those of its replica type.
-const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
+/// How the pods of an object are told apart by its own kind: the label with the number of a pod, and that with the number of its part.
+fn index_labels(object: &Value) -> [Option<String>; 2] {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let kind = JobKind::from_owner(text("apiVersion"), text("kind"));
+    let pods = kind.and_then(|kind| kind.integration().pods.first());
+    let labels = pods.map(|pods| [pods.index, pods.parts.map(|parts| parts.index)]);
+    labels.unwrap_or_default().map(|label| label.map(str::to_owned))
+}
 
 /// The pods whose `template` and `replicas` are in the object at a path, if there is a template.
 fn some(object: &Value, path: &str) -> Result<Option<Pods>, String> {
@@ -145,13 +149,14 @@ fn pods_of_job(spec: &Value) -> i32 {
 fn of_jobset(object: &Value) -> Vec<Pods> {
     let jobs = object["spec"]["replicatedJobs"].as_array().into_iter().flatten().enumerate();
     let with_template = jobs.filter(|(_, job)| job.get("template").is_some());
+    let [index_label, group_label] = index_labels(object);
     let of = |(at, job): (usize, &Value)| {
         let replicas = int(&job["replicas"]).unwrap_or(1);
         let count = i64::from(replicas) * i64::from(pods_of_job(&job["template"]["spec"]));
         let path = format!("template.spec.replicatedJobs[{at}].template.spec.template");
         Pods {
-            index_label: Some(JOB_COMPLETION_INDEX.to_owned()),
-            group_label: Some(JOB_INDEX.to_owned()),
+            index_label: index_label.clone(),
+            group_label: group_label.clone(),
             groups: Some(replicas),
             ..Pods::new(path, saturated(count))
         }

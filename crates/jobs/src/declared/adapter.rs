@@ -8,9 +8,10 @@ use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo};
 
 use super::cel::{Budget, Expression, Failure};
 use super::places::{self, Places, pointer};
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at};
-use crate::object;
+use crate::adapter::{Adapter, Change, Schema, State};
+use crate::object::{self, at};
 use crate::patch::{Patch, Step, nested};
+use crate::pod_group::PodGroup;
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, still_needed};

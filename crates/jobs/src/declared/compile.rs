@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::{DeclaredKind, DeclaredPodSet, DeclaredStates, FieldError, path_parts};
-use sluice_api::job::{DeclaredNames, JobKind};
+use sluice_api::job::{CountAt, DeclaredNames, JobKind, PodPlace, PodsAt};
 
 use super::adapter::{Count, Declared, PodSet, Template};
 use super::cel::{Budget, Expression, Failure};
-use super::places::Places;
+use super::places::{Places, pointer};
 
 /// What is wrong so far.
 struct Errors<'a> {
@@ -55,6 +55,9 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
     if declaration.suspend.gates_pods {
         check_sizes(&pod_sets, &mut errors);
     }
+    let pods: Vec<PodsAt> = pod_sets.iter().filter_map(described).collect();
+    let whole = pods.len() == pod_sets.len() && pods.iter().all(|pods| pods.count != CountAt::ByAdapter);
+    let plain = declaration.pod_sets.iter().all(|pod_set| !pod_set.optional && pod_set.inject.is_empty());
     let names = DeclaredNames {
         group: &declaration.group,
         version: &declaration.version,
@@ -68,6 +71,8 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
             .first()
             .and_then(|pod_set| pod_set.pod_index_label.as_deref())
             .filter(|_| declaration.suspend.gates_pods),
+        pods: &pods,
+        pods_by_adapter: (!(whole && plain)).then_some(BY_EXPRESSIONS),
     };
     let declared = Declared {
         of: JobKind::declared(&names),
@@ -84,6 +89,26 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         check_states(&declared, states, &mut errors);
     }
     if errors.found.is_empty() { Ok(declared) } else { Err(errors.found) }
+}
+
+/// Why paths do not say all of the pods of a declared kind.
+const BY_EXPRESSIONS: &str =
+    "its declaration has expressions, pod sets that may be missing, or other places for what admission adds";
+
+/// Where a pod set is, if a path says so. What is said of a kind is kept for as long as the process runs.
+fn described(pod_set: &PodSet) -> Option<PodsAt> {
+    let kept = |text: &str| -> &'static str { String::from(text).leak() };
+    let Template::At(template) = &pod_set.template else { return None };
+    let count = match &pod_set.count {
+        Count::One => CountAt::One,
+        Count::At(parts) => CountAt::Field(kept(&pointer(parts))),
+        Count::Made(_) => CountAt::ByAdapter,
+    };
+    Some(PodsAt {
+        place: PodPlace::Object(kept(&pod_set.name)),
+        index: pod_set.pod_index_label.as_deref().map(kept),
+        ..PodsAt::one(kept(&pointer(template)), count)
+    })
 }
 
 fn pod_set_of(pod_set: &DeclaredPodSet, index: usize, errors: &mut Errors<'_>) -> Option<PodSet> {

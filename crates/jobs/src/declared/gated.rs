@@ -9,7 +9,8 @@ use sluice_api::labels;
 
 use super::adapter::{Declared, Reading, Template};
 use super::places::{ANNOTATIONS, LABELS};
-use crate::adapter::{Adapter as _, Change, PodGroup, path_of};
+use crate::adapter::{Adapter as _, Change};
+use crate::pod_group::{PodGroup, path_of};
 use crate::review::{Context, Meta, Violations};
 use crate::serving::{MadePod, keeps_template, pod, stays_queued};
 

@@ -420,3 +420,21 @@ fn what_is_in_force_reads_as_the_same_declaration() {
         assert_eq!(again.integrations.declared, declared);
     }
 }
+
+#[test]
+fn a_declaration_with_paths_says_where_pods_are_as_descriptors_do() {
+    let built_in = JobKind::PYTORCH_JOB.integration();
+    let facts = declared(PYTORCH).of.integration();
+    let object = pytorch(&json!({}));
+    let places = |kind: JobKind| -> Vec<_> {
+        let groups = crate::described::groups(kind, &object).into_iter();
+        groups
+            .map(|(group, pods)| {
+                (group.name.to_lowercase(), group.pointer.clone(), group.count(), pods.index)
+            })
+            .collect()
+    };
+    assert_eq!(places(declared(PYTORCH).of), places(JobKind::PYTORCH_JOB));
+    assert!(facts.pods_by_adapter.is_some(), "its pod sets may be missing");
+    assert_eq!(built_in.pods_by_adapter, None);
+}

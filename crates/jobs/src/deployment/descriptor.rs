@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{Integration, PLAIN};
+use super::{CountAt, Integration, PLAIN, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "deployment",
@@ -15,6 +15,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "apps/v1 Deployments",
     reporter: "deployment-kueue-controller",
     built_into_kubernetes: true,
+    pods: &[PodsAt::one("/spec/template", CountAt::Field("/spec/replicas"))],
     suspends_pods: true,
     pods_are_jobs: true,
     ends: false,

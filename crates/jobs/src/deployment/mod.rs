@@ -5,14 +5,13 @@ mod descriptor;
 
 use serde_json::Value;
 use sluice_api::job::{JobKind, JobView, PodSetInfo};
-use sluice_api::labels;
 
-use crate::adapter::{Adapter, Change, PodGroup, State};
+use crate::adapter::{Adapter, Change, State};
 use crate::object;
 use crate::patch::Patch;
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
-use crate::serving::{made_pod, observed, one_group, ready, replicas, status, stays_queued, untouched};
+use crate::serving::{made_pod, observed, ready, status, stays_queued, untouched};
 
 /// The adapter of Deployments.
 pub(crate) struct Deployment;
@@ -25,19 +24,14 @@ impl Adapter for Deployment {
     /// What is said of all its pods together: decisions are about each of them.
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
-        let template = &object["spec"]["template"];
-        let pod_set =
-            object::pod_set(labels::DEFAULT_POD_SET_NAME, replicas(object), template, "spec.template", &[]);
-        object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
+        // They have no numbers.
+        let pod_sets = self.pod_groups(object).iter().map(|group| group.pod_set(&[])).collect();
+        object::set_pod_sets(&mut view, pod_sets);
         view
     }
 
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         Ok(untouched(view))
-    }
-
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        vec![one_group(object)]
     }
 
     fn status(&self, object: &Value, state: State) -> Value {

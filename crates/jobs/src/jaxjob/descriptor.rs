@@ -3,7 +3,7 @@
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
 use super::Integration;
-use super::replica_specs::KUBEFLOW;
+use super::replica_specs::{KUBEFLOW, replicas};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "kubeflow.org/jaxjob",
@@ -12,5 +12,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     controller: "jaxjob",
     about: "kubeflow.org/v1 JAXJobs",
     reporter: "kubeflow.org/jaxjob-kueue-controller",
+    pods: &[replicas("/spec/jaxReplicaSpecs", &["Worker"])],
     ..KUBEFLOW
 };

@@ -7,5 +7,4 @@ use sluice_api::job::JobKind;
 
 use crate::replica_specs::{ReplicaSpecs, no_rules};
 
-pub(crate) static ADAPTER: ReplicaSpecs =
-    ReplicaSpecs { kind: JobKind::JAX_JOB, field: "jaxReplicaSpecs", types: &["Worker"], rules: no_rules };
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::JAX_JOB, rules: no_rules };

@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{Integration, PLAIN};
+use super::{CountAt, Integration, PLAIN, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "batch/job",
@@ -15,10 +15,15 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "batch/v1 Jobs",
     reporter: "batch/job-kueue-controller",
     built_into_kubernetes: true,
+    pods: &[PodsAt {
+        index: Some("batch.kubernetes.io/job-completion-index"),
+        ..PodsAt::one("/spec/template", CountAt::OfJob("/spec"))
+    }],
     listing_label: Some("batch.kubernetes.io/job-name"),
     managed_by: Some("kubernetes.io/job-controller"),
     succeeded: "Complete",
     failed: "Failed",
+    generates: &["batch.kubernetes.io/", "job-name", "controller-uid"],
     counts_terminating: true,
     confirms_stops: true,
     enforces_stops: true,

@@ -5,7 +5,6 @@ mod descriptor;
 mod rules;
 mod spare;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -17,8 +16,9 @@ use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Change, Schema, State};
 use crate::bulk::{LARGE_SELECTOR, is_large_selector};
+use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
@@ -26,15 +26,12 @@ use crate::review::{Context, Violations};
 use crate::scheduling::{
     StartError, holds_pods_back, merged, paired, restored, still_needed, template_merge,
 };
-use crate::topology;
 
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
-pub(crate) const GENERATED_LABELS: [&str; 3] = ["job-name", "controller-uid", CONTROLLER_UID];
+const GENERATED_LABELS: [&str; 3] = ["job-name", "controller-uid", CONTROLLER_UID];
 
 /// The label of a pod with the UID of its Job, by which the API server has the Job select its pods.
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
-/// The label of a pod with its index in an Indexed Job.
-pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The adapter of batch Jobs.
 pub(crate) struct Job;
@@ -58,10 +55,6 @@ impl Adapter for Job {
 
     fn ask_controller(&self, view: &JobView, at: Timestamp) -> Step {
         ask_controller(view, at)
-    }
-
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        vec![pod_group(&object["spec"], "/spec")]
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
@@ -101,20 +94,6 @@ impl Adapter for Job {
         rules::selector(change, violations, context);
         rules::on_update(change, violations, context);
         rules::elastic(change, violations, context);
-    }
-}
-
-/// The pods of a Job's spec, which is at `pointer`.
-pub(crate) fn pod_group<'a>(spec: &'a Value, pointer: &str) -> PodGroup<'a> {
-    let parallel = object::pods_of_job_spec(spec);
-    PodGroup {
-        name: labels::DEFAULT_POD_SET_NAME.into(),
-        pointer: format!("{pointer}/template"),
-        template: Cow::Borrowed(&spec["template"]),
-        replicas: 1,
-        parallel,
-        completions: object::int(&spec["completions"]).unwrap_or(parallel),
-        exclusive: None,
     }
 }
 
@@ -168,21 +147,14 @@ fn observe(job: &Value) -> JobView {
     view.pods_ready = ready_pods(status) >= i64::from(count);
     view.ready = object::int(&status["ready"]).unwrap_or(0).max(0);
     view.reclaimable = reclaimable(spec, status, count).into_iter().collect();
-    let mut pod_set = object::pod_set(
-        labels::DEFAULT_POD_SET_NAME,
-        count,
-        &spec["template"],
-        "spec.template",
-        &GENERATED_LABELS,
-    );
-    if let Ok(pod_set) = &mut pod_set {
+    let mut pod_sets = described::pod_sets(JobKind::JOB, job, &GENERATED_LABELS);
+    for pod_set in pod_sets.iter_mut().flatten() {
         pod_set.min_count = min_parallelism(&view).filter(|least| (1..=count).contains(least));
-        topology::number(pod_set, Some(JOB_COMPLETION_INDEX));
     }
     if is_large {
-        pod_set = Err(format!("spec.selector: {LARGE_SELECTOR}"));
+        pod_sets = Err(format!("spec.selector: {LARGE_SELECTOR}"));
     }
-    object::set_pod_sets(&mut view, pod_set.map(|pod_set| vec![pod_set]));
+    object::set_pod_sets(&mut view, pod_sets);
     view
 }
 

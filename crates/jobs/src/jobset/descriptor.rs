@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{Integration, PLAIN, PartNames, Parts};
+use super::{CountAt, Integration, PLAIN, PartNames, Parts, PartsAt, PodPlace, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "jobset.x-k8s.io/jobset",
@@ -14,6 +14,17 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     controller: "jobset",
     about: "jobset.x-k8s.io/v1alpha2 JobSets",
     reporter: "jobset.x-k8s.io/jobset-kueue-controller",
+    pods: &[PodsAt {
+        place: PodPlace::Items { list: "/spec/replicatedJobs", name: "name" },
+        template: "/template/spec/template",
+        count: CountAt::OfJob("/template/spec"),
+        parts: Some(PartsAt {
+            count: "/replicas",
+            template: "/template",
+            index: "jobset.sigs.k8s.io/job-index",
+        }),
+        index: Some("batch.kubernetes.io/job-completion-index"),
+    }],
     parts: &[Parts { framework: "batch/job", names: PartNames::Numbered }],
     part_label: Some(crate::labels::JOBSET_NAME),
     pod_label: Some(crate::labels::JOBSET_NAME),
@@ -22,6 +33,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     failed: "Failed",
     exclusive_topology: Some("alpha.jobset.sigs.k8s.io/exclusive-topology"),
     restarts_whole: true,
+    restart_label: Some("jobset.sigs.k8s.io/restart-attempt"),
+    generates: &["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/"],
     confirms_stops: true,
     ..PLAIN
 };

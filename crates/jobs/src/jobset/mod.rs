@@ -6,19 +6,16 @@ mod descriptor;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_api::job::{ExclusiveTopology, JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo, PodsAt};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Schema, State};
 use crate::affinity::Wish;
-use crate::job::{self, JOB_COMPLETION_INDEX};
+use crate::described;
 use crate::object;
 use crate::patch::{Patch, Step};
+use crate::pod_group::PodGroup;
 use crate::scheduling::{StartError, merged, paired, restored, still_needed, template_operations};
-use crate::topology;
-
-/// The label of a pod with the index of its Job in the replicated Job.
-const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 
 /// The adapter of JobSets.
 pub(crate) struct JobSet;
@@ -40,16 +37,6 @@ impl Adapter for JobSet {
         stop(view, infos)
     }
 
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        let of = |(index, job): (usize, &'a Value)| PodGroup {
-            name: name(job).into(),
-            replicas: replicas(job),
-            exclusive: exclusive_key(job, &object["metadata"]),
-            ..job::pod_group(&job["template"]["spec"], &format!("/spec/replicatedJobs/{index}/template/spec"))
-        };
-        replicated_jobs(object).iter().enumerate().map(of).collect()
-    }
-
     fn status(&self, object: &Value, state: State) -> Value {
         status(object, state)
     }
@@ -59,13 +46,12 @@ impl Adapter for JobSet {
     }
 
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
-        let of = |index| (format!("/spec/replicatedJobs/{index}/template"), Schema::JobTemplate);
-        (0..replicated_jobs(object).len()).map(of).collect()
+        let of = |(at, group): (usize, (PodGroup<'_>, &PodsAt))| {
+            let part = group.1.parts.map_or("", |parts| parts.template);
+            (group.1.at(at) + part, Schema::JobTemplate)
+        };
+        described::groups(self.kind(), object).into_iter().enumerate().map(of).collect()
     }
-}
-
-fn replicated_jobs(jobset: &Value) -> &[Value] {
-    jobset["spec"]["replicatedJobs"].as_array().map_or(&[], Vec::as_slice)
 }
 
 fn status(jobset: &Value, state: State) -> Value {
@@ -74,14 +60,14 @@ fn status(jobset: &Value, state: State) -> Value {
         State::Idle => (false, false, false),
         State::Ended { success, .. } => (false, false, success),
     };
-    let count = |job: &Value, yes: bool| if yes { replicas(job) } else { 0 };
-    let one = |job: &Value| {
+    let count = |job: &PodGroup<'_>, yes: bool| if yes { job.replicas } else { 0 };
+    let one = |job: &PodGroup<'_>| {
         json!({
-            "name": job["name"], "active": count(job, active), "ready": count(job, ready),
+            "name": job.name, "active": count(job, active), "ready": count(job, ready),
             "succeeded": count(job, succeeded), "failed": 0, "suspended": 0,
         })
     };
-    let jobs: Value = replicated_jobs(jobset).iter().map(one).collect();
+    let jobs: Value = JobSet.pod_groups(jobset).iter().map(one).collect();
     match state {
         State::Ended { at, success: true } => json!({
             "replicatedJobsStatus": jobs,
@@ -109,8 +95,8 @@ fn observe(jobset: &Value) -> JobView {
         view.suspended_condition = object::suspended_condition(status);
     }
     view.restarts = object::int(&status["restarts"]).unwrap_or(0);
-    let jobs = replicated_jobs(jobset);
-    let replicas: i64 = jobs.iter().map(|job| i64::from(replicas(job))).sum();
+    let jobs = described::groups(JobKind::JOB_SET, jobset);
+    let replicas: i64 = jobs.iter().map(|(job, _)| i64::from(job.replicas)).sum();
     let ready: i64 = statuses
         .iter()
         .map(|status| number(status, "ready").saturating_add(number(status, "succeeded")))
@@ -118,57 +104,23 @@ fn observe(jobset: &Value) -> JobView {
     view.pods_ready = ready >= replicas;
     let by_name: BTreeMap<&str, &Value> =
         statuses.iter().rev().map(|status| (name(status), status)).collect();
-    view.reclaimable = jobs.iter().filter_map(|job| pods_of(job, &by_name, "succeeded")).collect();
-    view.running = jobs.iter().filter_map(|job| pods_of(job, &by_name, "active")).collect();
-    object::set_pod_sets(
-        &mut view,
-        jobs.iter().enumerate().map(|(index, job)| pod_set(index, job, &jobset["metadata"])).collect(),
-    );
+    view.reclaimable = jobs.iter().filter_map(|(job, _)| pods_of(job, &by_name, "succeeded")).collect();
+    view.running = jobs.iter().filter_map(|(job, _)| pods_of(job, &by_name, "active")).collect();
+    let pod_sets = jobs.iter().map(|(job, pods)| described::pod_set(job, pods, &[])).collect();
+    object::set_pod_sets(&mut view, pod_sets);
     view
 }
 
-fn name(job: &Value) -> &str {
-    job["name"].as_str().unwrap_or_default()
-}
-
-fn replicas(job: &Value) -> i32 {
-    object::int(&job["replicas"]).unwrap_or(1).max(0)
-}
-
-fn pods_per_replica(job: &Value) -> i32 {
-    object::pods_of_job_spec(&job["template"]["spec"])
-}
-
-fn pod_set(index: usize, job: &Value, jobset: &Value) -> Result<JobPodSet, String> {
-    let count = replicas(job).saturating_mul(pods_per_replica(job));
-    let path = format!("spec.replicatedJobs[{index}].template.spec.template");
-    let mut pod_set = object::pod_set(name(job), count, &job["template"]["spec"]["template"], &path, &[])?;
-    pod_set.parts = replicas(job).max(1);
-    pod_set.exclusive_topology = exclusive_topology(job, jobset);
-    // Each pod has an index in its replica, and each replica one in its replicated Job.
-    topology::number(&mut pod_set, Some(JOB_COMPLETION_INDEX));
-    topology::number_groups(&mut pod_set, Some(JOB_INDEX), Some(replicas(job)));
-    Ok(pod_set)
-}
-
-/// One group of nodes per replica: the annotation of the replicated Job's template, else that of the JobSet.
-fn exclusive_key<'a>(job: &'a Value, jobset: &'a Value) -> Option<&'a str> {
-    let key = JobKind::JOB_SET.integration().exclusive_topology?;
-    let of = |metadata: &'a Value| metadata["annotations"][key].as_str();
-    of(&job["template"]["metadata"]).or_else(|| of(jobset))
-}
-
-fn exclusive_topology(job: &Value, jobset: &Value) -> Option<ExclusiveTopology> {
-    let key = exclusive_key(job, jobset)?.to_owned();
-    Some(ExclusiveTopology { key, replicas: replicas(job) })
+fn name(status: &Value) -> &str {
+    status["name"].as_str().unwrap_or_default()
 }
 
 /// The pods of the replicas that the status counts under this name: those that succeeded, or are active.
-fn pods_of(job: &Value, statuses: &BTreeMap<&str, &Value>, counted: &str) -> Option<(String, i32)> {
-    let status = statuses.get(name(job))?;
-    let replicas = object::int(&status[counted])?.clamp(0, replicas(job));
-    let pods = replicas.saturating_mul(pods_per_replica(job));
-    (pods > 0).then(|| (name(job).to_ascii_lowercase(), pods))
+fn pods_of(job: &PodGroup<'_>, statuses: &BTreeMap<&str, &Value>, counted: &str) -> Option<(String, i32)> {
+    let status = statuses.get(&*job.name)?;
+    let replicas = object::int(&status[counted])?.clamp(0, job.replicas);
+    let pods = replicas.saturating_mul(job.parallel);
+    (pods > 0).then(|| (job.name.to_ascii_lowercase(), pods))
 }
 
 /// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods than its replicas that have not
@@ -215,7 +167,7 @@ fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
 }
 
 fn template(index: usize) -> String {
-    format!("/spec/replicatedJobs/{index}/template/spec/template")
+    JobKind::JOB_SET.integration().pods.first().map_or_else(String::new, |pods| pods.template_at(index))
 }
 
 /// `add` also replaces a field that exists.

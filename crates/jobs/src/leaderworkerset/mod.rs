@@ -7,25 +7,26 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
-use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo};
+use sluice_api::job::{JobKind, JobPodSet, JobView, MAX_GROUPS, PodSetInfo, PodsAt};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, Change, PodGroup, State, path_of};
+use crate::adapter::{Adapter, Change, State};
+use crate::described;
 use crate::object::{self, int};
 use crate::patch::Patch;
-use crate::pods::GROUP_INDEX;
+use crate::pod_group::{PodGroup, path_of};
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 use crate::serving::{
     MadePod, is_marked, keeps_shape, observed, pod, ready, replicas, stays_queued, untouched,
 };
-use crate::topology;
 
-/// Where the template of the leader is, if it has one of its own.
-const LEADER: &str = "/spec/leaderWorkerTemplate/leaderTemplate";
-/// Where the template of the workers is; without another it is the leader's, too.
-const WORKER: &str = "/spec/leaderWorkerTemplate/workerTemplate";
+/// Where the template of the leader is, if it has one of its own, and that of the workers: without another it is the leader's, too.
+fn templates() -> [&'static str; 2] {
+    let pods = JobKind::LEADER_WORKER_SET.integration().pods;
+    [0, 1].map(|at| pods.get(at).map_or("", |pods| pods.template))
+}
 
 /// The adapter of LeaderWorkerSets.
 pub(crate) struct LeaderWorkerSet;
@@ -40,7 +41,7 @@ impl Adapter for LeaderWorkerSet {
         let mut view = observed(self.kind(), object);
         view.prebuilt_workload = None;
         view.groups = Some(groups(object));
-        let pod_sets = self.pod_groups(object).iter().map(pod_set).collect();
+        let pod_sets = of_group(object).iter().map(|(group, pods)| pod_set(group, pods)).collect();
         object::set_pod_sets(&mut view, pod_sets);
         view
     }
@@ -56,14 +57,7 @@ impl Adapter for LeaderWorkerSet {
 
     /// The pods of one group.
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        let size = size(object);
-        let leader = leader(object).map(|template| group("leader", 1, LEADER, template));
-        let (name, count) = match leader {
-            Some(_) => ("worker", size - 1),
-            None => (labels::DEFAULT_POD_SET_NAME, size),
-        };
-        let workers = object.pointer(WORKER).unwrap_or(&Value::Null);
-        leader.into_iter().chain([group(name, count, WORKER, workers)]).collect()
+        of_group(object).into_iter().map(|(group, _)| group).collect()
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
@@ -89,12 +83,12 @@ impl Adapter for LeaderWorkerSet {
         let maker = JobKind::named(integration.group_owner?)?;
         let labels = [
             (integration.group_label, set.to_owned()),
-            (Some(GROUP_INDEX), group.to_string()),
+            (integration.group_index, group.to_string()),
             (integration.pod_index, index.to_string()),
         ];
         Some(pod(&MadePod {
             object,
-            template: own.or_else(|| object.pointer(WORKER))?,
+            template: own.or_else(|| object.pointer(templates()[1]))?,
             name,
             labels: labels.into_iter().filter_map(|(label, value)| Some((label?, value))).collect(),
             owner: json!({"apiVersion": maker.api_version(), "kind": maker.kind(), "name": above}),
@@ -124,9 +118,10 @@ impl Adapter for LeaderWorkerSet {
             return;
         }
         if leader(old).is_some() != leader(object).is_some() {
-            violations.forbidden(&path_of(LEADER), "cannot be added or removed, unless replicas is 0");
+            violations
+                .forbidden(&path_of(templates()[0]), "cannot be added or removed, unless replicas is 0");
         }
-        for pointer in [LEADER, WORKER] {
+        for pointer in templates() {
             keeps_shape([old, object], pointer, violations);
         }
     }
@@ -134,12 +129,12 @@ impl Adapter for LeaderWorkerSet {
 
 /// The leader's own template, if it has one.
 fn leader(object: &Value) -> Option<&Value> {
-    object.pointer(LEADER).filter(|template| !template.is_null())
+    object.pointer(templates()[0]).filter(|template| !template.is_null())
 }
 
 /// Whether its pods wait for admission.
 fn is_queued(object: &Value) -> bool {
-    is_marked(object, WORKER, JobKind::LEADER_WORKER_SET)
+    is_marked(object, templates()[1], JobKind::LEADER_WORKER_SET)
 }
 
 /// How many pods a group has.
@@ -170,26 +165,28 @@ fn surge(object: &Value, wanted: i32) -> i32 {
     percent.map_or_else(|| int(most).unwrap_or(0), share).clamp(0, wanted)
 }
 
-fn group<'a>(name: &'a str, count: i32, pointer: &str, template: &'a Value) -> PodGroup<'a> {
-    PodGroup {
-        name: Cow::Borrowed(name),
-        pointer: pointer.to_owned(),
-        template: Cow::Borrowed(template),
-        replicas: 1,
-        parallel: count,
-        completions: count,
-        exclusive: None,
+/// The pods of one group, each with what describes them.
+fn of_group(object: &Value) -> Vec<(PodGroup<'_>, &'static PodsAt)> {
+    let has_leader = leader(object).is_some();
+    let mut groups = described::groups(JobKind::LEADER_WORKER_SET, object);
+    groups.retain(|(group, _)| has_leader || group.pointer != templates()[0]);
+    if let Some((workers, _)) = groups.last_mut() {
+        (workers.parallel, workers.completions) = if has_leader {
+            (size(object) - 1, size(object) - 1)
+        } else {
+            workers.name = Cow::Borrowed(labels::DEFAULT_POD_SET_NAME);
+            (size(object), size(object))
+        };
     }
+    groups
 }
 
-fn pod_set(group: &PodGroup<'_>) -> Result<JobPodSet, String> {
-    let mut pod_set = object::pod_set(&group.name, group.count(), &group.template, &group.path(), &[])?;
+fn pod_set(group: &PodGroup<'_>, pods: &PodsAt) -> Result<JobPodSet, String> {
+    let mut pod_set = described::pod_set(group, pods, &[])?;
     // Labels and annotations of the template are the pods' own.
     if let Some(template) = pod_set.template.as_mut().map(std::sync::Arc::make_mut) {
         template.metadata = None;
     }
-    let index = JobKind::LEADER_WORKER_SET.integration().pod_index.filter(|_| group.pointer == WORKER);
-    topology::number(&mut pod_set, index);
     Ok(pod_set)
 }
 

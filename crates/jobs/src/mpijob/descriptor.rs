@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::replica_specs::KUBEFLOW;
+use super::replica_specs::{KUBEFLOW, replicas};
 use super::{Integration, PartNames, Parts};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
@@ -17,5 +17,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     parts: &[Parts { framework: "batch/job", names: PartNames::PodSet }],
     resumes_parts_as_made: true,
     managed_by: Some("kubeflow.org/mpi-operator"),
+    pods: &[replicas("/spec/mpiReplicaSpecs", &["Launcher", "Worker"])],
     ..KUBEFLOW
 };

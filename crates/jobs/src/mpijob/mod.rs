@@ -8,12 +8,7 @@ use sluice_api::job::JobKind;
 
 use crate::replica_specs::ReplicaSpecs;
 
-pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
-    kind: JobKind::MPI_JOB,
-    field: "mpiReplicaSpecs",
-    types: &["Launcher", "Worker"],
-    rules: rules::check,
-};
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::MPI_JOB, rules: rules::check };
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ const LABEL: usize = 63;
 /// there is right.)
 pub(super) fn check(adapter: &ReplicaSpecs, object: &Value, violations: &mut Violations) {
     for (name, spec) in adapter.specs(object) {
-        let path = |field: &str| format!("spec.{}.{name}.{field}", adapter.field);
+        let path = |field: &str| format!("{}.{name}.{field}", adapter.path());
         let count = object::int(&spec["replicas"]);
         let launches = name == "Launcher";
         if let Some(count) = count.filter(|count| if launches { *count != 1 } else { *count == 0 }) {

@@ -7,9 +7,4 @@ use sluice_api::job::JobKind;
 
 use crate::replica_specs::{ReplicaSpecs, no_rules};
 
-pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
-    kind: JobKind::PADDLE_JOB,
-    field: "paddleReplicaSpecs",
-    types: &["Master", "Worker"],
-    rules: no_rules,
-};
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::PADDLE_JOB, rules: no_rules };

@@ -1,7 +1,5 @@
 //! A pod as a job of its own, for those who look at objects one by one: the simulator and the commands.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::gates::Gates;
@@ -12,7 +10,7 @@ use super::changes::ungated;
 use super::composite::{Composite, PlainPods};
 use super::member::{Member, Phase};
 use super::view::of_pod;
-use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Schema, State};
 use crate::patch::Patch;
 use crate::scheduling::{StartError, paired};
 
@@ -36,18 +34,6 @@ impl Adapter for Pod {
         let pairs = paired(view, infos)?;
         let mut patches = pairs.into_iter().map(|(set, info)| ungated(set, &view.resource_version, info));
         patches.next_back().unwrap_or_else(|| Ok(Patch::Json(Vec::new()).pinned(&view.resource_version)))
-    }
-
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        vec![PodGroup {
-            name: Cow::Borrowed(labels::DEFAULT_POD_SET_NAME),
-            pointer: String::new(),
-            template: Cow::Borrowed(object),
-            replicas: 1,
-            parallel: 1,
-            completions: 1,
-            exclusive: None,
-        }]
     }
 
     fn status(&self, _object: &Value, state: State) -> Value {

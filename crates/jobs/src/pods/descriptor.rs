@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{Integration, PLAIN};
+use super::{CountAt, Integration, PLAIN, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "pod",
@@ -15,6 +15,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     reporter: "pod-kueue-controller",
     built_into_kubernetes: true,
     suspend: &["spec", "schedulingGates"],
+    // A pod is its own template.
+    pods: &[PodsAt::one("", CountAt::One)],
     of_pods: true,
     ..PLAIN
 };

@@ -29,7 +29,7 @@ pub use group::Group;
 pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
 pub use owners::{MAX_OWNER_BYTES, is_group_workload, owner_bytes, owner_reference};
-pub use parent::{GROUP_INDEX, Parent};
+pub use parent::Parent;
 pub use replacement::{Replacement, replacement};
 pub use view::{of_group, of_parent, of_pod};
 

@@ -22,9 +22,6 @@ pub struct Parent {
     pub uid: Option<Arc<str>>,
 }
 
-/// The label of a pod of a LeaderWorkerSet with the number of its group.
-pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
-
 impl Parent {
     /// The object that the metadata of a pod names. What only claims to have one has none.
     pub fn of(metadata: &Value) -> Option<Self> {

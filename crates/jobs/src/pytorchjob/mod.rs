@@ -7,9 +7,4 @@ use sluice_api::job::JobKind;
 
 use crate::replica_specs::{ReplicaSpecs, no_rules};
 
-pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
-    kind: JobKind::PYTORCH_JOB,
-    field: "pytorchReplicaSpecs",
-    types: &["Master", "Worker"],
-    rules: no_rules,
-};
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::PYTORCH_JOB, rules: no_rules };

@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 
-use super::cluster::{Cluster, Group, HEAD};
+use super::cluster::{Cluster, Group, HEAD, template_at};
 use super::rules;
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State, at, path_of};
+use crate::adapter::{Adapter, Change, Schema, State};
+use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, set};
+use crate::pod_group::{PodGroup, path_of};
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, template_operations};
 
@@ -20,10 +22,6 @@ use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, t
 pub(crate) struct Ray {
     /// The kind.
     pub kind: JobKind,
-    /// Where the spec of its cluster is.
-    pub cluster: &'static [&'static str],
-    /// The same as a JSON pointer.
-    pub pointer: &'static str,
     /// What only this kind has.
     pub variant: &'static dyn Variant,
 }
@@ -86,9 +84,8 @@ const HEAD_GROUP: &str = "headgroup";
 /// KubeRay cuts off the beginning of a value that is longer than a label may be.
 const MAX_LABEL: usize = 63;
 
-/// The pod set of the Job that hands work to a cluster, and where the object has its template.
+/// The pod set of the Job that hands work to a cluster.
 const SUBMITTER: &str = "submitter";
-const SUBMITTER_TEMPLATE: &str = "/spec/submitterPodTemplate";
 
 impl Adapter for Ray {
     fn kind(&self) -> JobKind {
@@ -145,7 +142,7 @@ impl Adapter for Ray {
             let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
             if pod_set.unwritten.is_some() {
                 // A template that a start wrote down goes. One that is not there cannot be removed: it is made first.
-                let path = SUBMITTER_TEMPLATE;
+                let path = self.submitter_template();
                 operations.push(json!({"op": "add", "path": path, "value": {}}));
                 operations.push(json!({"op": "remove", "path": path}));
                 continue;
@@ -212,10 +209,22 @@ impl Adapter for Ray {
 }
 
 impl Ray {
+    /// Where the spec of its cluster is: a JSON pointer. The first of its pods is the head's.
+    fn cluster_at(&self) -> &'static str {
+        let head = self.kind.integration().pods.first().map_or("", |pods| pods.template);
+        head.strip_suffix("/headGroupSpec/template").unwrap_or(head)
+    }
+
+    /// Where the template of what hands work to its cluster is: a JSON pointer.
+    fn submitter_template(&self) -> &'static str {
+        self.kind.integration().pods.get(2).map_or("", |pods| pods.template)
+    }
+
     fn cluster<'a>(&self, object: &'a Value) -> Cluster<'a> {
         Cluster {
-            spec: at(object, self.cluster),
-            pointer: self.pointer,
+            spec: described::value(object, self.cluster_at()),
+            pointer: self.cluster_at(),
+            pods: self.kind.integration().pods,
             annotations: &object["metadata"]["annotations"],
             submits_from_head: self.variant.submission(object) == Submission::Head,
         }
@@ -225,10 +234,11 @@ impl Ray {
         let cluster = self.cluster(object);
         let mut groups = cluster.groups();
         if self.variant.submission(object) == Submission::Job {
-            let own = object.pointer(SUBMITTER_TEMPLATE).filter(|template| template.is_object());
+            let pointer = self.submitter_template();
+            let own = object.pointer(pointer).filter(|template| template.is_object());
             groups.push(Group {
                 name: SUBMITTER,
-                pointer: SUBMITTER_TEMPLATE.to_owned(),
+                pointer: pointer.to_owned(),
                 template: own.map_or_else(|| Cow::Owned(cluster.default_submitter()), Cow::Borrowed),
                 count: 1,
                 written: own.is_some(),
@@ -248,13 +258,13 @@ impl Ray {
         let clash =
             |name: &str| groups.iter().filter(|group| group.name.eq_ignore_ascii_case(name)).count() > 1;
         if default.is_some() && clash(SUBMITTER) {
-            let path = path_of(self.pointer);
+            let path = path_of(self.cluster_at());
             return Err(format!("{path}.workerGroupSpecs: {SUBMITTER:?} is the name of another pod set"));
         }
         let of = |group: Group<'_>| {
             let path = path_of(&group.pointer);
             let mut pod_set = object::pod_set(group.name, group.count, &group.template, &path, &[])?;
-            if group.pointer == SUBMITTER_TEMPLATE {
+            if group.pointer == self.submitter_template() {
                 // What a start wrote down is as much KubeRay's own as what is not written at all.
                 pod_set.unwritten = default
                     .as_ref()
@@ -289,13 +299,12 @@ impl Ray {
     /// What leads the template of a pod set to this state.
     fn template_operations(&self, index: usize, pod_set: &JobPodSet, to: &PodScheduling) -> Vec<Value> {
         if let Some(default) = &pod_set.unwritten {
-            return vec![json!({"op": "add", "path": SUBMITTER_TEMPLATE, "value": with(default, to)})];
+            return vec![json!({"op": "add", "path": self.submitter_template(), "value": with(default, to)})];
         }
-        let pointer = match (pod_set.name.as_str(), index) {
-            (_, 0) => format!("{}/headGroupSpec/template", self.pointer),
-            (SUBMITTER, _) => SUBMITTER_TEMPLATE.to_owned(),
-            (_, index) => format!("{}/workerGroupSpecs/{}/template", self.pointer, index - 1),
-        };
+        let pods = self.kind.integration().pods;
+        // Of a kind to which nothing is submitted by a Job it is a group of workers like others.
+        let submitter = pods.get(2).filter(|_| index > 0 && pod_set.name == SUBMITTER);
+        let pointer = submitter.map_or_else(|| template_at(pods, index), |pods| pods.template.to_owned());
         template_operations(&pointer, pod_set.has_template_metadata, &pod_set.scheduling, to)
     }
 

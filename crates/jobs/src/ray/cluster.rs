@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use sluice_api::job::PodsAt;
 use sluice_api::{labels, names};
 use sluice_quantity::Quantity;
 
-use crate::adapter::path_of;
 use crate::object::int;
+use crate::pod_group::path_of;
 
 /// The pod set of the head.
 pub(super) const HEAD: &str = "head";
@@ -37,7 +38,9 @@ pub(super) struct Cluster<'a> {
     /// The spec.
     pub spec: &'a Value,
     /// Where it is: a JSON pointer.
-    pub pointer: &'a str,
+    pub pointer: &'static str,
+    /// Where its head's pod is, and those of its groups of workers.
+    pub pods: &'static [PodsAt],
     /// The annotations of the object: KubeRay gives them to the cluster.
     pub annotations: &'a Value,
     /// Whether work is handed to it by a container of the head.
@@ -49,7 +52,7 @@ impl<'a> Cluster<'a> {
     pub fn groups(self) -> Vec<Group<'a>> {
         let head = Group {
             name: HEAD,
-            pointer: format!("{}/headGroupSpec/template", self.pointer),
+            pointer: template_at(self.pods, 0),
             template: self.head(),
             count: 1,
             written: true,
@@ -61,7 +64,7 @@ impl<'a> Cluster<'a> {
         };
         let worker = |(index, group): (usize, &'a Value)| Group {
             name: group["groupName"].as_str().unwrap_or_default(),
-            pointer: format!("{}/workerGroupSpecs/{index}/template", self.pointer),
+            pointer: template_at(self.pods, index + 1),
             template: Cow::Borrowed(&group["template"]),
             count: count(group),
             written: true,
@@ -184,6 +187,12 @@ impl<'a> Cluster<'a> {
         }
         None
     }
+}
+
+/// Where the template of a group is, the first of which is the head's, by the descriptor of the kind: a JSON pointer.
+pub(super) fn template_at(pods: &[PodsAt], group: usize) -> String {
+    let pods = pods.get(group.min(1));
+    pods.map_or_else(String::new, |pods| pods.template_at(group.saturating_sub(1)))
 }
 
 /// Longest name of a pod set.

@@ -1,8 +1,8 @@
 //! The rules for the spec of a cluster (docs/reference/07-integrations.md 7.2).
 
 use super::cluster::{Cluster, HEAD, ONLY_ELASTIC, RESERVED};
-use crate::adapter::path_of;
 use crate::object::MAX_POD_SETS;
+use crate::pod_group::path_of;
 use crate::review::Violations;
 
 /// Holds the cluster of a managed object against them. Only one with workload slices scales itself.

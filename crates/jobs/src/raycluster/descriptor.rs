@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::ray::KUBERAY;
+use super::ray::{KUBERAY, head, workers};
 use super::{Integration, PartNames, Parts};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
@@ -13,6 +13,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "ray.io/v1 RayClusters",
     reporter: "ray.io/raycluster-kueue-controller",
     listing_label: Some("ray.io/cluster"),
+    pods: &[head("/spec/headGroupSpec/template"), workers("/spec/workerGroupSpecs")],
     ..KUBERAY
 };
 

@@ -10,8 +10,7 @@ use crate::adapter::State;
 use crate::object;
 use crate::ray::{READY, Ray, Variant, condition, is, ready_pods};
 
-pub(crate) static ADAPTER: Ray =
-    Ray { kind: JobKind::RAY_CLUSTER, cluster: &["spec"], pointer: "/spec", variant: &Cluster };
+pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_CLUSTER, variant: &Cluster };
 
 /// What only a RayCluster has.
 struct Cluster;

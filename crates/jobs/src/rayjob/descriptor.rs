@@ -2,9 +2,9 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::ray::{KUBERAY, MADE_FOR};
+use super::ray::{KUBERAY, MADE_FOR, head, workers};
 use super::raycluster::CLUSTERS;
-use super::{Integration, PartNames, Parts};
+use super::{CountAt, Integration, PartNames, Parts, PodPlace, PodsAt};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "ray.io/rayjob",
@@ -16,5 +16,13 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     parts: &[CLUSTERS, Parts { framework: "batch/job", names: PartNames::Job("submitter") }],
     part_label: MADE_FOR,
     ends: true,
+    pods: &[
+        head("/spec/rayClusterSpec/headGroupSpec/template"),
+        workers("/spec/rayClusterSpec/workerGroupSpecs"),
+        PodsAt {
+            place: PodPlace::Object("submitter"),
+            ..PodsAt::one("/spec/submitterPodTemplate", CountAt::One)
+        },
+    ],
     ..KUBERAY
 };

@@ -13,12 +13,7 @@ use crate::patch::{Patch, Step};
 use crate::ray::{READY, Ray, Submission, Variant, name, ready_pods};
 use crate::review::Violations;
 
-pub(crate) static ADAPTER: Ray = Ray {
-    kind: JobKind::RAY_JOB,
-    cluster: &["spec", "rayClusterSpec"],
-    pointer: "/spec/rayClusterSpec",
-    variant: &Job,
-};
+pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_JOB, variant: &Job };
 
 /// What only a RayJob has.
 struct Job;

@@ -2,7 +2,7 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::ray::{KUBERAY, MADE_FOR};
+use super::ray::{KUBERAY, MADE_FOR, head, workers};
 use super::raycluster::CLUSTERS;
 use super::{Gate, Integration};
 
@@ -21,5 +21,9 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     // The finalizer of a fault-tolerant cluster keeps it until a Job has removed its data from Redis.
     parts_clean_up: Some(Gate::DeferRayServiceFinalizationForRedisCleanup),
     part_label: MADE_FOR,
+    pods: &[
+        head("/spec/rayClusterConfig/headGroupSpec/template"),
+        workers("/spec/rayClusterConfig/workerGroupSpecs"),
+    ],
     ..KUBERAY
 };

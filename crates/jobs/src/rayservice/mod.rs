@@ -9,12 +9,7 @@ use sluice_api::job::{JobKind, JobView};
 use crate::adapter::State;
 use crate::ray::{Ray, Variant, is, name, ready_pods};
 
-pub(crate) static ADAPTER: Ray = Ray {
-    kind: JobKind::RAY_SERVICE,
-    cluster: &["spec", "rayClusterConfig"],
-    pointer: "/spec/rayClusterConfig",
-    variant: &Service,
-};
+pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_SERVICE, variant: &Service };
 
 /// What only a RayService has.
 struct Service;

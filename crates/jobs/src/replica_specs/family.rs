@@ -1,6 +1,6 @@
 //! What Kubeflow's kinds have in common. `sluice-api` has this file as a module of its list of kinds.
 
-use super::{Integration, PLAIN};
+use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
 /// A kind of kubeflow.org/v1, which the training operator looks after. Its names are to be filled in.
 pub(super) const KUBEFLOW: Integration = Integration {
@@ -9,6 +9,8 @@ pub(super) const KUBEFLOW: Integration = Integration {
     api_version: "kubeflow.org/v1",
     listing_label: Some("training.kubeflow.org/job-name"),
     managed_by: Some("kubeflow.org/training-operator"),
+    priority_class: &["spec", "runPolicy", "schedulingPolicy", "priorityClass"],
+    generates: &["training.kubeflow.org/"],
     suspend: &["spec", "runPolicy", "suspend"],
     ready: "Running",
     succeeded: "Succeeded",
@@ -16,3 +18,14 @@ pub(super) const KUBEFLOW: Integration = Integration {
     follows_changes: true,
     ..PLAIN
 };
+
+/// The pods of such a kind: the map with what its jobs say of each type of them, and the types.
+pub(super) const fn replicas(map: &'static str, types: &'static [&'static str]) -> PodsAt {
+    PodsAt {
+        place: PodPlace::Types { map, types },
+        template: "/template",
+        count: CountAt::Field("/replicas"),
+        parts: None,
+        index: Some("training.kubeflow.org/replica-index"),
+    }
+}

@@ -3,32 +3,24 @@
 
 mod rules;
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sluice_api::conditions::whole_seconds;
-use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodPlace, PodSetInfo};
 
-use crate::adapter::{Adapter, Change, PodGroup, State};
+use crate::adapter::{Adapter, Change, State};
+use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
+use crate::pod_group::path_of;
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
-use crate::topology;
-
-/// The label of a pod with its index among those of its replica type.
-const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
 
 /// The adapter of one kind.
 pub(crate) struct ReplicaSpecs {
     /// The kind.
     pub kind: JobKind,
-    /// The field of the spec that maps replica types to their pods.
-    pub field: &'static str,
-    /// The replica types, in the order of the pod sets.
-    pub types: &'static [&'static str],
     /// What only this kind's controller does not act on: adds what is wrong with an object.
     pub rules: fn(&Self, &Value, &mut Violations),
 }
@@ -55,10 +47,6 @@ impl Adapter for ReplicaSpecs {
         view.pods_ready = is_true(status, self.kind.integration().ready);
         view.active_deadline_seconds = self.deadline_seconds(object);
         object::set_pod_sets(&mut view, self.pod_sets(object));
-        let class = policy["schedulingPolicy"]["priorityClass"].as_str().filter(|name| !name.is_empty());
-        if let Some(class) = class {
-            view.pod_priority_class = Some(class.to_owned());
-        }
         view
     }
 
@@ -101,19 +89,6 @@ impl Adapter for ReplicaSpecs {
         let number = index.parse::<i32>().ok().filter(|number| number.to_string() == index);
         let replicas = job.marks.count(replica_type).unwrap_or(0);
         number.is_some_and(|number| (0..replicas).contains(&number))
-    }
-
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        let of = |(name, spec): (&'static str, &'a Value)| PodGroup {
-            name: name.into(),
-            pointer: format!("/spec/{}/{name}/template", self.field),
-            template: Cow::Borrowed(&spec["template"]),
-            replicas: 1,
-            parallel: replicas(spec),
-            completions: replicas(spec),
-            exclusive: None,
-        };
-        self.specs(object).map(of).collect()
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
@@ -159,34 +134,47 @@ impl Adapter for ReplicaSpecs {
 }
 
 impl ReplicaSpecs {
+    /// The map of replica types to their pods, as a JSON pointer; and the types, in the order of the pod sets.
+    fn types(&self) -> (&'static str, &'static [&'static str]) {
+        let places = self.kind.integration().pods.iter().map(|pods| pods.place);
+        let mut maps = places.filter_map(|place| match place {
+            PodPlace::Types { map, types } => Some((map, types)),
+            PodPlace::Object(_) | PodPlace::Items { .. } => None,
+        });
+        maps.next().unwrap_or_default()
+    }
+
+    /// The path of that map, as messages have it.
+    pub(crate) fn path(&self) -> String {
+        path_of(self.types().0)
+    }
+
     /// What the object has of each replica type that the kind knows, in their order.
     pub(crate) fn specs<'a>(&self, object: &'a Value) -> impl Iterator<Item = (&'static str, &'a Value)> {
-        let specs = object["spec"][self.field].as_object();
-        self.types.iter().filter_map(move |name| Some((*name, specs?.get(*name)?)))
+        let (map, types) = self.types();
+        let specs = object.pointer(map).and_then(Value::as_object);
+        types.iter().filter_map(move |name| Some((*name, specs?.get(*name)?)))
     }
 
     fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
-        let field = self.field;
-        let given = object["spec"][field].as_object().into_iter().flat_map(Map::keys);
+        let (map, types) = self.types();
+        let given = object.pointer(map).and_then(Value::as_object).into_iter().flat_map(Map::keys);
         // A controller that knows the type would run pods for which there is no quota.
-        if let Some(unknown) = given.into_iter().find(|name| !self.types.contains(&name.as_str())) {
-            let known = self.types.join(", ");
-            return Err(format!("spec.{field}.{unknown}: unknown replica type, known are: {known}"));
+        if let Some(unknown) = given.into_iter().find(|name| !types.contains(&name.as_str())) {
+            let (map, known) = (self.path(), types.join(", "));
+            return Err(format!("{map}.{unknown}: unknown replica type, known are: {known}"));
         }
-        let of = |(name, spec): (&str, &Value)| {
-            let path = format!("spec.{field}.{name}.template");
-            let mut pod_set = object::pod_set(name, replicas(spec), &spec["template"], &path, &[])?;
-            topology::number(&mut pod_set, Some(REPLICA_INDEX));
-            Ok(pod_set)
-        };
-        let pod_sets: Vec<_> = self.specs(object).map(of).collect::<Result<_, String>>()?;
-        if pod_sets.is_empty() { Err(format!("spec.{field}: no replica type")) } else { Ok(pod_sets) }
+        let pod_sets = described::pod_sets(self.kind, object, &[])?;
+        if pod_sets.is_empty() { Err(format!("{}: no replica type", self.path())) } else { Ok(pod_sets) }
     }
 
     /// Puts the patch of the template of a pod set where that is.
     fn put_template(&self, body: &mut Value, pod_set: &str, template: Value) {
-        if let Some(name) = self.types.iter().find(|name| name.eq_ignore_ascii_case(pod_set)) {
-            set(body, &["spec", self.field, name, "template"], template);
+        let types = self.types().1.iter().find(|name| name.eq_ignore_ascii_case(pod_set));
+        let place =
+            types.zip(self.kind.integration().pods.first()).map(|(name, pods)| pods.template_at(name));
+        if let Some(pointer) = place {
+            set(body, &pointer.split('/').skip(1).collect::<Vec<_>>(), template);
         }
     }
 }

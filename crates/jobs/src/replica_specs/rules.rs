@@ -24,7 +24,7 @@ impl ReplicaSpecs {
     fn broken(&self, object: &Value) -> Violations {
         let mut violations = Violations::default();
         for (name, spec) in self.specs(object) {
-            let path = format!("spec.{}.{name}.replicas", self.field);
+            let path = format!("{}.{name}.replicas", self.path());
             if let Some(count) = object::int(&spec["replicas"]).filter(|count| *count < 0) {
                 violations.invalid(&path, &count.to_string(), "must be greater than or equal to 0");
             }

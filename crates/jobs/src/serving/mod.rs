@@ -3,21 +3,22 @@
 //! The webhook marks the pods in their templates. The controller of the kind makes the pods, each of which waits for admission: as a job of its
 //! own, or as one of those that are admitted together.
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::{labels, names};
 
-use crate::adapter::{Change, PodGroup, State, path_of};
+use crate::adapter::{Change, State};
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pod_group::path_of;
 use crate::review::{Violations, label_path};
 
-/// Where the pod template is.
-pub(crate) const TEMPLATE: &str = "/spec/template";
+/// Where objects of a kind have their one pod template: a JSON pointer.
+pub(crate) fn template(kind: JobKind) -> &'static str {
+    kind.integration().pods.first().map_or("", |pods| pods.template)
+}
 
 /// How many pods there are to be.
 pub(crate) fn replicas(object: &Value) -> i32 {
@@ -57,7 +58,7 @@ pub(crate) fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<V
     let index = kind.integration().pod_index;
     Some(pod(&MadePod {
         object,
-        template: object.pointer(TEMPLATE)?,
+        template: object.pointer(template(kind))?,
         name: format!("{name}-{number}"),
         labels: index.into_iter().map(|label| (label, number.to_string())).collect(),
         owner: json!({"apiVersion": kind.api_version(), "kind": kind.kind(), "name": name}),
@@ -103,19 +104,6 @@ pub(crate) fn pod(made: &MadePod<'_>) -> Value {
 /// The patch that starts it: its pods are started, and it is left as it is.
 pub(crate) fn untouched(view: &JobView) -> Patch {
     Patch::Json(Vec::new()).pinned(&view.resource_version)
-}
-
-/// The pods of a kind with one template.
-pub(crate) fn one_group(object: &Value) -> PodGroup<'_> {
-    PodGroup {
-        name: Cow::Borrowed(labels::DEFAULT_POD_SET_NAME),
-        pointer: TEMPLATE.to_owned(),
-        template: Cow::Borrowed(object.pointer(TEMPLATE).unwrap_or(&Value::Null)),
-        replicas: 1,
-        parallel: replicas(object),
-        completions: replicas(object),
-        exclusive: None,
-    }
 }
 
 /// Once an object is queued it stays so: its templates keep the marks. What has ready pods is refused by the rule for all kinds.

@@ -19,5 +19,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     pods_tell_by_label: true,
     maker_pods: Some("spark-role=driver"),
     follows_changes: true,
+    pods_by_adapter: Some(
+        "an application has no whole templates: fields for driver and executors say what their pods look like",
+    ),
     ..PLAIN
 };

@@ -17,9 +17,10 @@ use sluice_api::conditions::whole_seconds;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 
 use self::pod::{Role, executors, template};
-use crate::adapter::{Adapter, Change, PodGroup, Schema, State, path_of};
+use crate::adapter::{Adapter, Change, Schema, State};
 use crate::object;
 use crate::patch::{Patch, Step};
+use crate::pod_group::{PodGroup, path_of};
 use crate::review::{Context, Meta, Violations};
 use crate::scheduling::{StartError, merged, paired, restored};
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sluice_quantity::Quantity;
 
-use crate::adapter::path_of;
 use crate::object::int;
+use crate::pod_group::path_of;
 
 /// The driver or the executors.
 #[derive(Clone, Copy)]

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{is_over, pod, pod_sets};
-use crate::adapter::{Change, path_of};
+use crate::adapter::Change;
 use crate::object::int;
+use crate::pod_group::path_of;
 use crate::review::{Context, Meta, Violation, Violations};
 
 const ONLY_CLUSTER: &str = "only Cluster mode is supported for a kueue managed job";

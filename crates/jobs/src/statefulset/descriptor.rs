@@ -2,7 +2,10 @@
 //
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
-use super::{Integration, PLAIN};
+use super::{CountAt, Integration, PLAIN, PodsAt};
+
+/// The label of a pod with its number.
+const INDEX: Option<&str> = Some("apps.kubernetes.io/pod-index");
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "statefulset",
@@ -15,8 +18,9 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "apps/v1 StatefulSets",
     reporter: "statefulset-kueue-controller",
     built_into_kubernetes: true,
+    pods: &[PodsAt { index: INDEX, ..PodsAt::one("/spec/template", CountAt::Field("/spec/replicas")) }],
     suspends_pods: true,
-    pod_index: Some("apps.kubernetes.io/pod-index"),
+    pod_index: INDEX,
     on_hold: "StatefulSet scaled to zero; workload on hold",
     ends: false,
     ..PLAIN

@@ -3,21 +3,22 @@
 #[cfg(rustfmt)]
 mod descriptor;
 
-use serde_json::Value;
-use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
-use sluice_api::labels;
+use std::sync::Arc;
 
-use crate::adapter::{Adapter, Change, PodGroup, State};
+use serde_json::Value;
+use sluice_api::job::{JobKind, JobView, PodSetInfo};
+
+use crate::adapter::{Adapter, Change, State};
+use crate::described;
 use crate::object::{self, int};
 use crate::patch::Patch;
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
 use crate::serving::{
-    TEMPLATE, is_marked, keeps_shape, made_pod, marked_for, observed, one_group, ready, replicas, status,
-    stays_queued, untouched,
+    is_marked, keeps_shape, made_pod, marked_for, observed, ready, replicas, status, stays_queued, template,
+    untouched,
 };
-use crate::topology;
 
 /// The adapter of StatefulSets.
 pub(crate) struct StatefulSet;
@@ -33,7 +34,12 @@ impl Adapter for StatefulSet {
         view.prebuilt_workload = None;
         view.on_hold = Some(replicas(object) == 0);
         view.skipped = self.skips(object);
-        object::set_pod_sets(&mut view, pod_set(object).map(|pod_set| vec![pod_set]));
+        let mut pod_sets = described::pod_sets(self.kind(), object, &[]);
+        for template in pod_sets.iter_mut().flatten().filter_map(|set| set.template.as_mut()) {
+            // Labels and annotations of the template are the pods' own.
+            Arc::make_mut(template).metadata = None;
+        }
+        object::set_pod_sets(&mut view, pod_sets);
         view
     }
 
@@ -43,10 +49,6 @@ impl Adapter for StatefulSet {
 
     fn start(&self, view: &JobView, _infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         Ok(untouched(view))
-    }
-
-    fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
-        vec![one_group(object)]
     }
 
     fn status(&self, object: &Value, state: State) -> Value {
@@ -64,7 +66,7 @@ impl Adapter for StatefulSet {
 
     /// Its pods wait in the place of another object, which made it: that has the Workloads.
     fn skips(&self, object: &Value) -> bool {
-        let other = marked_for(object, TEMPLATE).and_then(JobKind::named);
+        let other = marked_for(object, template(self.kind())).and_then(JobKind::named);
         other.is_some_and(JobKind::has_groups)
     }
 
@@ -82,28 +84,14 @@ impl Adapter for StatefulSet {
         }
         // What its quota depends on. The rest changes by a rollout.
         if before != 0 {
-            keeps_shape([old, change.object], TEMPLATE, violations);
+            keeps_shape([old, change.object], template(self.kind()), violations);
         }
     }
 }
 
 /// Whether its pods wait for admission.
 fn is_queued(object: &Value) -> bool {
-    is_marked(object, TEMPLATE, JobKind::STATEFUL_SET)
-}
-
-fn pod_set(object: &Value) -> Result<JobPodSet, String> {
-    let none = Value::Null;
-    let template = object.pointer(TEMPLATE).unwrap_or(&none);
-    let name = labels::DEFAULT_POD_SET_NAME;
-    let mut pod_set = object::pod_set(name, replicas(object), template, "spec.template", &[])?;
-    // Labels and annotations of the template are the pods' own.
-    if let Some(template) = pod_set.template.as_mut().map(std::sync::Arc::make_mut) {
-        template.metadata = None;
-    }
-    let index = JobKind::STATEFUL_SET.integration().pod_index;
-    topology::number(&mut pod_set, index);
-    Ok(pod_set)
+    is_marked(object, template(JobKind::STATEFUL_SET), JobKind::STATEFUL_SET)
 }
 
 #[cfg(test)]

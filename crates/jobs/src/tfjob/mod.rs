@@ -7,9 +7,4 @@ use sluice_api::job::JobKind;
 
 use crate::replica_specs::{ReplicaSpecs, no_rules};
 
-pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs {
-    kind: JobKind::TF_JOB,
-    field: "tfReplicaSpecs",
-    types: &["Chief", "Master", "PS", "Worker", "Evaluator"],
-    rules: no_rules,
-};
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::TF_JOB, rules: no_rules };

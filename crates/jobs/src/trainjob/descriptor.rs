@@ -20,5 +20,6 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     managed_by: Some("trainer.kubeflow.org/trainjob-controller"),
     succeeded: "Complete",
     failed: "Failed",
+    pods_by_adapter: Some("the runtime that it names has them"),
     ..PLAIN
 };

@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo, TemplateKind, TemplateRef, TemplateUse};
 use sluice_api::labels;
 
-use crate::adapter::{Adapter, PodGroup, Schema, State};
+use crate::adapter::{Adapter, Schema, State};
 use crate::jobset::JobSet;
 use crate::object;
 use crate::patch::{Patch, Step, set};
+use crate::pod_group::PodGroup;
 use crate::scheduling::{StartError, merged, paired, still_needed};
 
 /// Where an object that stands for a TrainJob and its runtime has the JobSet that is made of both, or why none can be.

@@ -6,6 +6,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_api::config::selector_matches;
 use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
 use super::additions::Additions;
@@ -32,8 +33,6 @@ const LABELS: &str = "/metadata/labels";
 const ANNOTATIONS: &str = "/metadata/annotations";
 const FINALIZERS: &str = "/metadata/finalizers";
 const GATES: &str = "/spec/schedulingGates";
-/// On the pods of a LeaderWorkerSet, how many there are in a group.
-const GROUP_SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 
 /// The JSON patch that a new pod gets, if it is to be queued: the marks of a managed pod, and the gates that keep it from being scheduled.
 ///
@@ -57,7 +56,7 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
         && let Some(uid) = parent.uid.as_deref().or(context.gatherer.map(|gatherer| gatherer.uid))
     {
         if let Some(gatherer) = context.gatherer.filter(|_| parent.group.is_some()) {
-            mark_member(pod, &gatherer, &mut patch);
+            mark_member(pod, parent.kind, &gatherer, &mut patch);
         }
         // The names hold its UID, so no template can have them. Labels may be too short for them.
         let workload = parent.workload_name(uid, context.gates.enabled(Gate::ShortWorkloadNames));
@@ -84,15 +83,15 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
 }
 
 /// What the pod of a group gets of its object: the templates do not have it.
-fn mark_member(pod: &Value, gatherer: &Gatherer<'_>, patch: &mut Additions<'_>) {
+fn mark_member(pod: &Value, kind: JobKind, gatherer: &Gatherer<'_>, patch: &mut Additions<'_>) {
     let said = [(labels::QUEUE_NAME, gatherer.queue_name), (labels::PRIORITY_CLASS, gatherer.priority_class)];
     for (key, value) in said {
         if let Some(value) = value {
             patch.set(LABELS, key, value);
         }
     }
-    let size = pod["metadata"]["annotations"][GROUP_SIZE].as_str().and_then(|size| size.parse::<i32>().ok());
-    let size = size.unwrap_or(1).max(1).to_string();
+    let size = kind.integration().group_size.and_then(|key| pod["metadata"]["annotations"][key].as_str());
+    let size = size.and_then(|size| size.parse::<i32>().ok()).unwrap_or(1).max(1).to_string();
     patch.set(ANNOTATIONS, labels::POD_GROUP_TOTAL_COUNT, &size);
 }
 

@@ -3,13 +3,11 @@
 use k8s_openapi::api::core::v1::NodeAffinity;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use crate::affinity::{Wish, joined};
 use crate::patch::Patch;
-
-/// On the pods of a JobSet, how often it had restarted when they were made.
-const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 
 /// The JSON patch that a new pod gets. What cannot be read asks for nothing: no pod is refused for it.
 pub fn mutate_pod(pod: &Value) -> Patch {
@@ -26,7 +24,9 @@ pub fn mutate_pod(pod: &Value) -> Patch {
             Err(_) => return Patch::Json(Vec::new()),
         },
     };
-    let restarts = metadata["labels"][RESTART_ATTEMPT].as_str().and_then(|text| text.parse().ok());
+    // How often its job had restarted when it was made, by the label of any kind.
+    let mut counts = JobKind::ALL.into_iter().filter_map(|kind| kind.integration().restart_label);
+    let restarts = counts.find_map(|label| metadata["labels"][label].as_str()?.parse().ok());
     let nodes = joined(nodes.as_ref(), &wish.granted(restarts.unwrap_or(0)));
     let operation = if own.is_object() {
         json!({"op": "add", "path": "/spec/affinity/nodeAffinity", "value": nodes})

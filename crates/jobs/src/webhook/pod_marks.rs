@@ -5,7 +5,7 @@ use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use super::additions::Additions;
-use crate::adapter::PodGroup;
+use crate::pod_group::PodGroup;
 use crate::registry;
 use crate::review::{Context, Meta};
 

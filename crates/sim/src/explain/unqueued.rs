@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::{Configuration, selector_matches};
-use sluice_api::job::JobKind;
+use sluice_api::job::{JobKind, JobView};
 use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef, Whole};
 
@@ -65,14 +65,19 @@ fn without_workload(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Find
     })
 }
 
-/// The same as the engine reads the object.
-fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+/// The job as the engine reads its object, with the template object that it names.
+fn observed(view: &View<'_>, kind: JobKind, job: &Value) -> JobView {
     let seen = sluice_jobs::observe(kind, job);
     let template = sluice_jobs::template_of(kind, job).and_then(|used| {
         let object = view.get(&ObjectRef::of_template(&used))?;
         Some(sluice_jobs::template(used.kind, object))
     });
-    let seen = sluice_jobs::filled(&seen, template.as_ref());
+    sluice_jobs::filled(&seen, template.as_ref())
+}
+
+/// The same as the engine reads the object.
+fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+    let seen = observed(view, kind, job);
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
         let help = Help::words("correct what is wrong with it, in the job or in what it names");
@@ -218,16 +223,12 @@ fn missing_class(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<
         return Some(without_class(view, Kind::WorkloadPriorityClass, name));
     }
     let Kind::Job(kind) = reference.kind else { return None };
-    let groups = sluice_jobs::pod_groups(kind, job);
-    let named = groups.iter().find_map(|group| {
-        let template = job.pointer(&group.pointer)?;
-        Some(text(&template["spec"]["priorityClassName"])).filter(|name| !name.is_empty())
-    });
-    let named = named.filter(|_| name.is_empty())?;
+    // A class of Workloads goes before that of the pods.
+    let named = observed(view, kind, job).pod_priority_class.filter(|_| name.is_empty())?;
     // Kubernetes makes these itself.
     let built_in = named.starts_with("system-");
-    let missing = !built_in && !known(Kind::PriorityClass, named);
-    missing.then(|| without_class(view, Kind::PriorityClass, named))
+    let missing = !built_in && !known(Kind::PriorityClass, &named);
+    missing.then(|| without_class(view, Kind::PriorityClass, &named))
 }
 
 fn without_class(view: &View<'_>, kind: Kind, name: &str) -> Finding {

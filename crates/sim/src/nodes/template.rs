@@ -14,9 +14,6 @@ use crate::json;
 /// Amounts by resource: cpu in milli-CPU, everything else in whole units.
 pub(crate) type Amounts = BTreeMap<String, i64>;
 
-/// On the pods of a JobSet, how often it had restarted when they were made.
-const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
-
 /// The pods of one template.
 #[derive(Clone, Debug)]
 pub(crate) struct PodGroup<'a> {
@@ -72,13 +69,15 @@ pub(super) fn requests(spec: &Value) -> Amounts {
 }
 
 /// The spec of a template's pods: what its annotations ask for is granted as on a cluster.
-fn pod_spec(template: Cow<'_, Value>, restarts: i64) -> Cow<'_, Value> {
+fn pod_spec(template: Cow<'_, Value>, kind: JobKind, restarts: i64) -> Cow<'_, Value> {
     let annotations = template["metadata"]["annotations"].as_object();
     if !annotations.is_some_and(|all| all.contains_key(sluice_api::labels::NODE_AFFINITY)) {
         return spec_of(template);
     }
     let mut pod = template.clone().into_owned();
-    pod["metadata"]["labels"][RESTART_ATTEMPT] = json!(restarts.to_string());
+    if let Some(label) = kind.integration().restart_label {
+        pod["metadata"]["labels"][label] = json!(restarts.to_string());
+    }
     // A template that is no pod's is left as it is.
     if let Patch::Json(operations) = mutate_pod(&pod)
         && json::apply(&mut pod, &operations).is_err()
@@ -99,11 +98,11 @@ fn spec_of(template: Cow<'_, Value>) -> Cow<'_, Value> {
 pub(crate) fn groups(kind: JobKind, value: &Value) -> Vec<PodGroup<'_>> {
     let restarts = value["status"]["restarts"].as_i64().unwrap_or(0);
     let groups = sluice_jobs::pod_groups(kind, value).into_iter();
-    groups.map(|group| of(group, restarts, keeps_apart(kind))).collect()
+    groups.map(|group| of(group, kind, restarts)).collect()
 }
 
-fn of(group: sluice_jobs::PodGroup<'_>, restarts: i64, apart: bool) -> PodGroup<'_> {
-    let spec = pod_spec(group.template, restarts);
+fn of(group: sluice_jobs::PodGroup<'_>, kind: JobKind, restarts: i64) -> PodGroup<'_> {
+    let spec = pod_spec(group.template, kind, restarts);
     PodGroup {
         name: group.name,
         replicas: group.replicas.into(),
@@ -111,7 +110,7 @@ fn of(group: sluice_jobs::PodGroup<'_>, restarts: i64, apart: bool) -> PodGroup<
         requests: requests(&spec),
         spec,
         exclusive: group.exclusive,
-        apart,
+        apart: keeps_apart(kind),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_jobs::State;
-use sluice_jobs::pods::{GROUP_INDEX, Member, Parent};
+use sluice_jobs::pods::{Member, Parent};
 use sluice_jobs::webhook::suspending_parent;
 
 use super::Simulation;
@@ -17,11 +17,11 @@ use crate::pods::Phase;
 use crate::serving::pods_to_make;
 
 /// The kind of the pods.
-const PODS: Kind = Kind::Job(JobKind::POD);
+const PODS: Kind = Kind::Job(JobKind::of_pods());
 
-/// The number of the group that a pod is in, as its label says.
-fn number_of_group(pod: &Value) -> Option<u32> {
-    pod["metadata"]["labels"][GROUP_INDEX].as_str()?.parse().ok()
+/// The number of the group that a pod of an object of this kind is in, as its label says.
+fn number_of_group(kind: JobKind, pod: &Value) -> Option<u32> {
+    pod["metadata"]["labels"][kind.integration().group_index?].as_str()?.parse().ok()
 }
 
 impl Simulation {
@@ -58,7 +58,7 @@ impl Simulation {
         }
         if kind.has_groups() {
             let groups = number.checked_sub(1).and_then(|last| sluice_jobs::made_pod(kind, &value, last));
-            let groups = groups.and_then(|pod| number_of_group(&pod)).map_or(0, |last| last + 1);
+            let groups = groups.and_then(|pod| number_of_group(kind, &pod)).map_or(0, |last| last + 1);
             self.record.components_gone(self.now, object, text(&value["metadata"]["uid"]), groups);
         }
         self.show_serving(object);
@@ -180,7 +180,8 @@ impl Simulation {
         for pod in pods.into_iter().flatten() {
             self.end_pods(&pod);
             if let Some(value) = self.world.get(&pod) {
-                let status = sluice_jobs::status(JobKind::POD, value, State::Ended { at: self.now, success });
+                let status =
+                    sluice_jobs::status(JobKind::of_pods(), value, State::Ended { at: self.now, success });
                 self.set_job_status(&pod, status);
             }
         }
@@ -217,7 +218,7 @@ impl Simulation {
         said.or_else(|| {
             let object = self.serving.object_of(reference)?;
             let Kind::Job(kind) = object.kind else { return None };
-            let number = number_of_group(pod).filter(|_| kind.has_groups())?;
+            let number = number_of_group(kind, pod)?;
             Some((object.clone(), number))
         })
     }

@@ -18,7 +18,11 @@ fn shown(code: Code) -> Shown {
     let table: &'static [fn()] = &[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start];
     match code {
         Code::PriorityClassMissing => {
-            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::a_priority_class_that_is_missing_need_not_be_named])
+            Ends(&[
+                table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start,
+                alternatives::a_priority_class_that_is_missing_need_not_be_named,
+                unqueued::a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it,
+            ])
         }
         Code::NamespaceNotSelected => {
             Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::a_namespace_that_no_labels_can_open_may_use_another_queue])

@@ -2,6 +2,7 @@
 
 use super::waiting::{finding, played, wait};
 use super::*;
+use sluice_api::config::Configuration;
 
 fn asked(world: &str, kind: Kind, name: &str) -> Explained {
     let manifests = read(world);
@@ -120,15 +121,7 @@ spec:
   trainer: {numNodes: 2, resourcesPerNode: {requests: {cpu: 1}}}
 ";
 
-#[test]
-pub fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended() {
-    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, TRAIN_JOB].concat();
-    let (explained, mut simulation) = played(&world, &options(), 10);
-    let said = finding(&explained, Code::WithoutWorkload);
-    let missing = "spec.runtimeRef: ClusterTrainingRuntime torch does not exist";
-    assert_eq!(said, format!("no Workload can be made of it: {missing}"));
-    assert!(!runs(&simulation), "{}", explained.text());
-    let runtime = "
+const RUNTIME: &str = "
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: ClusterTrainingRuntime
 metadata: {name: torch}
@@ -142,7 +135,16 @@ spec:
           metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
           spec: {template: {spec: {containers: [{name: node, image: i}]}}}
 ";
-    act(&mut simulation, &explained, &Act::Apply("correct what is wrong with it", runtime));
+
+#[test]
+pub fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended() {
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, TRAIN_JOB].concat();
+    let (explained, mut simulation) = played(&world, &options(), 10);
+    let said = finding(&explained, Code::WithoutWorkload);
+    let missing = "spec.runtimeRef: ClusterTrainingRuntime torch does not exist";
+    assert_eq!(said, format!("no Workload can be made of it: {missing}"));
+    assert!(!runs(&simulation), "{}", explained.text());
+    act(&mut simulation, &explained, &Act::Apply("correct what is wrong with it", RUNTIME));
     assert!(runs(&simulation), "{}", explained.text());
 }
 
@@ -183,4 +185,73 @@ pub fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
     simulation.patch("StatefulSet", Some("a"), "mine", &json!({"spec": {"replicas": 2}})).unwrap();
     wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());
+}
+
+/// Jobs that name a PriorityClass for their pods elsewhere than in a template, each with the objects that it needs.
+fn with_class() -> Vec<Value> {
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
+    let policy = json!({"suspend": true, "schedulingPolicy": {"priorityClass": "gone"}});
+    let pods = json!({"replicas": 1, "template": template});
+    vec![
+        json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "spec": {"runPolicy": policy, "pytorchReplicaSpecs": {"Master": pods}}}),
+        json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "spec": {"runPolicy": policy, "mpiReplicaSpecs": {"Launcher": pods, "Worker": pods}}}),
+        json!({"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "spec": {
+            "suspend": true, "type": "Python", "mode": "cluster", "sparkVersion": "4.0.0", "image": "spark",
+            "mainApplicationFile": "local:///main.py",
+            "driver": {"coreRequest": "1", "memory": "1g", "priorityClassName": "gone"},
+            "executor": {"instances": 1, "coreRequest": "1", "memory": "1g"},
+        }}),
+        json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+            "spec": {"suspend": true, "runtimeRef": {"name": "torch"}}}),
+        json!({"apiVersion": "class.sim.example.com/v1", "kind": "Errand",
+            "spec": {"suspend": true, "image": "i", "priority": "gone"}}),
+    ]
+}
+
+/// What a declaration makes of an object may have a class, too.
+fn errand() -> Configuration {
+    let template = "{'spec': {'priorityClassName': self.spec.priority, 'containers': [{'name': 'c', 'image': self.spec.image, \
+                    'resources': {'requests': {'cpu': '1'}}}]}}";
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+        "integrations": {"declared": [{
+            "group": "class.sim.example.com", "version": "v1", "kind": "Errand",
+            "suspend": {"path": "spec.suspend"}, "podSets": [{"name": "main", "templateExpression": template}],
+            "active": "self.status.phase == 'Running'",
+            "finished": "self.status.phase in ['Done', 'Failed']", "success": "self.status.phase == 'Done'",
+            "states": {"running": {"phase": "Running"}, "succeeded": {"phase": "Done"}, "failed": {"phase": "Failed"}},
+        }]},
+    });
+    let (declared, _) = Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&declared).unwrap();
+    let mut all = Options::default_configuration();
+    all.integrations.declared = declared.integrations.declared;
+    all.integrations.frameworks.push("class.sim.example.com/errand".to_owned());
+    all
+}
+
+#[test]
+pub fn a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it() {
+    let options = Options::new(errand());
+    let memory = "[{name: cpu, nominalQuota: 10}, {name: memory, nominalQuota: 10Gi}]";
+    let queue =
+        CLUSTER_QUEUE.replace("[cpu]", "[cpu, memory]").replace("[{name: cpu, nominalQuota: 10}]", memory);
+    let runtime = RUNTIME.replace("{spec: {containers", "{spec: {priorityClassName: gone, containers");
+    for mut job in with_class() {
+        job["metadata"] = json!({"name": "mine", "namespace": "a",
+            "labels": {"kueue.x-k8s.io/queue-name": "main"}, "annotations": {"sluice.dev/run-seconds": "3600"}});
+        let world = [FLAVOR, &queue, LOCAL_QUEUE, &format!("{job}\n---"), &runtime].concat();
+        let (explained, mut simulation) = played(&world, &options, 10);
+        assert_eq!(explained.state, State::NotQueued, "{}", explained.text());
+        assert_eq!(codes(&explained), [Code::PriorityClassMissing], "{job}: {}", explained.text());
+        let said = finding(&explained, Code::PriorityClassMissing);
+        assert_eq!(said, "the PriorityClass gone, which it names, does not exist");
+        assert!(!runs(&simulation), "{}", explained.text());
+        let class =
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: gone}\nvalue: 9\n";
+        act(&mut simulation, &explained, &Act::Apply("create the PriorityClass gone", class));
+        assert!(runs(&simulation), "{job}: it does not run after what is advised");
+    }
 }

@@ -5,6 +5,7 @@ mod book;
 mod config_fields;
 mod links;
 mod paths;
+mod pods_of_kinds;
 mod reasons;
 mod tables;
 

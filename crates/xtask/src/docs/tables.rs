@@ -13,19 +13,20 @@ use sluice_api::gates::{Gate, REMOVED};
 use sluice_api::job::JobKind;
 use sluice_engine::metrics::{METRICS, MetricKind};
 
-use super::config_fields;
+use super::{config_fields, pods_of_kinds};
 
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end of generated -->";
 
 /// Pages with generated tables.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "docs/manual/api.md",
     "docs/manual/annotations.md",
     "docs/manual/command-line.md",
     "docs/manual/configuration.md",
     "docs/manual/gates.md",
     "docs/manual/metrics.md",
+    "docs/manual/support.md",
 ];
 
 /// The version whose fields are listed.
@@ -64,6 +65,7 @@ fn tables(root: &Path) -> Result<BTreeMap<&'static str, String>> {
         ("gates-not-built", gates(false)),
         ("gates-removed", format!("{}.\n", REMOVED.map_code())),
         ("labels", labels(&read("crates/api/src/labels.rs")?)?),
+        ("pods-of-kinds", pods_of_kinds::table()),
         ("metrics", metrics()),
         ("metrics-not-there", metrics_not_there(&read("crates/manager/src/metrics/reference.tsv")?)),
     ]))

@@ -1,4 +1,5 @@
-//! Job kinds are data: no shipped code names one but the table that lists them and the folder of its adapter, or where it is about that one alone.
+//! Job kinds are data: no shipped code names one, or a label that its controller gives to pods, but the table that lists them and the folder of its
+//! adapter, or where it is about that one alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,18 +19,13 @@ const FOR_THE_FORMATTER: &str = "#[cfg(rustfmt)]\nmod descriptor;\n";
 const TEST_ONLY: &str = "crates/testkit/";
 
 /// Where a kind is named besides, and why.
-const EXCEPTIONS: [(&str, &str, &str); 15] = [
+const EXCEPTIONS: [(&str, &str, &str); 10] = [
     ("crates/api/src/config/sections.rs", "JOB", "a configuration that lists no framework has this one"),
-    ("crates/engine/src/hotswap/pods.rs", "JOB_SET", "Hotswap moves JobSets, and no other kind"),
-    ("crates/engine/src/input.rs", "POD", "a pod that is queued is a job"),
-    ("crates/engine/src/lifecycle/workload.rs", "POD", "pods own the Workload of a group"),
-    ("crates/engine/src/pod_jobs/index.rs", "POD", "jobs that are made of pods"),
     ("crates/jobs/src/appwrapper/pods.rs", "JOB_SET", WRAPPED),
     ("crates/jobs/src/appwrapper/pods.rs", "PYTORCH_JOB", WRAPPED),
     ("crates/jobs/src/appwrapper/pods.rs", "RAY_CLUSTER", WRAPPED),
     ("crates/jobs/src/appwrapper/pods.rs", "RAY_JOB", WRAPPED),
     ("crates/jobs/src/appwrapper/pods.rs", "STATEFUL_SET", WRAPPED),
-    ("crates/sim/src/simulation/serving.rs", "POD", "controllers of objects that serve make pods"),
     ("crates/xtask/src/engine_bench/events.rs", "JOB", BENCHMARK),
     ("crates/xtask/src/engine_bench/events.rs", "JOB_SET", BENCHMARK),
     ("crates/xtask/src/pods_bench.rs", "POD", BENCHMARK),
@@ -38,6 +34,20 @@ const EXCEPTIONS: [(&str, &str, &str); 15] = [
 
 const WRAPPED: &str = "the AppWrapper's controller finds the pods of these kinds by itself, and of no others";
 const BENCHMARK: &str = "a benchmark makes jobs of a kind";
+
+/// Where a label or an annotation of kinds is named besides, and why.
+const LABELS: [(&str, &str, &str); 2] = [
+    (
+        "crates/api/src/labels.rs",
+        "jobset.sigs.k8s.io/jobset-name",
+        "the engine keeps this one of a pod's labels",
+    ),
+    (
+        "crates/manager/src/writer/end_pods.rs",
+        "batch.kubernetes.io/controller-uid",
+        "Kubernetes ends the pods of its own controller by itself",
+    ),
+];
 
 /// A kind as the table has it.
 struct Listed<'a> {
@@ -66,6 +76,7 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         named.extend(kinds.into_iter().filter(|name| !own(name)).map(|name| (path.as_str(), name)));
     }
     let mut findings = incomplete(files, &listed);
+    findings.extend(labels(files, &listed));
     let is_excepted = |(path, kind): &(&str, &str)| EXCEPTIONS.iter().any(|(p, k, _)| p == path && k == kind);
     let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, kind)| {
         format!("{path}: JobKind::{kind}: ask the registry or the adapter what the kind is like, see docs/contributing/kind.md")
@@ -76,6 +87,73 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         });
     findings.extend(new.chain(old));
     findings
+}
+
+/// Findings for labels and annotations of kinds that are named outside the folders of these, and for exceptions that are none any more.
+fn labels(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String> {
+    let mut named: BTreeSet<(&str, String)> = BTreeSet::new();
+    // This file lists the exceptions.
+    for (path, text) in files.iter().filter(|(path, _)| ships(path) && !path.ends_with("/tidy/kinds.rs")) {
+        let shipped = shipped(text);
+        // Of one that several kinds have the descriptors say that, too.
+        let own: Vec<_> =
+            listed.iter().zip(JobKind::ALL).filter(|(kind, _)| is_own(path, kind, files)).collect();
+        let quoted = shipped.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
+        for key in quoted.filter(|key| is_label(key)) {
+            if !own.iter().any(|(_, kind)| domains(*kind).any(|domain| key.starts_with(domain))) {
+                named.insert((path, key.to_owned()));
+            }
+        }
+    }
+    let is_excepted = |(path, key): &(&str, String)| LABELS.iter().any(|(p, k, _)| p == path && k == key);
+    let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, key)| {
+        format!("{path}: {key:?}: the descriptor of a kind names the labels of its pods, see docs/contributing/kind.md")
+    });
+    let old = LABELS.iter().filter(|(path, key, _)| !named.contains(&(*path, (*key).to_owned())));
+    let old = old.map(|(path, key, _)| {
+        format!("{path}: {key:?} is no exception any more; take it off the list in tidy/kinds.rs")
+    });
+    new.chain(old).collect()
+}
+
+/// Whether a file is in the folder of a kind, or in that of its family, which its descriptor names.
+fn is_own(path: &str, kind: &Listed<'_>, files: &BTreeMap<String, String>) -> bool {
+    let family = path.strip_prefix("crates/jobs/src/").and_then(|rest| rest.split('/').next());
+    let descriptor = files.get(&format!("{}{DESCRIPTOR}", kind.folder));
+    let names = |family: &str| descriptor.is_some_and(|text| text.contains(&format!("super::{family}::")));
+    path.starts_with(&kind.folder) || family.is_some_and(names)
+}
+
+/// What labels and annotations begin with that the controller of a kind gives to pods and templates.
+fn domains(kind: JobKind) -> impl Iterator<Item = &'static str> {
+    let facts = kind.integration();
+    let labels = [
+        facts.pod_index,
+        facts.group_label,
+        facts.group_index,
+        facts.group_size,
+        facts.part_label,
+        facts.pod_label,
+        facts.listing_label,
+        facts.restart_label,
+        facts.exclusive_topology,
+    ];
+    let of_pods = facts.pods.iter().flat_map(|pods| [pods.index, pods.parts.map(|parts| parts.index)]);
+    let keys = labels.into_iter().chain(of_pods).flatten().chain(facts.generates.iter().copied());
+    keys.filter_map(|key| key.find('/').map(|slash| &key[..=slash]))
+}
+
+/// Whether a string is such a label or annotation, and neither a version nor the name of a framework or controller.
+fn is_label(key: &str) -> bool {
+    let is_name = |kind: JobKind| {
+        let facts = kind.integration();
+        key == facts.framework
+            || key == facts.api_version
+            || Some(key) == facts.managed_by
+            || key == facts.reporter
+    };
+    let begins = |kind: JobKind| domains(kind).any(|domain| key.starts_with(domain));
+    JobKind::ALL.into_iter().any(begins) && !JobKind::ALL.into_iter().any(is_name)
 }
 
 /// Findings for folders of kinds in which something is missing, and for descriptors that the table does not include.
@@ -172,11 +250,11 @@ mod tests {
 
     #[test]
     fn a_kind_that_shipped_code_names_is_found_and_one_of_a_test_is_not() {
-        let text = "if kind == JobKind::RAY_JOB {}\nJobKind::ALL; JobKind::all(); JobKind::POD\n#[cfg(test)]\nmod tests { JobKind::JOB }";
+        let text = "if kind == JobKind::RAY_JOB {}\nJobKind::ALL; JobKind::of_pods(); JobKind::POD\n#[cfg(test)]\nmod tests { JobKind::JOB }";
         assert_eq!(constants(text), ["RAY_JOB", "POD"]);
         let found = |path: &str| found(path, text);
-        assert!(found("crates/engine/src/input.rs").contains("input.rs: JobKind::RAY_JOB: ask"));
-        assert!(!found("crates/engine/src/input.rs").contains("input.rs: JobKind::POD"));
+        assert!(found("crates/xtask/src/pods_bench.rs").contains("bench.rs: JobKind::RAY_JOB: ask"));
+        assert!(!found("crates/xtask/src/pods_bench.rs").contains("bench.rs: JobKind::POD"));
         for path in ["crates/engine/src/list.rs", "crates/api/src/config.rs", "crates/jobs/src/lib.rs"] {
             assert!(found(path).contains(": JobKind::POD: ask"), "{path}");
         }
@@ -207,6 +285,30 @@ mod tests {
         for text in ["// as \"TrainJob\"", "\"Job\"", "a_job(\"x TrainJob y\")"] {
             assert!(!found(path, text).contains(": ask"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_label_of_a_kind_is_found_outside_its_folder_and_a_version_is_none() {
+        let label = "const INDEX: &str = \"training.kubeflow.org/replica-index\";";
+        for path in ["crates/sim/src/pods.rs", "crates/jobs/src/appwrapper/pods.rs"] {
+            assert!(found(path, label).contains(&format!("{path}: \"training.kubeflow.org/replica-index\"")));
+        }
+        let job = "const UID: &str = \"batch.kubernetes.io/controller-uid\";";
+        let end = "end_pods.rs: \"batch.kubernetes.io/controller-uid\"";
+        assert!(!found("crates/jobs/src/job/mod.rs", job).contains("job/mod.rs: \""));
+        assert!(!found("crates/manager/src/writer/end_pods.rs", job).contains(end));
+        assert!(found("README.md", "").contains(&format!("{end} is no exception any more")));
+        assert!(!found("crates/sim/src/pods.rs", "\"ray.io/v1\" \"ray.io/rayjob\"").contains("\"ray.io"));
+        let family: BTreeMap<_, _> = [
+            (format!("crates/jobs/src/tfjob/{DESCRIPTOR}"), "use super::replica_specs::KUBEFLOW;".to_owned()),
+            ("crates/jobs/src/replica_specs/mod.rs".to_owned(), label.to_owned()),
+        ]
+        .into();
+        let table = std::fs::read_to_string(assets::workspace().join(TABLE)).expect("the table");
+        let listed = listed(&table);
+        let path = "crates/jobs/src/replica_specs/mod.rs";
+        assert!(!labels(&family, &listed).iter().any(|found| found.starts_with(path)));
+        assert!(labels(&[(path.to_owned(), label.to_owned())].into(), &listed)[0].starts_with(path));
     }
 
     #[test]

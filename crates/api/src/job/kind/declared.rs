@@ -4,6 +4,7 @@ use std::sync::{PoisonError, RwLock};
 
 use super::JobKind;
 use super::integration::{Integration, PLAIN};
+use super::pods_at::PodsAt;
 
 /// Every kind that there is.
 static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);
@@ -27,12 +28,16 @@ pub struct DeclaredNames<'a> {
     pub suspends_pods: bool,
     /// The label of its pods with their number, where they wait in its place.
     pub pod_index: Option<&'a str>,
+    /// Where its pod templates are, as far as the declaration says that by paths.
+    pub pods: &'a [PodsAt],
+    /// Why that is not all of it, if it is not.
+    pub pods_by_adapter: Option<&'static str>,
 }
 
 impl DeclaredNames<'_> {
     /// The facts of the kind, its names kept for as long as the process runs.
     pub(super) fn integration(&self) -> Integration {
-        let Self { group, version, kind, plural, suspend, ends, suspends_pods, pod_index } = self;
+        let Self { group, version, kind, plural, suspend, ends, suspends_pods, pod_index, .. } = self;
         let kept = |name: &str| -> &'static str { String::from(name).leak() };
         let framework = kept(&format!("{group}/{}", kind.to_ascii_lowercase()));
         Integration {
@@ -52,6 +57,8 @@ impl DeclaredNames<'_> {
             ends: *ends,
             suspends_pods: *suspends_pods,
             pod_index: pod_index.map(kept),
+            pods: self.pods.to_vec().leak(),
+            pods_by_adapter: self.pods_by_adapter,
             declared: true,
             ..PLAIN
         }

@@ -1,5 +1,6 @@
 //! What is known of a job kind besides what its adapter does.
 
+use super::pods_at::PodsAt;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 
@@ -62,6 +63,12 @@ pub struct Integration {
     pub of_pods: bool,
     /// The feature gate without which its framework cannot be listed.
     pub gate: Option<Gate>,
+    /// Where its pod templates are, and how many pods there are of each, in the order of the pod sets.
+    pub pods: &'static [PodsAt],
+    /// Why its adapter says what pods there are besides, or instead; none where [`pods`](Self::pods) say all of it.
+    pub pods_by_adapter: Option<&'static str>,
+    /// The path of the field with the PriorityClass of all its pods, which goes before those of the templates. Empty where there is none.
+    pub priority_class: &'static [&'static str],
     /// The kinds of the template objects that its jobs name, and that say what pods they have.
     pub templates: &'static [TemplateKind],
     /// Whether its pods wait for admission in its place: it has nothing that suspends it, and marks the pods in its templates.
@@ -72,6 +79,10 @@ pub struct Integration {
     pub pod_index: Option<&'static str>,
     /// The label with the object's name on all its pods, of a kind whose pods are in groups, each of which is a job of its own.
     pub group_label: Option<&'static str>,
+    /// The label of the pods of such a group with the group's number.
+    pub group_index: Option<&'static str>,
+    /// The annotation of the pods of such a group with how many they are.
+    pub group_size: Option<&'static str>,
     /// The framework of what its controller makes for such a group, and that makes the pods.
     pub group_owner: Option<&'static str>,
     /// What its Workload says while its controller, or its user, holds it back.
@@ -117,6 +128,11 @@ pub struct Integration {
     pub exclusive_topology: Option<&'static str>,
     /// Whether its controller makes all pods anew when one fails, and counts that in `status.restarts`.
     pub restarts_whole: bool,
+    /// The label of its pods with how often it had restarted when they were made, of such a kind.
+    pub restart_label: Option<&'static str>,
+    /// Labels and annotations that its controller adds to the templates of what it makes and looks after: keys, or beginnings of keys, which end
+    /// with a slash.
+    pub generates: &'static [&'static str],
     /// Whether its status counts pods that are being deleted, in `status.terminating`.
     pub counts_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
@@ -144,11 +160,16 @@ pub(super) const PLAIN: Integration = Integration {
     reporter: "",
     built_into_kubernetes: false,
     of_pods: false,
+    pods: &[],
+    pods_by_adapter: None,
+    priority_class: &[],
     templates: &[],
     suspends_pods: false,
     pods_are_jobs: false,
     pod_index: None,
     group_label: None,
+    group_index: None,
+    group_size: None,
     group_owner: None,
     on_hold: "Job is on hold",
     parts: &[],
@@ -172,6 +193,8 @@ pub(super) const PLAIN: Integration = Integration {
     failed: "",
     exclusive_topology: None,
     restarts_whole: false,
+    restart_label: None,
+    generates: &[],
     counts_terminating: false,
     confirms_stops: false,
     enforces_stops: false,

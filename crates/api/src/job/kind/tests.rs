@@ -19,3 +19,21 @@ fn kinds_are_told_apart_and_in_the_order_of_their_names() {
     }
     assert_eq!(JobKind::from_owner("other/v1", "Job"), None);
 }
+
+#[test]
+fn one_kind_is_that_of_pods() {
+    let of_pods: Vec<_> = JobKind::ALL.into_iter().filter(|kind| kind.integration().of_pods).collect();
+    assert_eq!(of_pods, [JobKind::of_pods()]);
+}
+
+#[test]
+fn facts_that_belong_together_are_there_together() {
+    for kind in JobKind::ALL {
+        let facts = kind.integration();
+        assert_eq!(facts.restart_label.is_some(), facts.restarts_whole, "{kind:?}");
+        for of_groups in [facts.group_index, facts.group_size, facts.group_owner] {
+            assert_eq!(of_groups.is_some(), kind.has_groups(), "{kind:?}");
+        }
+        assert!(facts.generates.iter().all(|key| key.split('/').count() <= 2), "{kind:?}");
+    }
+}

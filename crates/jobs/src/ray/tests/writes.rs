@@ -37,6 +37,20 @@ fn all_templates_get_what_is_admitted_and_give_it_back() {
 }
 
 #[test]
+fn workers_of_a_group_called_submitter_are_workers_of_a_kind_without_submitter() {
+    for (kind, place) in KINDS.into_iter().filter(|(kind, _)| *kind != JobKind::RAY_JOB) {
+        let mut object = ray(kind);
+        *object.pointer_mut(&format!("{place}/workerGroupSpecs/1/groupName")).unwrap() = json!("submitter");
+        let view = observe(kind, &object);
+        let started = apply(&object, &start(&view, &additions(&view, "a")).unwrap()).unwrap();
+        let template = started.pointer(&format!("{place}/workerGroupSpecs/1/template")).unwrap();
+        assert_eq!(template["spec"]["nodeSelector"], json!({"flavor": "a", "type": "hosts"}), "{kind:?}");
+        let stopped = apply(&started, &stop(&observe(kind, &started), &originals(&view))[0].patch).unwrap();
+        assert_eq!(pruned(stopped), pruned(object), "{kind:?}");
+    }
+}
+
+#[test]
 fn no_patch_acts_on_an_object_that_was_not_seen() {
     for (kind, _) in KINDS {
         let object = ray(kind);

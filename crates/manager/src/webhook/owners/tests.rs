@@ -214,6 +214,8 @@ fn errand() -> JobKind {
         ends: true,
         suspends_pods: false,
         pod_index: None,
+        pods: &[],
+        pods_by_adapter: None,
     })
 }
 
