@@ -328,7 +328,9 @@ pub(crate) fn spec(
     around: Surroundings<'_>,
     config: &EngineConfig,
 ) -> core::WorkloadSpec {
-    let (pod_sets, invalid) = pod_sets(object, status, around, config);
+    // One that is over asks for nothing, and needs none of what that depends on.
+    let over = is(status, Type::Finished);
+    let (pod_sets, invalid) = if over { <_>::default() } else { pod_sets(object, status, around, config) };
     core::WorkloadSpec {
         key: key(object),
         uid: name(object.metadata.uid.as_deref().unwrap_or_default()),
