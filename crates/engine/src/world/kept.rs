@@ -40,7 +40,6 @@ pub(super) fn fit(object: &mut slim::Workload) {
     }
     object.metadata.annotations.take_if(|all| all.is_empty());
     object.metadata.labels.take_if(|all| all.is_empty());
-    object.spec.pod_sets.shrink_to_fit();
     object.status.conditions.shrink_to_fit();
     if let Some(admission) = &mut object.status.admission {
         admission.pod_set_assignments.shrink_to_fit();

@@ -29,5 +29,6 @@ pub mod snapshot;
 pub mod source;
 pub mod store;
 pub mod tomorrow;
+mod tracked;
 pub mod viewer;
 pub mod views;
