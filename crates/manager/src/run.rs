@@ -415,8 +415,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
             Err(WriteError::Transient(_) | WriteError::Later { .. } | WriteError::Withdrawn) => "failed",
         };
         let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
-        let labels = labels.map(str::to_owned).to_vec();
-        registry.record(&Sample { metric: metrics::WRITE_SECONDS, labels, value: took.as_secs_f64() });
+        registry.record(Sample::of(metrics::WRITE_SECONDS, &labels, took.as_secs_f64()));
     })
 }
 

@@ -42,11 +42,10 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
     };
     match write {
         Write::CreateWorkload(workload) => {
-            let body = serde_json::to_value(workload).map_err(|error| {
+            let call = Call::written(Method::POST, collection(object, version), Content::Json, workload);
+            call.map(Plan::One).map_err(|error| {
                 WriteError::Refused(format!("the Workload cannot be serialized: {error}"))
-            })?;
-            let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &body);
-            Ok(Plan::One(call))
+            })
         }
         Write::Create(body) => {
             let mut body = (**body).clone();
