@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::happening::{Happening, Latest};
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
+use super::texts::Texts;
 use super::tracked::{News, Tracked};
 
 /// An answer may be as old as this.
@@ -42,6 +43,7 @@ struct Rows {
     topologies: Tracked<Name, Arc<Vec<String>>>,
     nodes: Tracked<Name, Arc<NodeRow>>,
     latest: Latest,
+    texts: Texts,
     synced: bool,
     partial: bool,
     /// When the cluster was read last.
@@ -267,6 +269,7 @@ impl Rows {
         let local = (Name::clone(&row.key.namespace), Name::clone(&row.local_queue));
         let queue = row.holder.as_ref().or_else(|| self.local_queues.now().get(&local));
         self.latest.note(old.map(AsRef::as_ref), &row, queue);
+        row.common_texts().for_each(|text| self.texts.share(text));
         self.workloads.put(row.key.clone(), Arc::new(row))
     }
 

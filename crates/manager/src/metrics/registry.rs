@@ -409,6 +409,17 @@ mod tests {
     }
 
     #[test]
+    fn a_series_that_is_there_is_found_without_a_text() {
+        let registry = registry();
+        let next = || sample("kueue_execution_time_seconds", &["cq"], 1.0);
+        registry.record(next());
+        let seen = next();
+        let cost = allocation_counter::measure(|| registry.record(seen));
+        assert!(cost.count_total <= 1, "{cost:?}: room for the role");
+        assert!(registry.text().contains(r#"_count{cluster_queue="cq",replica_role="follower"} 2"#));
+    }
+
+    #[test]
     fn unknown_metrics_and_wrong_labels_are_left_out() {
         let registry = registry();
         registry.record(sample("nope", &[], 1.0));
