@@ -37,7 +37,7 @@ fn namespace(queue: usize) -> String {
 /// A Workload whose priority was raised.
 pub fn urgent(workload: Object) -> Object {
     let Object::Workload(mut workload) = workload else { return workload };
-    workload.spec.priority = Some(100);
+    Arc::make_mut(&mut workload.spec).priority = Some(100);
     workload.metadata.generation = Some(2);
     Object::Workload(workload)
 }

@@ -90,7 +90,7 @@ mod tests {
         nodes: &[&str],
     ) -> Input {
         let Object::Workload(mut workload) = workload(namespace, name, conditions) else { unreachable!() };
-        workload.spec.priority = Some(priority);
+        Arc::make_mut(&mut workload.spec).priority = Some(priority);
         let nodes = nodes.iter().map(|name| json!({"name": name})).collect::<Value>();
         workload.status.unhealthy_nodes = serde_json::from_value(nodes).unwrap();
         Input::Applied(Object::Workload(workload))
