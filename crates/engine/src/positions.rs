@@ -100,8 +100,8 @@ impl Engine {
         if self.followed.is_none() {
             return;
         }
-        let owners = |of: &slim::Workload| of.metadata.owner_references.as_deref().unwrap_or_default();
-        let same = |old: &slim::Workload| old.spec.priority == new.spec.priority && owners(old) == owners(new);
+        let same =
+            |old: &slim::Workload| old.spec.priority == new.spec.priority && owners(old) == owners(new);
         if self.world.workloads.get(key).is_some_and(|entry| !same(&entry.object)) {
             self.scheduler.note_move(key);
         }
@@ -113,4 +113,8 @@ impl Engine {
             followed.queues.insert(queue.clone());
         }
     }
+}
+
+fn owners(of: &slim::Workload) -> &[OwnerReference] {
+    of.metadata.owner_references.as_deref().unwrap_or_default()
 }

@@ -167,7 +167,13 @@ struct StatusAnswer {
 impl Call {
     /// A GET.
     pub fn get(uri: impl Into<String>) -> Self {
-        Self { method: Method::GET, uri: uri.into(), content: Content::Json, body: Bytes::new(), accept: WHOLE }
+        Self {
+            method: Method::GET,
+            uri: uri.into(),
+            content: Content::Json,
+            body: Bytes::new(),
+            accept: WHOLE,
+        }
     }
 
     /// The same call, with only the metadata of the object in the answer.

@@ -133,9 +133,7 @@ fn what_was_seen_before_costs_the_same_however_many_own_it() {
     let mut engine = Engine::new(EngineConfig::default());
     engine.follow_positions();
     let mut cost = |owners: usize| {
-        let owner = |at: usize| {
-            json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{at}"), "uid": format!("u{at}")})
-        };
+        let owner = |at: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{at}"), "uid": format!("u{at}")});
         let mut workload = ended(owners);
         workload["metadata"]["ownerReferences"] = (0..owners).map(owner).collect();
         engine.apply(Timestamp::UNIX_EPOCH, seen(&workload));

@@ -83,7 +83,11 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { rows: Mutex::default(), made: Mutex::default(), revisions: watch::Sender::new(Revisions::default()) }
+        Self {
+            rows: Mutex::default(),
+            made: Mutex::default(),
+            revisions: watch::Sender::new(Revisions::default()),
+        }
     }
 }
 

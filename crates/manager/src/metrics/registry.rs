@@ -290,7 +290,8 @@ impl Existing {
 
 /// What a series is about.
 fn subject(names: &[&str], values: &[Arc<str>]) -> Option<ObjectRef> {
-    let value = |name: &str| names.iter().position(|n| *n == name).and_then(|i| values.get(i)).map(Arc::clone);
+    let value =
+        |name: &str| names.iter().position(|n| *n == name).and_then(|i| values.get(i)).map(Arc::clone);
     if let (Some(namespace), Some(name)) = (value("namespace"), value("name")) {
         return Some(ObjectRef::namespaced(Kind::LocalQueue, namespace, name));
     }

@@ -132,10 +132,9 @@ impl Scraper {
         let dropped = self.events.as_ref().map_or(0, EventSink::dropped);
         // Without leader election no other replica leads, and alerts must not miss a leader.
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
-                let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let waiting = Class::ALL.map(|lane| {
-            Sample::of(WRITES_WAITING, &[lane.as_str()], number(self.traffic.waiting(lane)))
-        });
+        let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let waiting = Class::ALL
+            .map(|lane| Sample::of(WRITES_WAITING, &[lane.as_str()], number(self.traffic.waiting(lane))));
         let build = [
             format!("v{}", version::VERSION),
             version::COMMIT.to_owned(),

@@ -152,7 +152,8 @@ mod tests {
 
     /// A Workload of a version and a generation, with a spec of so many containers.
     fn workload(version: &str, generation: i64, containers: usize) -> Value {
-        let container = |at: usize| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": at.to_string()}}});
+        let container =
+            |at: usize| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": at.to_string()}}});
         let template = json!({"spec": {"containers": (1..=containers).map(container).collect::<Vec<_>>()}});
         json!({
             "kind": "Workload",

@@ -45,9 +45,8 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
     match write {
         Write::CreateWorkload(workload) => {
             let call = Call::written(Method::POST, collection(object, version), Content::Json, workload);
-            call.map(Plan::One).map_err(|error| {
-                WriteError::Refused(format!("the Workload cannot be serialized: {error}"))
-            })
+            call.map(Plan::One)
+                .map_err(|error| WriteError::Refused(format!("the Workload cannot be serialized: {error}")))
         }
         Write::Create(body) => {
             let mut body = (**body).clone();

@@ -1,5 +1,7 @@
 //! One object of each kind that the largest world does not begin with.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::input::{Input, Object};

@@ -162,7 +162,12 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
     // Once nobody has the one before, not even the pointers of the others are copied.
     drop(before);
     drop(after);
-    store.note(&Input::Applied(waiting_in("a", "lq-7", "w-00007", &condition("QuotaReserved", "False", "Again", 3))));
+    store.note(&Input::Applied(waiting_in(
+        "a",
+        "lq-7",
+        "w-00007",
+        &condition("QuotaReserved", "False", "Again", 3),
+    )));
     let made = allocation_counter::measure(|| drop(store.fresh()));
     assert!(made.bytes_total < 10_000, "{made:?}");
 }

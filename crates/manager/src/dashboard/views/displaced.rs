@@ -71,6 +71,7 @@ fn shown_item(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use serde_json::json;
     use sluice_engine::input::{Input, Object};
