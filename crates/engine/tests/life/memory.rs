@@ -90,26 +90,6 @@ fn seen(workload: &Value) -> Input {
 }
 
 #[test]
-fn of_a_finished_workload_little_more_is_kept_than_how_it_went_on_and_ended() {
-    const MANY: usize = 1 << 10;
-    let mut engine = Engine::new(EngineConfig::default());
-    engine.apply(Timestamp::UNIX_EPOCH, Input::Synced);
-    let mut kept = |numbers: std::ops::Range<usize>| {
-        let measured = allocation_counter::measure(|| {
-            for number in numbers {
-                engine.apply(Timestamp::UNIX_EPOCH, seen(&ended(number)));
-                drop(engine.cycle(Timestamp::UNIX_EPOCH));
-            }
-        });
-        usize::try_from(measured.bytes_current).unwrap() / MANY
-    };
-    kept(0..MANY);
-    // All tables have the size of a power of two by now.
-    let bytes = kept(MANY..2 * MANY);
-    assert!(bytes <= 1_500, "{bytes} bytes are kept of each");
-}
-
-#[test]
 fn a_finished_workload_that_is_made_to_go_on_is_known_in_full_again() {
     let mut c = bed("3");
     let workload = c.api.put(Kind::Workload, ended(1));

@@ -173,25 +173,6 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
 }
 
 #[test]
-fn what_rows_have_in_common_is_kept_once() {
-    const MANY: usize = 1 << 10;
-    let store = Store::default();
-    let conditions = [
-        condition("QuotaReserved", "True", "QuotaReserved", 1),
-        condition("Admitted", "True", "Admitted", 2),
-        condition("PodsReady", "True", "PodsReady", 3),
-        condition("Finished", "True", "Succeeded", 4),
-    ];
-    let kept = allocation_counter::measure(|| {
-        for number in 0..MANY {
-            store.note(&Input::Applied(workload("team-a", &format!("w-{number:05}"), &conditions)));
-        }
-    });
-    let bytes = usize::try_from(kept.bytes_current).unwrap() / MANY;
-    assert!(bytes <= 1_200, "{bytes} bytes are kept of each");
-}
-
-#[test]
 fn nothing_is_shown_before_everything_was_listed() {
     let store = Store::default();
     store.note(&Input::Applied(cluster_queue("cq")));
