@@ -93,7 +93,18 @@ impl<'a> View<'a> {
         local_usage: &'a [f64],
     ) -> Self {
         let simulated = Vec::new();
-        Self { world, usage, nodes, capacity_used, local_usage, cycle, stats, replaced: None, simulated, kept: OnceCell::new() }
+        Self {
+            world,
+            usage,
+            nodes,
+            capacity_used,
+            local_usage,
+            cycle,
+            stats,
+            replaced: None,
+            simulated,
+            kept: OnceCell::new(),
+        }
     }
 }
 

@@ -39,6 +39,11 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.values.get(key).map(Box::as_ref)
     }
 
+    /// The key as it is kept: clones of it share its memory.
+    pub fn get_key_value(&self, key: &K) -> Option<(&K, &V)> {
+        self.values.get_key_value(key).map(|(key, value)| (key, &**value))
+    }
+
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.values.get_mut(key).map(Box::as_mut)
     }

@@ -79,7 +79,8 @@ impl Engine {
             return;
         }
         let uses = |entry: &crate::world::WorkloadEntry| {
-            let class = |set: &sluice_api::slim::PodSet| set.template.runtime_class_name.as_deref() == Some(name);
+            let class =
+                |set: &sluice_api::slim::PodSet| set.template.runtime_class_name.as_deref() == Some(name);
             !entry.nodes.is_empty() && entry.object.spec.pod_sets.iter().any(class)
         };
         let concerned = self.world.workloads.iter().filter(|(_, entry)| uses(entry));

@@ -197,6 +197,15 @@ impl Engine {
 
     fn observe_workload(&mut self, workload: slim::Workload) {
         let key = ingest::workload::key(&workload);
+        let known = self.world.workloads.get(&key).map(|entry| &entry.object.metadata);
+        let seen = compare(
+            known.and_then(|known| known.resource_version.as_deref()),
+            workload.metadata.resource_version.as_deref(),
+        );
+        let another = known.is_some_and(|known| known.uid != workload.metadata.uid);
+        if seen == Seen::Older || seen == Seen::Same && !another {
+            return;
+        }
         // By what was written: the watch may show a release before our own write of it is answered, which we assume until then.
         let before = self.world.workloads.get(&key).map(|entry| &entry.object.status);
         let released = before.is_some_and(|before| released(before, &workload.status));
@@ -204,15 +213,10 @@ impl Engine {
         let same_room = known.is_some_and(|known| takes_the_same(known, &workload));
         self.note_other_looks(&key, &workload);
         let foreign = self.is_foreign_reservation(&key, &workload);
-        if let Some(entry) = self.world.workloads.get_mut(&key) {
-            let same = entry.object.metadata.uid == workload.metadata.uid;
-            let known = entry.object.metadata.resource_version.as_deref();
-            match compare(known, workload.metadata.resource_version.as_deref()) {
-                Seen::Same | Seen::Older if same => return,
-                Seen::Older => return,
-                _ if !same => self.drop_workload(&key),
-                _ => entry.retry.seen_newer(),
-            }
+        if another {
+            self.drop_workload(&key);
+        } else if let Some(entry) = self.world.workloads.get_mut(&key) {
+            entry.retry.seen_newer();
         }
         self.measure_change(&key, &workload);
         self.journal_seen(&key, &workload);

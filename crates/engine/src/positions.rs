@@ -97,9 +97,12 @@ impl Engine {
 
     /// What is shown of a waiting Workload may differ in its new version, although its place is the same.
     pub(crate) fn note_other_looks(&mut self, key: &WorkloadKey, new: &slim::Workload) {
-        let shown = |of: &slim::Workload| (of.spec.priority, of.metadata.owner_references.clone());
-        let known = self.world.workloads.get(key).map(|entry| &entry.object);
-        if self.followed.is_some() && known.is_some_and(|old| shown(old) != shown(new)) {
+        if self.followed.is_none() {
+            return;
+        }
+        let same =
+            |old: &slim::Workload| old.spec.priority == new.spec.priority && owners(old) == owners(new);
+        if self.world.workloads.get(key).is_some_and(|entry| !same(&entry.object)) {
             self.scheduler.note_move(key);
         }
     }
@@ -110,4 +113,8 @@ impl Engine {
             followed.queues.insert(queue.clone());
         }
     }
+}
+
+fn owners(of: &slim::Workload) -> &[OwnerReference] {
+    of.metadata.owner_references.as_deref().unwrap_or_default()
 }

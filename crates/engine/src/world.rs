@@ -1,5 +1,6 @@
 //! The objects as they were seen last, and the indexes over them.
 
+pub(crate) mod kept;
 mod owners;
 mod pods;
 mod present;
@@ -287,7 +288,11 @@ impl World {
     }
 
     /// Puts a Workload in, keeping what is under way with the one that was there.
-    pub fn put_workload(&mut self, key: &WorkloadKey, object: slim::Workload) {
+    pub fn put_workload(&mut self, key: &WorkloadKey, mut object: slim::Workload) {
+        kept::fit(&mut object);
+        if kept::is_over(&object) && self.workloads.get(key).is_none_or(WorkloadEntry::is_at_rest) {
+            kept::reduce(&mut object);
+        }
         let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
         let controller = owners::controller_position(&object);
         let queue = Self::queue_of(key, &object);

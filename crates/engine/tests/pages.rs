@@ -1,6 +1,7 @@
 //! What is asked of the whole world is answered page by page: no page grows with the world, and all pages say what one would.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_api::config::{CustomLabel, SourceKind};
 use sluice_engine::metrics::{GaugeValue, SCRAPE_PAGE, Scrape};
@@ -165,7 +166,7 @@ fn one_queue_of_very_many_is_no_longer_page() {
         let mut object = big::workload(0, 10 + number, false);
         if let Object::Workload(workload) = &mut object {
             let priority = i32::try_from(number).expect("a small number");
-            workload.spec.priority = Some(priority);
+            Arc::make_mut(&mut workload.spec).priority = Some(priority);
         }
         engine.apply(big::now(), Input::Applied(object));
     }

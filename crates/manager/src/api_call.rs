@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
@@ -48,8 +49,8 @@ pub struct Call {
     pub uri: String,
     /// The body's media type.
     pub content: Content,
-    /// The body; empty for GET and most deletes.
-    pub body: Vec<u8>,
+    /// The body, shared by all times that it is sent; empty for GET and most deletes.
+    pub body: Bytes,
     /// The form of the answer.
     pub accept: &'static str,
 }
@@ -166,7 +167,13 @@ struct StatusAnswer {
 impl Call {
     /// A GET.
     pub fn get(uri: impl Into<String>) -> Self {
-        Self { method: Method::GET, uri: uri.into(), content: Content::Json, body: Vec::new(), accept: WHOLE }
+        Self {
+            method: Method::GET,
+            uri: uri.into(),
+            content: Content::Json,
+            body: Bytes::new(),
+            accept: WHOLE,
+        }
     }
 
     /// The same call, with only the metadata of the object in the answer.
@@ -190,8 +197,22 @@ impl Call {
         content: Content,
         body: &impl serde::Serialize,
     ) -> Self {
-        let body = serde_json::to_vec(body).expect("maps have string keys and values serialize");
-        Self { method, uri: uri.into(), content, body, accept: WHOLE }
+        Self::written(method, uri, content, body).expect("maps have string keys and values serialize")
+    }
+
+    /// The same with a body of any type.
+    ///
+    /// # Errors
+    ///
+    /// If the body cannot be written as JSON.
+    pub fn written(
+        method: Method,
+        uri: impl Into<String>,
+        content: Content,
+        body: &impl serde::Serialize,
+    ) -> serde_json::Result<Self> {
+        let body = serde_json::to_vec(body)?.into();
+        Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE })
     }
 
     /// Sends it once and gives the raw answer.

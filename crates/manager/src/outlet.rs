@@ -55,7 +55,7 @@ impl Outlet for Effects {
                         events.record(event);
                     }
                 }
-                Effect::Observe(observation) => self.observe(&observation, took),
+                Effect::Observe(observation) => self.observe(observation, took),
                 Effect::SeriesGone(object) => self.registry.forget(&object),
                 Effect::Log(line) => log(&line),
                 Effect::Journal(line) => {
@@ -73,8 +73,7 @@ impl Outlet for Effects {
     }
 
     fn set_aside(&mut self, object: &ObjectRef, why: &str) {
-        let labels = vec![object.kind.as_str().to_owned()];
-        self.registry.record(&Sample { metric: super::metrics::SET_ASIDE, labels, value: 1.0 });
+        self.registry.record(Sample::of(super::metrics::SET_ASIDE, &[object.kind.as_str()], 1.0));
         if let Some(events) = &self.events {
             let note = format!("Sluice failed on this object and leaves it out until it changes: {why}");
             events.record(of_manager(object.clone(), "".into(), "SetAside", note));
@@ -101,14 +100,14 @@ impl Outlet for Effects {
 }
 
 impl Effects {
-    fn observe(&self, observation: &Observation, took: Duration) {
-        let labels: Vec<_> = observation.labels.iter().map(ToString::to_string).collect();
-        if observation.metric == ADMISSION_ATTEMPTS_TOTAL {
+    fn observe(&self, observation: Observation, took: Duration) {
+        let Observation { metric, labels, value, .. } = observation;
+        if metric == ADMISSION_ATTEMPTS_TOTAL {
             // The engine has no clock: how long the attempt took is known here.
             let (metric, labels) = (ADMISSION_ATTEMPT_DURATION_SECONDS, labels.clone());
-            self.registry.record(&Sample { metric, labels, value: took.as_secs_f64() });
+            self.registry.record(Sample { metric, labels, value: took.as_secs_f64() });
         }
-        self.registry.record(&Sample { metric: observation.metric, labels, value: observation.value });
+        self.registry.record(Sample { metric, labels, value });
     }
 }
 

@@ -51,6 +51,7 @@ use crate::supervise::{Supervisor, reasons};
 use crate::takeover::{self, Takeover};
 use crate::traces::{Sampling, Traces};
 use crate::watch::document;
+use crate::watch::known::Known;
 use crate::watch::makers;
 use crate::watch::pods::Pods;
 use crate::watch::pump::{Feed, Selector, Shared, Sink};
@@ -169,7 +170,8 @@ impl Parts {
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
 
         let answers_to = Arc::new(OnceLock::<Handle<Engine>>::new());
-        let answers = answers(Arc::clone(&answers_to));
+        let known = Arc::<Known>::default();
+        let answers = answers(Arc::clone(&answers_to), Arc::clone(&known));
         let connection = &self.configuration.client_connection;
         let burst = u32::try_from(connection.burst).unwrap_or(0);
         let versions = Versions::default();
@@ -223,6 +225,7 @@ impl Parts {
         let shared = Shared {
             sink: feed(engine.clone(), Arc::clone(&facts), store.clone()),
             intake,
+            known,
             sync: Arc::clone(&sync),
             epoch: epochs,
             lists,
@@ -381,8 +384,11 @@ fn bounds(connections: usize) -> Bounds {
 }
 
 /// Takes answers of writes back to the engine, once that exists.
-fn answers(engine: Arc<OnceLock<Handle<Engine>>>) -> Answers {
+fn answers(engine: Arc<OnceLock<Handle<Engine>>>, known: Arc<Known>) -> Answers {
     Arc::new(move |generation, id, result, document, place| {
+        if let Ok(Some(object)) = &result {
+            known.answered(object);
+        }
         if let Some(engine) = engine.get() {
             engine.written(generation, id, result, document, place);
         }
@@ -409,8 +415,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
             Err(WriteError::Transient(_) | WriteError::Later { .. } | WriteError::Withdrawn) => "failed",
         };
         let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
-        let labels = labels.map(str::to_owned).to_vec();
-        registry.record(&Sample { metric: metrics::WRITE_SECONDS, labels, value: took.as_secs_f64() });
+        registry.record(Sample::of(metrics::WRITE_SECONDS, &labels, took.as_secs_f64()));
     })
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct World {
     /// Documents are shared between a world and its copies until one of them writes.
     objects: BTreeMap<ObjectRef, Arc<Value>>,
     /// The decoded spec of each Workload, and the generation that it is of.
-    specs: BTreeMap<ObjectRef, (i64, WorkloadSpec)>,
+    specs: BTreeMap<ObjectRef, (i64, Arc<WorkloadSpec>)>,
     /// Workloads by the UID of their owner.
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
     /// The UIDs of what was there.
@@ -119,12 +119,12 @@ impl World {
         }
         let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
         if let Some((_, spec)) = self.specs.get(reference).filter(|known| known.0 == generation) {
-            let workload = slim::Workload::with_spec(value, spec.clone()).ok()?;
+            let workload = slim::Workload::with_spec(value, Arc::clone(spec)).ok()?;
             return Some(Object::Workload(Box::new(workload)));
         }
         let object = decode(reference.kind, value).ok()?;
         if let Object::Workload(workload) = &object {
-            self.specs.insert(reference.clone(), (generation, workload.spec.clone()));
+            self.specs.insert(reference.clone(), (generation, Arc::clone(&workload.spec)));
         }
         Some(object)
     }

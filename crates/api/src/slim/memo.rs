@@ -2,7 +2,7 @@
 //! equal ones: decoding and hashing them is most of the work on a Workload, and they are most of its memory.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::de::Error as _;
@@ -15,10 +15,10 @@ use super::pod::PodTemplate;
 const MOST_BYTES: usize = 4 << 20;
 const LONGEST: usize = 64 << 10;
 
-/// Templates by their text.
+/// Templates by their text. These are long and begin alike: they are hashed once, not compared along a path.
 #[derive(Default)]
 struct Memo {
-    known: BTreeMap<Box<str>, Arc<PodTemplate>>,
+    known: HashMap<Box<str>, Arc<PodTemplate>>,
     bytes: usize,
 }
 

@@ -82,21 +82,30 @@ pub struct Workload {
     /// Name, labels, annotations, owners, finalizers.
     #[serde(deserialize_with = "super::reduced_metadata")]
     pub metadata: ObjectMeta,
-    /// What it asks for.
-    #[serde(default)]
-    pub spec: WorkloadSpec,
+    /// What it asks for. Versions that differ in their status alone have it in common.
+    #[serde(default, deserialize_with = "shared")]
+    pub spec: Arc<WorkloadSpec>,
     /// What was decided so far: whole, because applies carry all of it.
     #[serde(default)]
     pub status: WorkloadStatus,
 }
 
 /// A Workload without its spec.
-#[derive(Deserialize)]
-struct Rest {
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct WorkloadRest {
     #[serde(deserialize_with = "super::reduced_metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
     status: WorkloadStatus,
+}
+
+impl WorkloadRest {
+    /// The whole, with the spec as of its present `metadata.generation`.
+    #[must_use]
+    pub fn with(self, spec: Arc<WorkloadSpec>) -> Workload {
+        let Self { metadata, status } = self;
+        Workload { metadata, spec, status }
+    }
 }
 
 impl Workload {
@@ -105,10 +114,19 @@ impl Workload {
     /// # Errors
     ///
     /// As decoding the whole does: if the metadata or the status do not have the form of a Workload's.
-    pub fn with_spec<'de, D: Deserializer<'de>>(object: D, spec: WorkloadSpec) -> Result<Self, D::Error> {
-        let Rest { metadata, status } = Rest::deserialize(object)?;
-        Ok(Self { metadata, spec, status })
+    pub fn with_spec<'de, D: Deserializer<'de>>(
+        object: D,
+        spec: Arc<WorkloadSpec>,
+    ) -> Result<Self, D::Error> {
+        Ok(WorkloadRest::deserialize(object)?.with(spec))
     }
+}
+
+/// Decodes a spec that others may have, too.
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<WorkloadSpec>, D::Error> {
+    let mut spec = WorkloadSpec::deserialize(deserializer)?;
+    spec.pod_sets.shrink_to_fit();
+    Ok(Arc::new(spec))
 }
 
 watchable!(Workload, "Workload", "kueue.x-k8s.io", "v1beta2", "workloads", NamespaceResourceScope);

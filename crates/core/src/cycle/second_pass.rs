@@ -200,11 +200,7 @@ fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>
 }
 
 /// What is to be placed of a pod set that holds nodes, or waits for them. `all`: those of its workload.
-fn demanded(
-    nodes: &PodSetNodes,
-    all: &[PodSetNodes],
-    specs: &[PodSetSpec],
-) -> (FlavorId, DemandedPodSet) {
+fn demanded(nodes: &PodSetNodes, all: &[PodSetNodes], specs: &[PodSetSpec]) -> (FlavorId, DemandedPodSet) {
     let group = |nodes: &PodSetNodes| specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
     let own = group(nodes);
     let mate = all.iter().find(|other| {

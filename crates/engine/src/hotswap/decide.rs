@@ -206,9 +206,10 @@ impl Engine {
                 moves[at] = true;
             }
         }
-        let known = scope.flavors.iter().filter_map(|(flavor, resources)| {
-            Some((flavor, resources, self.world.flavors.get(flavor)?))
-        });
+        let known = scope
+            .flavors
+            .iter()
+            .filter_map(|(flavor, resources)| Some((flavor, resources, self.world.flavors.get(flavor)?)));
         let (mut names, mut flavors) = (Vec::new(), Vec::new());
         for (flavor, resources, object) in known {
             let labels = labels.get(flavor);
@@ -221,7 +222,9 @@ impl Engine {
             flavors.push(FlavorNodes { own, resources, groups });
         }
         let at_flavor = |name: &str| names.binary_search_by(|flavor| (***flavor).cmp(name)).ok();
-        let used = |at: usize| flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect::<Vec<usize>>();
+        let used = |at: usize| {
+            flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect::<Vec<usize>>()
+        };
         let holds = |at: usize, flavor: usize, resource: &Name| {
             holds_of(snapshot.workloads[at].entry, names[flavor], resource)
         };

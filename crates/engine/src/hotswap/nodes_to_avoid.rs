@@ -184,11 +184,20 @@ impl Engine {
         let config = &self.config.hotswap;
         let health = |node: &slim::Node| {
             let taints = node.taints.iter().map(|taint| taint.key.clone());
-            let departs: BTreeSet<String> = taints.filter(|key| config.departing_taints.contains(key)).collect();
-            (node.metadata.deletion_timestamp.is_some(), node.ready, node.ready_since, node.unschedulable, departs)
+            let departs: BTreeSet<String> =
+                taints.filter(|key| config.departing_taints.contains(key)).collect();
+            (
+                node.metadata.deletion_timestamp.is_some(),
+                node.ready,
+                node.ready_since,
+                node.unschedulable,
+                departs,
+            )
         };
         let has = |node: &slim::Node| node.allocatable.get(&config.slice_resource).cloned();
-        health(before) != health(after) || has(before) != has(after) || self.is_labelled_otherwise(before, after)
+        health(before) != health(after)
+            || has(before) != has(after)
+            || self.is_labelled_otherwise(before, after)
     }
 
     /// The same by a label.

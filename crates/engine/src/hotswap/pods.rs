@@ -108,9 +108,10 @@ impl Engine {
         let controlled = below.chain(owner).flat_map(|uid| self.world.pods_controlled_by(uid, namespace));
         let named = jobset.into_iter().flat_map(|job| self.world.pods_of_jobset(&job.name, namespace));
         let own = |key: &PodKey| {
-            self.world.pods.get(key).is_some_and(|pod| {
-                before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload)
-            })
+            self.world
+                .pods
+                .get(key)
+                .is_some_and(|pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload))
         };
         let old: BTreeSet<PodKey> = controlled.chain(named).filter(|key| own(key)).cloned().collect();
         for key in old {

@@ -173,12 +173,10 @@ pub(crate) fn released(before: &WorkloadStatus, after: &WorkloadStatus) -> bool 
 
 /// Whether a Workload takes the same of queues and nodes as it did before it changed.
 pub(crate) fn takes_the_same(before: &slim::Workload, after: &slim::Workload) -> bool {
-    let pods = |object: &slim::Workload| -> Vec<i32> {
-        object.spec.pod_sets.iter().map(|set| set.count).collect()
-    };
-    let run = |status: &WorkloadStatus| {
-        (holds_quota(status), is(status, Type::Evicted), reserved_since(status))
-    };
+    let pods =
+        |object: &slim::Workload| -> Vec<i32> { object.spec.pod_sets.iter().map(|set| set.count).collect() };
+    let run =
+        |status: &WorkloadStatus| (holds_quota(status), is(status, Type::Evicted), reserved_since(status));
     run(&before.status) == run(&after.status)
         && before.status.admission == after.status.admission
         && before.status.reclaimable_pods == after.status.reclaimable_pods

@@ -328,15 +328,18 @@ fn admission(
 
 /// Everything that the core gets to know about a workload; `nodes` are those of its pod sets.
 pub(crate) fn spec(
+    key: &WorkloadKey,
     object: &slim::Workload,
     status: &WorkloadStatus,
     nodes: &[Option<core::SharedAssignment>],
     around: Surroundings<'_>,
     config: &EngineConfig,
 ) -> core::WorkloadSpec {
-    let (pod_sets, invalid) = pod_sets(object, status, around, config);
+    // One that is over asks for nothing, and needs none of what that depends on.
+    let over = is(status, Type::Finished);
+    let (pod_sets, invalid) = if over { <_>::default() } else { pod_sets(object, status, around, config) };
     core::WorkloadSpec {
-        key: key(object),
+        key: key.clone(),
         uid: name(object.metadata.uid.as_deref().unwrap_or_default()),
         local_queue: name(&object.spec.queue_name),
         priority: effective_priority(object, config),

@@ -47,7 +47,7 @@ impl Engine {
     }
 
     fn sync_alone(&mut self, key: &WorkloadKey) {
-        let Some(entry) = self.world.workloads.get(key) else { return };
+        let Some((kept, entry)) = self.world.workloads.get_key_value(key) else { return };
         let reserving = entry.uncertain
             || matches!(entry.decision, Some(Decision::Reserve { .. }))
             || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status));
@@ -58,7 +58,7 @@ impl Engine {
         }
         let around = self.world.around(&key.namespace, &self.config);
         let mut spec =
-            ingested::spec(&entry.object, &entry.object.status, &entry.nodes, around, &self.config);
+            ingested::spec(kept, &entry.object, &entry.object.status, &entry.nodes, around, &self.config);
         spec.replaces = self.replaced_slice(key);
         if !entry.object.spec.active && self.job_is_gone(entry) && !self.left.waits(key) {
             // It runs nothing, and no job will give its quota back.

@@ -14,6 +14,7 @@ use crate::answers::workload_key;
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::Engine;
 use crate::outbox::Open;
+use crate::world::kept::is_over;
 use crate::world::{job_key, workload_ref};
 
 impl Engine {
@@ -25,6 +26,9 @@ impl Engine {
         mut next: WorkloadStatus,
         then: Vec<Effect>,
     ) {
+        if self.is_known_in_part(key) {
+            return;
+        }
         let waits_for_pods = self.config.wait_for_pods_ready.is_some();
         self.reported(key);
         let report = matches!(purpose, Purpose::Pend | Purpose::Bypassed);
@@ -56,6 +60,9 @@ impl Engine {
         next: WorkloadStatus,
         then: Vec<Effect>,
     ) {
+        if self.is_known_in_part(key) {
+            return;
+        }
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let body = match purpose {
             Purpose::Reclaim => body::reclaimable_pods(&entry.object, &next),
@@ -66,6 +73,11 @@ impl Engine {
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
         entry.open = Some(id);
         entry.assumed = Some(Box::new(next));
+    }
+
+    /// Whether a part of a Workload's status may have been left out: no status is made of what is left, which would take the rest away.
+    fn is_known_in_part(&self, key: &WorkloadKey) -> bool {
+        self.world.workloads.get(key).is_some_and(|entry| is_over(&entry.object))
     }
 
     /// Patches the Workload itself.

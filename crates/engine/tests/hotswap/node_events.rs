@@ -56,16 +56,25 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
         ("a label of a node with pods", cost(&mut bed, |bed| label(bed, &busy))),
         ("a label of a free node", cost(&mut bed, |bed| label(bed, &free))),
         ("a taint of a free node", cost(&mut bed, |bed| taint(bed, &free))),
-        ("other allocatable of a free node", cost(&mut bed, |bed| {
-            bed.c.api.edit_status(&free, |status| status["allocatable"]["pods"] = json!("64"));
-        })),
-        ("a pod of another kind", cost(&mut bed, |bed| {
-            bed.bind("other", None, &free.name, 1);
-        })),
-        ("its end", cost(&mut bed, |bed| {
-            let pod = ObjectRef::namespaced(Kind::Pod, "team-a", "other");
-            bed.c.api.delete(&pod);
-        })),
+        (
+            "other allocatable of a free node",
+            cost(&mut bed, |bed| {
+                bed.c.api.edit_status(&free, |status| status["allocatable"]["pods"] = json!("64"));
+            }),
+        ),
+        (
+            "a pod of another kind",
+            cost(&mut bed, |bed| {
+                bed.bind("other", None, &free.name, 1);
+            }),
+        ),
+        (
+            "its end",
+            cost(&mut bed, |bed| {
+                let pod = ObjectRef::namespaced(Kind::Pod, "team-a", "other");
+                bed.c.api.delete(&pod);
+            }),
+        ),
         ("a free node that is not ready", cost(&mut bed, |bed| bed.ready(&free, "Unknown"))),
     ]
 }

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::EnvVar;
 use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::slim;
 use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::Cluster;
-use crate::model::build::job;
+use crate::model::build::{job, template};
 use crate::model::pods::{member, pod};
 use crate::plain_pods::bed;
 
@@ -100,6 +101,76 @@ fn of_a_template_little_is_kept_however_many_values_it_has() {
         let bytes = kept(&mut engine, || sluice_jobs::observe(JobKind::JOB, &object));
         assert!(bytes < most, "{bytes} bytes are kept of {values} values");
     }
+}
+
+/// A Workload that somebody made, as the API server has it once it has finished.
+fn ended(number: usize) -> Value {
+    let condition = |type_: &str, reason: &str, message: &str| {
+        json!({"type": type_, "status": "True", "reason": reason, "message": message, "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let template = serde_json::to_value(template("1")).unwrap();
+    let usage = json!({"cpu": "3", "memory": "12Gi"});
+    json!({
+        "metadata": {
+            "name": format!("workload-of-team-a-{number:06}"), "namespace": "team-a", "generation": 1,
+            "uid": format!("11111111-2222-3333-4444-{number:012}"), "resourceVersion": (100_000 + number).to_string(),
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"class": "small"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(2_000)},
+        },
+        "spec": {"queueName": "lq", "priority": 50, "active": true,
+            "podSets": [{"name": "main", "count": 3, "template": template}]},
+        "status": {
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 3,
+                "flavors": {"cpu": "default", "memory": "default"}, "resourceUsage": usage}]},
+            "resourceRequests": [{"name": "main", "resources": usage}],
+            "conditions": [
+                condition("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue cq"),
+                condition("Admitted", "Admitted", "The workload is admitted"),
+                condition("PodsReady", "Started", "All pods reached readiness and the workload is running"),
+                condition("Finished", "Succeeded", "Job finished successfully"),
+            ],
+        },
+    })
+}
+
+fn seen(workload: &Value) -> Input {
+    // As the watch has it: from text.
+    Input::Applied(Object::Workload(Box::new(serde_json::from_str(&workload.to_string()).unwrap())))
+}
+
+#[test]
+fn a_finished_workload_that_is_made_to_go_on_is_known_in_full_again() {
+    let mut c = bed("3");
+    let workload = c.api.put(Kind::Workload, ended(1));
+    c.settle();
+    let known = |c: &Cluster| c.engine.workloads().find(|(of, _)| *of == workload).unwrap().1.clone();
+    let (told, over) = (known(&c), |object: &slim::Workload| object.status.conditions[3].message.clone());
+    assert_eq!(over(&told), "Job finished successfully");
+    assert_eq!(told.status.conditions[1].message, "");
+    c.api.edit_status(&workload, |status| {
+        status["conditions"].as_array_mut().unwrap().truncate(3);
+    });
+    c.settle();
+    let shown = serde_json::to_value(known(&c).status).unwrap();
+    assert_eq!(shown["admission"], ended(1)["status"]["admission"]);
+    assert_eq!(shown["conditions"][1]["message"], "The workload is admitted");
+}
+
+/// A Workload is seen again after each write of ours on it.
+#[test]
+fn what_was_seen_before_costs_the_same_however_many_own_it() {
+    let mut engine = Engine::new(EngineConfig::default());
+    engine.follow_positions();
+    let mut cost = |owners: usize| {
+        let owner = |at: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{at}"), "uid": format!("u{at}")});
+        let mut workload = ended(owners);
+        workload["metadata"]["ownerReferences"] = (0..owners).map(owner).collect();
+        engine.apply(Timestamp::UNIX_EPOCH, seen(&workload));
+        let again = seen(&workload);
+        allocation_counter::measure(|| engine.apply(Timestamp::UNIX_EPOCH, again)).count_total
+    };
+    assert_eq!(cost(1_000), cost(1));
 }
 
 /// A pod of the group `g` of so many, with a large template.

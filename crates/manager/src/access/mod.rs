@@ -228,11 +228,8 @@ impl Access {
             return Ok(user);
         }
         let was_good = lock(&self.users).valued(token);
-        let has_turn = if was_good {
-            lock(&self.renewals).take(now)
-        } else {
-            self.has_stranger_turn(from, now)
-        };
+        let has_turn =
+            if was_good { lock(&self.renewals).take(now) } else { self.has_stranger_turn(from, now) };
         if !has_turn {
             return Err(AccessError::TooMany);
         }

@@ -28,6 +28,8 @@ pub mod server;
 pub mod snapshot;
 pub mod source;
 pub mod store;
+mod texts;
 pub mod tomorrow;
+mod tracked;
 pub mod viewer;
 pub mod views;

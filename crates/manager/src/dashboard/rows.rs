@@ -228,6 +228,14 @@ impl WorkloadRow {
         }
     }
 
+    /// The texts that others are likely to have, too.
+    pub fn common_texts(&mut self) -> impl Iterator<Item = &mut Name> {
+        let own = [&mut self.key.namespace, &mut self.local_queue, &mut self.reason, &mut self.message];
+        let usage = self.usage.iter_mut().flat_map(|(flavor, resource, _)| [flavor, resource]);
+        let facts = self.facts.iter_mut().flat_map(|fact| [&mut fact.reason, &mut fact.message]);
+        own.into_iter().chain(&mut self.holder).chain(usage).chain(facts)
+    }
+
     /// What a condition of this type says, if it is true.
     pub fn fact(&self, of: WorkloadCondition) -> Option<&Fact> {
         self.facts.iter().find(|fact| fact.of == of)

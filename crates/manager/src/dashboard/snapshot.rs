@@ -56,6 +56,24 @@ pub struct QueueSums {
 }
 
 impl Snapshot {
+    /// The same, without what is made when it is first asked for.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            revision: self.revision,
+            complete: self.complete,
+            workloads: self.workloads.clone(),
+            cluster_queues: self.cluster_queues.clone(),
+            cohorts: self.cohorts.clone(),
+            local_queues: self.local_queues.clone(),
+            flavors: self.flavors.clone(),
+            topologies: self.topologies.clone(),
+            nodes: self.nodes.clone(),
+            recent: self.recent.clone(),
+            sums: OnceLock::new(),
+            namespaces: OnceLock::new(),
+        }
+    }
+
     /// The ClusterQueue that a Workload is held by, or waits in.
     pub fn queue_of<'a>(&'a self, row: &'a WorkloadRow) -> Option<&'a Name> {
         row.holder.as_ref().or_else(|| {

@@ -1,8 +1,8 @@
 //! The columns of all objects that are shown, as the watches deliver them.
 //!
-//! A watch that delivers holds the lock for one row; a view that reads holds it for a copy of pointers, at most once in [`STALE`].
+//! A watch that delivers holds the lock for one row; a view that reads holds it while it takes what changed, at most once in [`STALE`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,11 @@ use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use sluice_engine::{Name, WorkloadKey};
 use tokio::sync::watch;
 
-use super::happening::Latest;
+use super::happening::{Happening, Latest};
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
+use super::texts::Texts;
+use super::tracked::{News, Tracked};
 
 /// An answer may be as old as this.
 const STALE: Duration = Duration::from_millis(250);
@@ -33,48 +35,60 @@ pub struct Revisions {
 
 #[derive(Debug, Default)]
 struct Rows {
-    workloads: BTreeMap<WorkloadKey, Arc<WorkloadRow>>,
-    cluster_queues: BTreeMap<Name, Arc<QueueRow>>,
-    cohorts: BTreeMap<Name, Arc<CohortRow>>,
-    local_queues: BTreeMap<(Name, Name), Name>,
-    flavors: BTreeMap<Name, Arc<FlavorRow>>,
-    topologies: BTreeMap<Name, Arc<Vec<String>>>,
-    nodes: BTreeMap<Name, Arc<NodeRow>>,
+    workloads: Tracked<WorkloadKey, Arc<WorkloadRow>>,
+    cluster_queues: Tracked<Name, Arc<QueueRow>>,
+    cohorts: Tracked<Name, Arc<CohortRow>>,
+    local_queues: Tracked<(Name, Name), Name>,
+    flavors: Tracked<Name, Arc<FlavorRow>>,
+    topologies: Tracked<Name, Arc<Vec<String>>>,
+    nodes: Tracked<Name, Arc<NodeRow>>,
     latest: Latest,
+    texts: Texts,
     synced: bool,
     partial: bool,
     /// When the cluster was read last.
     read: Option<Timestamp>,
-    made: Option<(Instant, Arc<Snapshot>)>,
+}
+
+/// What changed since the last snapshot.
+struct Changes {
+    revision: u64,
+    complete: bool,
+    workloads: News<WorkloadKey, Arc<WorkloadRow>>,
+    cluster_queues: News<Name, Arc<QueueRow>>,
+    cohorts: News<Name, Arc<CohortRow>>,
+    local_queues: News<(Name, Name), Name>,
+    flavors: News<Name, Arc<FlavorRow>>,
+    topologies: News<Name, Arc<Vec<String>>>,
+    nodes: News<Name, Arc<NodeRow>>,
+    recent: Vec<Happening>,
+}
+
+/// The last snapshot.
+#[derive(Debug, Default)]
+struct Made {
+    /// Since when it may be shown without a look at what changed.
+    at: Option<Instant>,
+    snapshot: Arc<Snapshot>,
 }
 
 /// The rows, shared by the watches that deliver and the views that read.
 #[derive(Debug)]
 pub struct Store {
     rows: Mutex<Rows>,
+    /// Locked before `rows`, which is not locked while the copy is made.
+    made: Mutex<Made>,
     revisions: watch::Sender<Revisions>,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { rows: Mutex::default(), revisions: watch::Sender::new(Revisions::default()) }
+        Self {
+            rows: Mutex::default(),
+            made: Mutex::default(),
+            revisions: watch::Sender::new(Revisions::default()),
+        }
     }
-}
-
-/// Puts a row in; whether it is another one than before.
-fn put<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
-    let same = map.get(&key).is_some_and(|known| *known == value);
-    if !same {
-        map.insert(key, value);
-    }
-    !same
-}
-
-/// Leaves what is still there; whether anything went.
-fn keep<K: Ord, V>(map: &mut BTreeMap<K, V>, is_there: impl Fn(&K) -> bool) -> bool {
-    let before = map.len();
-    map.retain(|key, _| is_there(key));
-    map.len() != before
 }
 
 impl Store {
@@ -161,32 +175,59 @@ impl Store {
 
     /// How many Workloads there are.
     pub fn workloads(&self) -> usize {
-        self.rows().workloads.len()
+        self.rows().workloads.now().len()
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next snapshot is made anew.
+    #[cfg(test)]
+    pub(crate) fn expire(&self) {
+        self.made().at = None;
     }
 
     /// The state now, whatever was made a moment ago.
     #[cfg(test)]
     pub(crate) fn fresh(&self) -> Arc<Snapshot> {
-        self.rows().made = None;
+        self.expire();
         self.snapshot().expect("everything was seen once")
     }
 
     /// The state now, or a moment ago; nothing before everything was seen once.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let mut made = self.made();
         let revision = self.revisions.borrow().all;
-        let mut rows = self.rows();
-        if !rows.synced {
-            return None;
-        }
         let now = Instant::now();
-        if let Some((at, made)) = &rows.made
-            && (made.revision == revision || now.saturating_duration_since(*at) < STALE)
+        if let Some(at) = made.at
+            && (made.snapshot.revision == revision || now.saturating_duration_since(at) < STALE)
         {
-            return Some(Arc::clone(made));
+            return Some(Arc::clone(&made.snapshot));
         }
-        let snapshot = Arc::new(rows.snapshot(revision));
-        rows.made = Some((now, Arc::clone(&snapshot)));
-        Some(snapshot)
+        let changes = self.rows().take_changes(revision)?;
+        // The watches go on from here. Seldom has anybody still the one before.
+        let mut next =
+            Arc::try_unwrap(std::mem::take(&mut made.snapshot)).unwrap_or_else(|shown| shown.copy());
+        changes.carry_into(&mut next);
+        *made = Made { at: Some(now), snapshot: Arc::new(next) };
+        Some(Arc::clone(&made.snapshot))
+    }
+}
+
+impl Changes {
+    fn carry_into(self, copy: &mut Snapshot) {
+        copy.revision = self.revision;
+        copy.complete = self.complete;
+        self.workloads.carry_into(&mut copy.workloads);
+        self.cluster_queues.carry_into(&mut copy.cluster_queues);
+        self.cohorts.carry_into(&mut copy.cohorts);
+        self.local_queues.carry_into(&mut copy.local_queues);
+        self.flavors.carry_into(&mut copy.flavors);
+        self.topologies.carry_into(&mut copy.topologies);
+        self.nodes.carry_into(&mut copy.nodes);
+        copy.recent = self.recent;
+        (copy.sums, copy.namespaces) = (OnceLock::new(), OnceLock::new());
     }
 }
 
@@ -198,31 +239,31 @@ impl Rows {
         match object {
             Object::Workload(workload) => self.workload(WorkloadRow::of(workload)),
             Object::ClusterQueue(queue) => {
-                put(&mut self.cluster_queues, name(&queue.metadata), Arc::new(QueueRow::of(queue)))
+                self.cluster_queues.put(name(&queue.metadata), Arc::new(QueueRow::of(queue)))
             }
             Object::Cohort(cohort) => {
-                put(&mut self.cohorts, name(&cohort.metadata), Arc::new(CohortRow::of(cohort)))
+                self.cohorts.put(name(&cohort.metadata), Arc::new(CohortRow::of(cohort)))
             }
             Object::LocalQueue(queue) => {
                 let namespace = queue.metadata.namespace.as_deref().unwrap_or_default().into();
                 let target = queue.spec.cluster_queue.as_deref().unwrap_or_default().into();
-                put(&mut self.local_queues, (namespace, name(&queue.metadata)), target)
+                self.local_queues.put((namespace, name(&queue.metadata)), target)
             }
             Object::ResourceFlavor(flavor) => {
-                put(&mut self.flavors, name(&flavor.metadata), Arc::new(FlavorRow::of(flavor)))
+                self.flavors.put(name(&flavor.metadata), Arc::new(FlavorRow::of(flavor)))
             }
             Object::Topology(topology) => {
                 let levels = topology.spec.levels.iter().map(|level| level.node_label.clone()).collect();
-                put(&mut self.topologies, name(&topology.metadata), Arc::new(levels))
+                self.topologies.put(name(&topology.metadata), Arc::new(levels))
             }
-            Object::Node(node) => put(&mut self.nodes, name(&node.metadata), Arc::new(NodeRow::of(node))),
+            Object::Node(node) => self.nodes.put(name(&node.metadata), Arc::new(NodeRow::of(node))),
             _ => false,
         }
     }
 
     fn workload(&mut self, mut row: WorkloadRow) -> bool {
         // One of the same name that was deleted before is another.
-        let old = self.workloads.get(&row.key).filter(|old| old.uid == row.uid);
+        let old = self.workloads.now().get(&row.key).filter(|old| old.uid == row.uid);
         if let Some(old) = old.filter(|_| !row.lost.is_empty()) {
             row.lost_since = if old.lost.is_empty() { Some(Timestamp::now()) } else { old.lost_since };
         }
@@ -230,10 +271,10 @@ impl Rows {
             return false;
         }
         let local = (Name::clone(&row.key.namespace), Name::clone(&row.local_queue));
-        let queue = row.holder.as_ref().or_else(|| self.local_queues.get(&local));
+        let queue = row.holder.as_ref().or_else(|| self.local_queues.now().get(&local));
         self.latest.note(old.map(AsRef::as_ref), &row, queue);
-        self.workloads.insert(row.key.clone(), Arc::new(row));
-        true
+        row.common_texts().for_each(|text| self.texts.share(text));
+        self.workloads.put(row.key.clone(), Arc::new(row))
     }
 
     /// A late deletion takes no namesake away.
@@ -243,16 +284,16 @@ impl Rows {
             Kind::Workload => {
                 let key = WorkloadKey { namespace: Name::clone(&object.namespace), name: Name::clone(name) };
                 let is_other = |row: &Arc<WorkloadRow>| uid.is_some_and(|uid| *row.uid != *uid);
-                !self.workloads.get(&key).is_some_and(is_other) && self.workloads.remove(&key).is_some()
+                !self.workloads.now().get(&key).is_some_and(is_other) && self.workloads.remove(&key)
             }
-            Kind::ClusterQueue => self.cluster_queues.remove(name).is_some(),
-            Kind::Cohort => self.cohorts.remove(name).is_some(),
+            Kind::ClusterQueue => self.cluster_queues.remove(name),
+            Kind::Cohort => self.cohorts.remove(name),
             Kind::LocalQueue => {
-                self.local_queues.remove(&(Name::clone(&object.namespace), Name::clone(name))).is_some()
+                self.local_queues.remove(&(Name::clone(&object.namespace), Name::clone(name)))
             }
-            Kind::ResourceFlavor => self.flavors.remove(name).is_some(),
-            Kind::Topology => self.topologies.remove(name).is_some(),
-            Kind::Node => self.nodes.remove(name).is_some(),
+            Kind::ResourceFlavor => self.flavors.remove(name),
+            Kind::Topology => self.topologies.remove(name),
+            Kind::Node => self.nodes.remove(name),
             _ => false,
         }
     }
@@ -268,51 +309,50 @@ impl Rows {
             Kind::Workload => {
                 let placed = placed();
                 let place = |key: &WorkloadKey| (Name::clone(&key.namespace), Name::clone(&key.name));
-                keep(&mut self.workloads, |key| placed.contains(&place(key)))
+                self.workloads.keep(|key| placed.contains(&place(key)))
             }
             Kind::LocalQueue => {
                 let placed = placed();
-                keep(&mut self.local_queues, |key| placed.contains(key))
+                self.local_queues.keep(|key| placed.contains(key))
             }
             Kind::ClusterQueue => {
                 let named = named();
-                keep(&mut self.cluster_queues, |key| named.contains(key))
+                self.cluster_queues.keep(|key| named.contains(key))
             }
             Kind::Cohort => {
                 let named = named();
-                keep(&mut self.cohorts, |key| named.contains(key))
+                self.cohorts.keep(|key| named.contains(key))
             }
             Kind::ResourceFlavor => {
                 let named = named();
-                keep(&mut self.flavors, |key| named.contains(key))
+                self.flavors.keep(|key| named.contains(key))
             }
             Kind::Topology => {
                 let named = named();
-                keep(&mut self.topologies, |key| named.contains(key))
+                self.topologies.keep(|key| named.contains(key))
             }
             Kind::Node => {
                 let named = named();
-                keep(&mut self.nodes, |key| named.contains(key))
+                self.nodes.keep(|key| named.contains(key))
             }
             _ => false,
         }
     }
 
-    fn snapshot(&self, revision: u64) -> Snapshot {
-        Snapshot {
+    /// What changed since the last call; nothing before everything was seen once.
+    fn take_changes(&mut self, revision: u64) -> Option<Changes> {
+        self.synced.then(|| Changes {
             revision,
             complete: !self.partial,
-            workloads: self.workloads.clone(),
-            cluster_queues: self.cluster_queues.clone(),
-            cohorts: self.cohorts.clone(),
-            local_queues: self.local_queues.clone(),
-            flavors: self.flavors.clone(),
-            topologies: self.topologies.clone(),
-            nodes: self.nodes.clone(),
+            workloads: self.workloads.take_news(),
+            cluster_queues: self.cluster_queues.take_news(),
+            cohorts: self.cohorts.take_news(),
+            local_queues: self.local_queues.take_news(),
+            flavors: self.flavors.take_news(),
+            topologies: self.topologies.take_news(),
+            nodes: self.nodes.take_news(),
             recent: self.latest.list(),
-            sums: OnceLock::new(),
-            namespaces: OnceLock::new(),
-        }
+        })
     }
 }
 

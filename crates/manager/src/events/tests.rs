@@ -68,7 +68,7 @@ fn an_event_on_a_cluster_scoped_object_lives_in_default() {
         let pending =
             Update { name: "cq.1".to_owned(), count: 7, note: note.map(str::to_owned), last: Duration::ZERO };
         let call = update(&event.object, &pending, Timestamp::UNIX_EPOCH);
-        (call.uri, String::from_utf8(call.body).unwrap())
+        (call.uri, String::from_utf8(call.body.to_vec()).unwrap())
     };
     let (uri, body) = again(None);
     assert_eq!(uri, "/apis/events.k8s.io/v1/namespaces/default/events/cq.1");

@@ -65,7 +65,7 @@ impl Lost {
         self.unreported.fetch_add(losses.lines + losses.unreported, Ordering::Relaxed);
         if losses.lines > 0 {
             let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
-            self.registry.record(&Sample { metric: JOURNAL_LINES_LOST, labels: Vec::new(), value });
+            self.registry.record(Sample::of(JOURNAL_LINES_LOST, &[], value));
         }
     }
 

@@ -96,12 +96,12 @@ impl Scraper {
                 self.prune(existing(&samples)).await;
             }
             let registry = Arc::clone(&self.registry);
-            blocking(move || registry.replace(&gauges(), &samples)).await;
+            blocking(move || registry.replace(&gauges(), samples)).await;
         }
-        self.registry.replace(&process::NAMES, &process::samples(self.started));
+        self.registry.replace(&process::NAMES, process::samples(self.started));
         self.registry.replace(
             &[EVENTS_DROPPED, MASTER, BUILD_INFO, WRITES_LIMIT, WRITES_IN_FLIGHT, WRITES_WAITING],
-            &self.own(),
+            self.own(),
         );
         let registry = Arc::clone(&self.registry);
         blocking(move || registry.text()).await.unwrap_or_default()
@@ -120,14 +120,9 @@ impl Scraper {
             let Some(answers) = ask.await else { return };
             for (object, labels) in answers {
                 match labels {
-                    Some(labels) => {
-                        let labels = labels.iter().map(ToString::to_string).collect();
-                        existing.0.insert(object, labels);
-                    }
-                    None => {
-                        existing.0.remove(&object);
-                    }
-                }
+                    Some(labels) => existing.0.insert(object, labels),
+                    None => existing.0.remove(&object),
+                };
             }
         }
         self.registry.prune(&existing);
@@ -137,28 +132,23 @@ impl Scraper {
         let dropped = self.events.as_ref().map_or(0, EventSink::dropped);
         // Without leader election no other replica leads, and alerts must not miss a leader.
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
-        let sample = |metric, labels: Vec<String>, value| Sample { metric, labels, value };
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let waiting = Class::ALL.map(|lane| {
-            sample(WRITES_WAITING, vec![lane.as_str().to_owned()], number(self.traffic.waiting(lane)))
-        });
+        let waiting = Class::ALL
+            .map(|lane| Sample::of(WRITES_WAITING, &[lane.as_str()], number(self.traffic.waiting(lane))));
+        let build = [
+            format!("v{}", version::VERSION),
+            version::COMMIT.to_owned(),
+            version::BUILD_DATE.to_owned(),
+            String::new(),
+            "rustc".to_owned(),
+            version::platform(),
+        ];
         let mut own = vec![
-            sample(WRITES_LIMIT, Vec::new(), number(self.traffic.limit())),
-            sample(WRITES_IN_FLIGHT, Vec::new(), number(self.traffic.in_flight())),
-            sample(EVENTS_DROPPED, Vec::new(), f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
-            sample(MASTER, vec![self.lease.clone()], leads),
-            sample(
-                BUILD_INFO,
-                vec![
-                    format!("v{}", version::VERSION),
-                    version::COMMIT.to_owned(),
-                    version::BUILD_DATE.to_owned(),
-                    String::new(),
-                    "rustc".to_owned(),
-                    version::platform(),
-                ],
-                1.0,
-            ),
+            Sample::of(WRITES_LIMIT, &[], number(self.traffic.limit())),
+            Sample::of(WRITES_IN_FLIGHT, &[], number(self.traffic.in_flight())),
+            Sample::of(EVENTS_DROPPED, &[], f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
+            Sample::of(MASTER, &[&self.lease], leads),
+            Sample::of(BUILD_INFO, &build.each_ref().map(String::as_str), 1.0),
         ];
         own.extend(waiting);
         own
@@ -176,11 +166,7 @@ fn gauges() -> Vec<&'static str> {
 }
 
 fn samples(scrape: EngineScrape) -> Vec<Sample> {
-    let sample = |value: GaugeValue| Sample {
-        metric: value.metric,
-        labels: value.labels.iter().map(ToString::to_string).collect(),
-        value: value.value,
-    };
+    let sample = |GaugeValue { metric, labels, value }| Sample { metric, labels, value };
     scrape.into_values().map(sample).collect()
 }
 
@@ -190,13 +176,13 @@ fn existing(samples: &[Sample]) -> Existing {
     for sample in samples {
         let (object, custom) = match (sample.metric, sample.labels.as_slice()) {
             (CLUSTER_QUEUE_STATUS, [queue, _, custom @ ..]) => {
-                (ObjectRef::cluster(Kind::ClusterQueue, queue.as_str()), custom)
+                (ObjectRef::cluster(Kind::ClusterQueue, Arc::clone(queue)), custom)
             }
             (LOCAL_QUEUE_STATUS, [name, namespace, _, custom @ ..]) => {
-                (ObjectRef::namespaced(Kind::LocalQueue, namespace.as_str(), name.as_str()), custom)
+                (ObjectRef::namespaced(Kind::LocalQueue, Arc::clone(namespace), Arc::clone(name)), custom)
             }
             (COHORT_INFO, [cohort, _, _, custom @ ..]) => {
-                (ObjectRef::cluster(Kind::Cohort, cohort.as_str()), custom)
+                (ObjectRef::cluster(Kind::Cohort, Arc::clone(cohort)), custom)
             }
             _ => continue,
         };
@@ -256,8 +242,7 @@ mod tests {
         let queue = Object::ClusterQueue(Box::new(serde_json::from_value(queue).unwrap()));
         scraper.engine.input(Input::Applied(queue));
         scraper.engine.input(Input::Synced);
-        let labels = vec!["cq".to_owned(), String::new()];
-        scraper.registry.record(&Sample { metric: FINISHED_WORKLOADS_TOTAL, labels, value: 7.0 });
+        scraper.registry.record(Sample::of(FINISHED_WORKLOADS_TOTAL, &["cq", ""], 7.0));
         let kept =
             r#"kueue_finished_workloads_total{cluster_queue="cq",priority_class="",replica_role="leader"} 7"#;
         assert!(scraper.scrape().await.contains(kept));
@@ -276,8 +261,7 @@ mod tests {
         scraper.engine.input(Input::Applied(queue));
         scraper.engine.input(Input::Synced);
         for name in ["gone", "new", "went"] {
-            let labels = vec![name.to_owned(), String::new()];
-            scraper.registry.record(&Sample { metric: FINISHED_WORKLOADS_TOTAL, labels, value: 1.0 });
+            scraper.registry.record(Sample::of(FINISHED_WORKLOADS_TOTAL, &[name, ""], 1.0));
         }
         // The scrape has one that has gone meanwhile, too.
         let went = ObjectRef::cluster(Kind::ClusterQueue, "went");
@@ -321,7 +305,7 @@ mod tests {
     #[test]
     fn all_definitions_make_a_registry_and_every_gauge_of_an_empty_engine_fits() {
         let registry = Registry::new(super::super::definitions(&[]), Role::Follower).unwrap();
-        registry.replace(&[], &process::samples(SystemTime::now()));
+        registry.replace(&[], process::samples(SystemTime::now()));
         assert!(registry.text().contains("process_resident_memory_bytes"));
     }
 }

@@ -54,7 +54,7 @@ impl Tally {
 
     pub(super) fn count(&self, result: &'static str, traces: usize) {
         let value = f64::from(u32::try_from(traces).unwrap_or(u32::MAX));
-        self.registry.record(&Sample { metric: TRACES, labels: vec![result.to_owned()], value });
+        self.registry.record(Sample::of(TRACES, &[result], value));
     }
 
     /// Some are lost: that is said if none was before.

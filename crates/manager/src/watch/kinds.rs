@@ -8,7 +8,10 @@ use sluice_api::{slim, v1beta2};
 use sluice_engine::input::{Kind, Object};
 use sluice_jobs::pods::Member;
 
+use super::document::{self, Documented};
+use super::known::Known;
 use super::pump::Watched;
+use super::source::Seen;
 use super::versions::OLDER;
 
 /// Implements [`Watched`] for types that the engine takes as they are.
@@ -30,7 +33,6 @@ watched! {
     v1beta2::AdmissionCheck => AdmissionCheck,
     v1beta2::Topology => Topology,
     v1beta2::WorkloadPriorityClass => WorkloadPriorityClass,
-    slim::Workload => Workload,
     slim::PriorityClass => PriorityClass,
     slim::Namespace => Namespace,
     slim::Node => Node,
@@ -40,6 +42,28 @@ watched! {
     slim::RuntimeClass => RuntimeClass,
     v1beta2::ProvisioningRequestConfig => ProvisioningRequestConfig,
     slim::ProvisioningRequest => ProvisioningRequest,
+}
+
+impl Watched for slim::Workload {
+    fn decode(self, _kind: Kind) -> Object {
+        Object::Workload(Box::new(self))
+    }
+
+    fn read(seen: &Seen, known: &Known) -> serde_json::Result<Documented<Self>> {
+        if document::kept() {
+            return seen.read();
+        }
+        let meta = &seen.meta;
+        if let Some(answer) = known.take(&meta.uid, &meta.resource_version) {
+            return Ok(answer.into());
+        }
+        if let Some(spec) = known.spec(&meta.uid, meta.generation) {
+            return Ok(seen.read::<slim::WorkloadRest>()?.with(spec).into());
+        }
+        let read: Documented<Self> = seen.read()?;
+        known.seen(&read.object);
+        Ok(read)
+    }
 }
 
 /// A ProvisioningRequest where only the older version is served.
@@ -124,6 +148,52 @@ mod tests {
         .unwrap();
         let object = job.decode(Kind::Job(JobKind::JOB_SET));
         assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
+    }
+
+    /// A Workload of a version and a generation, with a spec of so many containers.
+    fn workload(version: &str, generation: i64, containers: usize) -> Value {
+        let container =
+            |at: usize| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": at.to_string()}}});
+        let template = json!({"spec": {"containers": (1..=containers).map(container).collect::<Vec<_>>()}});
+        json!({
+            "kind": "Workload",
+            "metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": version, "generation": generation},
+            "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]},
+            "status": {"clusterName": version},
+        })
+    }
+
+    fn read(object: &Value, known: &Known) -> (slim::Workload, u64) {
+        let seen = crate::watch::source::tests::seen(object);
+        let mut read = None;
+        let cost = allocation_counter::measure(|| read = Some(slim::Workload::read(&seen, known).unwrap()));
+        (read.unwrap().object, cost.count_total)
+    }
+
+    #[test]
+    fn a_spec_is_decoded_once_for_each_generation() {
+        let known = Known::default();
+        let (first, whole) = read(&workload("1", 1, 20), &known);
+        let (second, rest) = read(&workload("2", 1, 20), &known);
+        assert!(std::sync::Arc::ptr_eq(&first.spec, &second.spec));
+        assert_eq!(second.status.cluster_name.as_deref(), Some("2"));
+        assert!(rest * 4 < whole, "{rest} of {whole}");
+        let (third, _) = read(&workload("3", 2, 21), &known);
+        assert_eq!(third.spec.pod_sets[0].template.containers.len(), 21);
+    }
+
+    #[test]
+    fn what_the_answer_of_a_write_had_is_not_decoded_again() {
+        let known = Known::default();
+        let body = workload("7", 1, 1);
+        let answer = crate::writer::request::answer(Kind::Workload, body.to_string().as_bytes());
+        let answer = answer.unwrap().unwrap();
+        known.answered(&answer);
+        let (echo, cost) = read(&body, &known);
+        assert_eq!(Object::Workload(Box::new(echo)), answer);
+        assert!(cost <= 4, "{cost}: it is the one that was kept");
+        let (again, _) = read(&body, &known);
+        assert_eq!(Object::Workload(Box::new(again)), answer);
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod discovery;
 pub mod document;
 mod items;
 pub mod kinds;
+pub mod known;
 pub mod makers;
 pub mod pods;
 pub mod pump;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::document::{Document, Documented};
+use super::known::Known;
 use super::source::{Error, Event, Meta, Seen, Source};
 use super::sync::SyncTracker;
 use crate::intake::{Intake, Slot};
@@ -44,6 +45,8 @@ pub struct Shared {
     pub sink: Sink,
     /// What waits for the engine.
     pub intake: Intake,
+    /// What is known of objects before a watch shows them.
+    pub known: Arc<Known>,
     /// Which kinds were listed.
     pub sync: Arc<SyncTracker>,
     /// Changes when everything must be listed anew.
@@ -90,6 +93,15 @@ pub enum Ended {
 pub trait Watched: DeserializeOwned + Send + 'static {
     /// Makes the object of it, which is of this kind.
     fn decode(self, kind: Kind) -> Object;
+
+    /// Decodes one that was seen, as far as that is not known already.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON of this type.
+    fn read(seen: &Seen, _known: &Known) -> serde_json::Result<Documented<Self>> {
+        seen.read()
+    }
 
     /// The version in which it is watched.
     fn version(kind: Kind) -> &'static str {
@@ -199,7 +211,7 @@ async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Sh
 async fn apply<K: Watched>(seen: &Seen, found: &ObjectRef, shared: &Shared) {
     let place = shared.intake.place(seen.bytes()).await;
     let read = guarded(|| {
-        let Documented { object, document } = seen.read::<Documented<K>>()?;
+        let Documented { object, document } = K::read(seen, &shared.known)?;
         Ok::<_, serde_json::Error>((object.decode(found.kind), document))
     });
     match read {
@@ -242,6 +254,7 @@ pub(crate) mod tests {
         let shared = Shared {
             sink: Arc::new(move |feed, _| seen.lock().unwrap().push(feed)),
             intake: Intake::default(),
+            known: Arc::default(),
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
             epoch: watch::channel(0).1,
             lists: crate::takeover::pair().1,

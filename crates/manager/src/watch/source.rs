@@ -117,6 +117,8 @@ pub struct Meta {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
+    /// The version of its spec.
+    pub generation: i64,
     /// Where in a list the next page begins.
     #[serde(rename = "continue")]
     next_page: String,

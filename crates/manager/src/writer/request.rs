@@ -1,9 +1,11 @@
 //! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::http::Method;
-use serde::de::DeserializeOwned;
+use serde::Deserializer as _;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
@@ -42,11 +44,9 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
     };
     match write {
         Write::CreateWorkload(workload) => {
-            let body = serde_json::to_value(workload).map_err(|error| {
-                WriteError::Refused(format!("the Workload cannot be serialized: {error}"))
-            })?;
-            let call = Call::with_body(Method::POST, collection(object, version), Content::Json, &body);
-            Ok(Plan::One(call))
+            let call = Call::written(Method::POST, collection(object, version), Content::Json, workload);
+            call.map(Plan::One)
+                .map_err(|error| WriteError::Refused(format!("the Workload cannot be serialized: {error}")))
         }
         Write::Create(body) => {
             let mut body = (**body).clone();
@@ -145,13 +145,7 @@ pub fn uri(object: &ObjectRef, version: &str, subresource: Option<&str>) -> Stri
 ///
 /// If the answer is not JSON, or is not an object of the kind that it names.
 pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        #[serde(default)]
-        kind: String,
-    }
-    let head: Head = decode(body)?;
-    if head.kind != kind.as_str() {
+    if kind_of(body)? != kind.as_str() {
         return Ok(None);
     }
     let object = match kind {
@@ -181,6 +175,41 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
     Ok(Some(object))
 }
 
+/// The kind that an answer names, read no further than to there: the API server writes it before all that is long.
+fn kind_of(body: &[u8]) -> Result<String, WriteError> {
+    struct First<'a>(&'a mut Option<String>);
+    impl<'de> Visitor<'de> for First<'_> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                if key == "kind" {
+                    *self.0 = Some(map.next_value()?);
+                    return Ok(());
+                }
+                map.next_value::<IgnoredAny>()?;
+            }
+            Ok(())
+        }
+    }
+    let mut found = None;
+    let read = serde_json::Deserializer::from_slice(body).deserialize_map(First(&mut found));
+    // Where it was found, the rest is still to come, which counts as a failure here.
+    match (found, read) {
+        (Some(kind), _) => Ok(kind),
+        (None, Ok(())) => Ok(String::new()),
+        (None, Err(error)) => Err(unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> WriteError {
+    WriteError::Transient(format!("the answer cannot be read: {error}"))
+}
+
 /// Reads a job.
 ///
 /// # Errors
@@ -197,8 +226,7 @@ pub fn view(kind: JobKind, body: &[u8]) -> Result<JobView, WriteError> {
 ///
 /// If the answer is not JSON of this type.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
-    serde_json::from_slice(body)
-        .map_err(|error| WriteError::Transient(format!("the answer cannot be read: {error}")))
+    serde_json::from_slice(body).map_err(|error| unreadable(&error))
 }
 
 /// What a failure means to the engine.
@@ -359,6 +387,8 @@ mod tests {
         let status = br#"{"kind": "Status", "status": "Success"}"#;
         assert_eq!(answer(Kind::Workload, status), Ok(None));
         assert!(matches!(answer(Kind::Workload, b"not JSON"), Err(WriteError::Transient(_))));
+        assert!(matches!(answer(Kind::Workload, br#"{"kind": "Workload","#), Err(WriteError::Transient(_))));
+        assert_eq!(answer(Kind::Workload, b"{}"), Ok(None));
     }
 
     #[test]

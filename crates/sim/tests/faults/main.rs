@@ -161,7 +161,9 @@ fn machines_of_a_topology_fail_and_no_node_is_assigned_more_than_it_has() {
 fn machines_fail_on_fresh_days() {
     // Those of every third have a topology.
     let seed_of = |seed| if seed % 3 == 0 { seed | day::machines::WITH_TOPOLOGY } else { seed };
-    fresh(4, |seed| day::machines::play(seed_of(seed), if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD }));
+    fresh(4, |seed| {
+        day::machines::play(seed_of(seed), if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD })
+    });
 }
 
 #[test]

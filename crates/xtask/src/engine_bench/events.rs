@@ -1,5 +1,7 @@
 //! One object of each kind that the largest world does not begin with.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, TemplateKind};
 use sluice_engine::input::{Input, Object};
@@ -37,7 +39,7 @@ fn namespace(queue: usize) -> String {
 /// A Workload whose priority was raised.
 pub fn urgent(workload: Object) -> Object {
     let Object::Workload(mut workload) = workload else { return workload };
-    workload.spec.priority = Some(100);
+    Arc::make_mut(&mut workload.spec).priority = Some(100);
     workload.metadata.generation = Some(2);
     Object::Workload(workload)
 }

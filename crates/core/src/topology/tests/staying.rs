@@ -91,7 +91,13 @@ fn whole_slices_of_a_lost_node_may_leave_their_domain() {
 fn pods_of_a_slice_that_is_not_whole_stay_with_it() {
     let set = || pods(7).required("block").slice("rack", 4);
     let world = || {
-        world(&[("b1", "r1", "a", 4), ("b1", "r2", "b", 2), ("b1", "r2", "c", 1), ("b1", "r2", "d", 2), ("b1", "r3", "e", 4)])
+        world(&[
+            ("b1", "r1", "a", 4),
+            ("b1", "r2", "b", 2),
+            ("b1", "r2", "c", 1),
+            ("b1", "r2", "d", 2),
+            ("b1", "r3", "e", 4),
+        ])
     };
     let running = [("a", 4), ("b", 2), ("c", 1)];
     assert_eq!(replace(&mut world(), set(), &running, "c"), "a=4 b=2 d=1");
@@ -125,7 +131,8 @@ fn a_leader_alone_stays_in_the_required_domain_of_its_workers() {
 
 #[test]
 fn a_group_that_lost_its_only_node_stays_together() {
-    let mut world = world(&[("b1", "r1", "a", 3), ("b1", "r2", "c", 1), ("b1", "r3", "d", 3), ("b1", "r3", "e", 1)]);
+    let mut world =
+        world(&[("b1", "r1", "a", 3), ("b1", "r2", "c", 1), ("b1", "r3", "d", 3), ("b1", "r3", "e", 1)]);
     let workers = pods(2).required("rack").previous(&[("a", 2)]).beside(&[("a", 1)]);
     let leader = pods(1).required("rack").previous(&[("a", 1)]).beside(&[("a", 2)]);
     let used = world.resolve(&[("a", 3)]);

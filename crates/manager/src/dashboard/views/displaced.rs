@@ -71,6 +71,7 @@ fn shown_item(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use serde_json::json;
     use sluice_engine::input::{Input, Object};
@@ -90,7 +91,7 @@ mod tests {
         nodes: &[&str],
     ) -> Input {
         let Object::Workload(mut workload) = workload(namespace, name, conditions) else { unreachable!() };
-        workload.spec.priority = Some(priority);
+        Arc::make_mut(&mut workload.spec).priority = Some(priority);
         let nodes = nodes.iter().map(|name| json!({"name": name})).collect::<Value>();
         workload.status.unhealthy_nodes = serde_json::from_value(nodes).unwrap();
         Input::Applied(Object::Workload(workload))

@@ -201,14 +201,14 @@ impl Sender {
             self.settled.insert(name.to_owned(), changed);
             warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
         }
-        self.count(JOURNAL_FILES_STORED, Vec::new());
+        self.count(JOURNAL_FILES_STORED, &[]);
         Ok(true)
     }
 
     /// Says why nothing is sent, if that is new.
     fn failed(&mut self, error: &SendError) -> Failure {
         let failure = Failure::of(error);
-        self.count(JOURNAL_STORE_FAILURES, vec![failure.name().to_owned()]);
+        self.count(JOURNAL_STORE_FAILURES, &[failure.name()]);
         if self.failing.replace(failure) != Some(failure) {
             match failure {
                 Failure::Refused => {
@@ -222,8 +222,8 @@ impl Sender {
         failure
     }
 
-    fn count(&self, metric: &'static str, labels: Vec<String>) {
-        self.registry.record(&Sample { metric, labels, value: 1.0 });
+    fn count(&self, metric: &'static str, labels: &[&str]) {
+        self.registry.record(Sample::of(metric, labels, 1.0));
     }
 }
 

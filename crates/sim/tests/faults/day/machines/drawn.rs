@@ -171,7 +171,8 @@ impl Drawn {
         let with_topology = seed >= WITH_TOPOLOGY;
         let mut flavor = json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "tpu"},
                 "spec": {"nodeLabels": {"accelerator": "v6e"}}});
-        let mut documents = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})];
+        let mut documents =
+            vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})];
         if with_topology {
             flavor["spec"]["topologyName"] = json!("dc");
             flavor["spec"]["tolerations"] = json!([{"key": TPU, "operator": "Exists"}]);

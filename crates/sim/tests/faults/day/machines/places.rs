@@ -15,7 +15,8 @@ fn assigned(simulation: &Simulation) -> BTreeMap<String, i64> {
     let mut chips = BTreeMap::new();
     for (reference, workload) in simulation.objects(Kind::Workload) {
         // What a former leader's late write gave counts when the job starts: until then it can still be taken back.
-        let holds = condition(workload, "QuotaReserved").is_some() && condition(workload, "Finished").is_none();
+        let holds =
+            condition(workload, "QuotaReserved").is_some() && condition(workload, "Finished").is_none();
         if !holds || simulation.late_since(reference).is_some() {
             continue;
         }

@@ -1,0 +1,51 @@
+//! Texts that many rows have in common, each kept once: names of queues, reasons, most messages.
+
+use std::collections::HashSet;
+
+use sluice_engine::Name;
+
+/// So many are known at most, none longer than that, in bytes. What is used is known again soon.
+const MOST: usize = 4096;
+const LONGEST: usize = 128;
+
+/// The texts.
+#[derive(Debug, Default)]
+pub struct Texts(HashSet<Name>);
+
+impl Texts {
+    /// Lets an equal text that is known take the place of this one.
+    pub fn share(&mut self, text: &mut Name) {
+        if text.len() > LONGEST {
+            return;
+        }
+        if let Some(known) = self.0.get(&**text) {
+            *text = Name::clone(known);
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(Name::clone(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn equal_texts_are_one_and_they_are_not_many() {
+        let mut texts = Texts::default();
+        let mut both = [Name::from("a"), Name::from("a")];
+        both.iter_mut().for_each(|text| texts.share(text));
+        assert!(Arc::ptr_eq(&both[0], &both[1]));
+        for number in 0..2 * MOST {
+            texts.share(&mut Name::from(number.to_string()));
+            assert!(texts.0.len() <= MOST);
+        }
+        texts.share(&mut Name::from("x".repeat(LONGEST + 1)));
+        assert!(texts.0.iter().all(|text| text.len() <= LONGEST));
+    }
+}
