@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::v1beta2::{ClusterQueueSpec, ResourceGroup};
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::Engine;
 use crate::ingest::limits::LimitSummary;
+use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
 
 impl Engine {
@@ -81,7 +83,8 @@ impl Engine {
         let uses = |entry: &crate::world::WorkloadEntry| {
             let class =
                 |set: &sluice_api::slim::PodSet| set.template.runtime_class_name.as_deref() == Some(name);
-            !entry.nodes.is_empty() && entry.object.spec.pod_sets.iter().any(class)
+            let placed = entry.status().admission.is_some() && !is(entry.status(), Type::Finished);
+            placed && entry.object.spec.pod_sets.iter().any(class)
         };
         let concerned = self.world.workloads.iter().filter(|(_, entry)| uses(entry));
         self.dirty.workloads.extend(concerned.map(|(key, _)| key.clone()));

@@ -1,9 +1,11 @@
 //! Taking in what was seen: objects, deletions, complete lists, objects that are set aside.
 
+mod slim_job;
+
 use std::sync::Arc;
 
 use sluice_api::gates::Gate;
-use sluice_api::job::{JobKind, JobView, PodScheduling};
+use sluice_api::job::JobView;
 use sluice_api::v1beta2::AdmissionCheck;
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
@@ -238,26 +240,6 @@ impl Engine {
         }
         self.touch_workload(&key);
         self.hotswap_workload_changed(&key, same_room);
-    }
-
-    /// Drops the labels that nothing is decided by, of which an object may have any number; and the pod templates of a job that gets no Workload:
-    /// templates are most of it. When it gets a queue name, it is seen anew.
-    pub(crate) fn slim_job(&self, view: &mut JobView) {
-        let copied = &self.config.label_keys_to_copy;
-        view.labels.retain(|key, _| key == labels::PREBUILT_WORKLOAD_NAME || copied.contains(key));
-        if view.queue_name.is_some() || self.config.manage_jobs_without_queue_name {
-            return;
-        }
-        let owner = view.controller.as_ref();
-        let may_be_part = owner.is_some_and(|owner| {
-            JobKind::from_owner_or(&self.config.external, &owner.api_version, &owner.kind).is_some()
-        });
-        for set in &mut view.pod_sets {
-            set.template = None;
-            if !may_be_part {
-                set.scheduling = PodScheduling::default();
-            }
-        }
     }
 
     fn observe_job(&mut self, view: JobView) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod kept;
 mod owners;
+mod pod_index;
 mod pods;
 mod present;
 
@@ -123,6 +124,11 @@ pub(crate) struct Unreported {
 }
 
 impl WorkloadEntry {
+    /// Whether nothing is under way that reads its status, or makes another one of it.
+    fn is_at_rest(&self) -> bool {
+        self.open.is_none() && self.decision.is_none() && self.lost_answer.is_none() && !self.uncertain
+    }
+
     /// The status that decisions are made on: as seen, or as the open write will make it.
     pub fn status(&self) -> &v1beta2::WorkloadStatus {
         self.assumed.as_deref().unwrap_or(&self.object.status)
@@ -190,7 +196,7 @@ pub(crate) struct World {
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
     /// The same by node and by job.
-    pub pod_index: pods::PodIndex,
+    pub pod_index: pod_index::PodIndex,
     /// Pods of elastic jobs, and those with a place in the topology, by namespace and name.
     pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
     /// Those of elastic jobs, by the UID of their controller.

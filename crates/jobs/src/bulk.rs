@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Most values in the pod templates of one job.
-const VALUES: usize = 10_000;
+const VALUES: usize = 40_000;
 /// Most of those in the parts that stay in memory as long as the job is there ([`Bulk::kept`]).
 const KEPT: usize = 4_000;
 /// Most bytes of those parts. Annotations have a bound of the API server's.

@@ -1,5 +1,7 @@
 //! Where pods go (docs/reference/06-algorithm.md 6.12, 6.14).
 
+use std::cmp::Reverse;
+
 use smallvec::smallvec;
 
 use crate::Name;
@@ -95,17 +97,21 @@ fn place_beside(
     placer: &mut Placer<'_>,
     pod_sets: &[PodSetToPlace<'_>],
 ) -> Result<Placement, PlacementFailure> {
-    let mut placed = Placement::new();
-    for one in pod_sets {
-        let left = one.beside.and_then(|beside| placer.leaf_left(beside));
-        let gone = || {
-            let first: &PodSetPlacement = placed.first()?;
-            placer.layout.leaf(first.pods.places.first()?.0)
-        };
-        let beside = left.or_else(|| one.beside.and_then(|_| gone()));
-        placed.push(place_alone(placer, one, beside)?);
+    let mut order: Vec<usize> = (0..pod_sets.len()).collect();
+    if pod_sets.iter().all(|one| one.beside.is_some_and(|beside| placer.leaf_left(beside).is_none())) {
+        // Where most pods go, there has to be room for all of them.
+        order.sort_by_key(|at| Reverse(pod_sets[*at].count));
     }
-    Ok(placed)
+    let mut placed: Vec<Option<PodSetPlacement>> = pod_sets.iter().map(|_| None).collect();
+    let mut first = None;
+    for at in order {
+        let one = &pod_sets[at];
+        let left = one.beside.and_then(|beside| placer.leaf_left(beside));
+        let placement = place_alone(placer, one, left.or(first.filter(|_| one.beside.is_some())))?;
+        first = first.or_else(|| placer.layout.leaf(placement.pods.places.first()?.0));
+        placed[at] = Some(placement);
+    }
+    Ok(placed.into_iter().flatten().collect())
 }
 
 /// Places one pod set of several that are not a group, or replaces its lost nodes.

@@ -15,7 +15,6 @@ use crate::topology::layout::Layout;
 use crate::topology::ledger::{Assumed, Ledger};
 use crate::topology::needs::Needs;
 use crate::topology::places::Places;
-use crate::topology::replace::truncate;
 use crate::topology::request::{
     Exclusions, PlacedPods, PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace,
 };
@@ -26,6 +25,16 @@ use crate::topology::trees::Tree;
 
 /// Pods in leaves: (position in the layout, how many), in order.
 pub(crate) type InLeaves = Vec<(usize, i64)>;
+
+/// Keeps the first `count` pods.
+pub(crate) fn truncate(leaves: &mut InLeaves, count: i64) {
+    let mut left = count.max(0);
+    for (_, pods) in leaves.iter_mut() {
+        *pods = (*pods).min(left);
+        left -= *pods;
+    }
+    leaves.retain(|(_, pods)| *pods > 0);
+}
 
 /// What a search finds: where pods go, and where their leader goes.
 pub(crate) type Found = Result<(InLeaves, InLeaves), PlacementFailure>;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Name;
-use crate::topology::placer::{InLeaves, Part, Placer};
+use crate::topology::placer::{InLeaves, Part, Placer, truncate};
 use crate::topology::request::{
     PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace, UnmovedSlice,
 };
@@ -223,14 +223,4 @@ pub(crate) fn merged(mut kept: InLeaves, found: InLeaves) -> InLeaves {
         }
     }
     merged
-}
-
-/// Keeps the first `count` pods.
-pub(crate) fn truncate(leaves: &mut InLeaves, count: i64) {
-    let mut left = count.max(0);
-    for (_, pods) in leaves.iter_mut() {
-        *pods = (*pods).min(left);
-        left -= *pods;
-    }
-    leaves.retain(|(_, pods)| *pods > 0);
 }

@@ -87,6 +87,10 @@ impl Engine {
         let goes_with_pods = kind.integration().of_pods || kind.gathers_pods();
         let entry = &self.world.workloads[workload];
         let (holds, over) = (holds_quota(entry), is(entry.status(), Type::Finished));
+        let at_rest = entry.open.is_none() && entry.decision.is_none() && !entry.retry.waits(self.now);
+        if let Some(finished) = view.finished.as_ref().filter(|_| holds && at_rest && !goes_with_pods) {
+            return self.job_finished(key, view, workload, finished);
+        }
         if goes_with_pods || over || !self.config.frameworks.contains(&kind) || self.is_active(key) {
             self.drop_finalizer(workload);
         } else if view.prebuilt_workload.is_none() {

@@ -189,10 +189,12 @@ impl Engine {
         let Some(entry) = self.world.jobs.get(key) else { return };
         let uid = Arc::clone(&entry.view.job.uid);
         let owned = self.world.owned(&uid);
-        let Some(workload) = owned.iter().find(|w| is(self.world.workloads[*w].status(), Type::Admitted))
-        else {
-            return;
+        // Not a slice that was replaced.
+        let runs = |workload: &&WorkloadKey| {
+            let status = self.world.workloads[*workload].status();
+            is(status, Type::Admitted) && !is(status, Type::Finished)
         };
+        let Some(workload) = owned.iter().find(runs) else { return };
         let entry = &self.world.workloads[workload];
         if entry.open.is_some() {
             return;

@@ -11,7 +11,7 @@ use crate::ingest::workload::is;
 use crate::input::WriteError;
 use crate::lifecycle::infos::add;
 use crate::templates::pod_sets_of;
-use crate::world::{JobEntry, JobKey};
+use crate::world::{JobEntry, JobKey, WorkloadEntry};
 
 /// Why a job that can be read again is not queued at once.
 const HELD: &str = "The job could not be read while it ran: it is queued again after a while";
@@ -55,7 +55,11 @@ impl Engine {
         }
         let owned = self.world.owned(&view.job.uid);
         let mut entries = owned.iter().map(|workload| &self.world.workloads[workload]);
-        if let Some(entry) = entries.find(|entry| entry.status().admission.is_some()) {
+        // Of a slice that was replaced not all is known any more.
+        let started = |entry: &&WorkloadEntry| {
+            entry.status().admission.is_some() && !is(entry.status(), Type::Finished)
+        };
+        if let Some(entry) = entries.find(started) {
             next.pod_sets = pod_sets_of(&entry.object);
             let added = self.start_infos(&entry.object, entry.status(), &next);
             for (set, info) in next.pod_sets.iter_mut().zip(&added) {

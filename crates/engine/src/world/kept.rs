@@ -4,19 +4,11 @@ use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
 
-use super::WorkloadEntry;
 use super::owners::{controller, is_of_group};
 use crate::ingest::workload::is;
 
 /// A copy of the whole object, which `kubectl apply` leaves in it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-impl WorkloadEntry {
-    /// Whether nothing is under way that reads its status, or makes another one of it.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.open.is_none() && self.decision.is_none() && self.lost_answer.is_none() && !self.uncertain
-    }
-}
 
 /// Whether a Workload is over and nothing is restored from it any more. Of one whose job is made of its pods some may still run: what each had
 /// quota for is asked for until they are gone.
@@ -33,7 +25,7 @@ pub(crate) fn is_over(object: &slim::Workload) -> bool {
         && !gathers()
 }
 
-/// Gives back the room that decoding left, and what nobody reads.
+/// Gives back the room that decoding left, and what is not read.
 pub(super) fn fit(object: &mut slim::Workload) {
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(LAST_APPLIED);

@@ -52,6 +52,8 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
         let other = json!({"key": "other", "value": "x", "effect": "NoSchedule"});
         bed.c.api.edit(node, &json!({"spec": {"taints": [gpu, other]}}));
     };
+    // Whatever its first look at the nodes costs.
+    cost(&mut bed, |bed| bed.c.api.edit(&busy, &json!({"metadata": {"labels": {"first": "1"}}})));
     vec![
         ("a label of a node with pods", cost(&mut bed, |bed| label(bed, &busy))),
         ("a label of a free node", cost(&mut bed, |bed| label(bed, &free))),
@@ -83,8 +85,11 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
 fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
     let few = costs(40);
     for (what, [leaves, queues, pods, looks]) in &few {
-        let most = if *what == "a free node that is not ready" { 160 } else { 2 };
-        assert!(*leaves <= most && *queues <= 1 && *pods <= 2 && *looks <= 1, "{what}: {few:?}");
+        // Two shapes are counted anew where a node goes.
+        let most = if *what == "a free node that is not ready" { 2 * 160 } else { 2 };
+        // What a pod gives back is free for others, and for Hotswap's own work.
+        let told = if *what == "its end" { 2 } else { 1 };
+        assert!(*leaves <= most && *queues <= told && *pods <= 2 && *looks <= 1, "{what}: {few:?}");
     }
     let many = costs(160);
     for ((what, few), (_, many)) in few.iter().zip(&many).take(6) {

@@ -11,8 +11,7 @@ use crate::bed::Bed;
 fn sandboxed(scheduling: &Value) -> Bed {
     let mut bed = Bed::new();
     bed.page_queue(64);
-    let class = json!({"metadata": {"name": "gvisor"}, "handler": "gvisor", "scheduling": scheduling});
-    bed.c.api.put(Kind::RuntimeClass, class);
+    bed.c.api.put(Kind::RuntimeClass, json!({"metadata": {"name": "gvisor"}, "handler": "gvisor"}));
     bed.pools(&["a", "b", "c", "d"], 4);
     bed.jobset("one", "q", "high", 2);
     bed.c.api.edit_job("one", |job| {
@@ -26,6 +25,9 @@ fn sandboxed(scheduling: &Value) -> Bed {
         let taint = json!({"key": "sandbox.gke.io/runtime", "value": "gvisor", "effect": "NoSchedule"});
         bed.c.api.edit(&node, &json!({"spec": {"taints": [taint]}}));
     }
+    // As well: it counts when a flavor is chosen, too.
+    let class = ObjectRef::cluster(Kind::RuntimeClass, "gvisor");
+    bed.c.api.edit(&class, &json!({"scheduling": scheduling}));
     bed.fail(&["a"]);
     bed.pass(40);
     bed

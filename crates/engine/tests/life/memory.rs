@@ -103,7 +103,7 @@ fn of_a_template_little_is_kept_however_many_values_it_has() {
     }
 }
 
-/// A Workload that somebody made, as the API server has it once it has finished.
+/// A Workload that a user made, as the API server has it once it has finished.
 fn ended(number: usize) -> Value {
     let condition = |type_: &str, reason: &str, message: &str| {
         json!({"type": type_, "status": "True", "reason": reason, "message": message, "observedGeneration": 1,

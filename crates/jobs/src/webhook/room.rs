@@ -61,14 +61,20 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     }
 }
 
-/// Refuses pod templates of so many values that they would take the memory of all jobs. A started job has what admission adds, too; a job that was
-/// managed with more, as `old`, may keep it.
-pub(super) fn check_values(kind: JobKind, object: &Value, old: Option<&Value>, violations: &mut Violations) {
+/// Refuses pod templates of so many values that they would take the memory of all jobs. A started job has what admission adds, too, and
+/// a part of one what the API server adds to it; a job that was managed with more, as `old`, may keep it.
+pub(super) fn check_values(
+    kind: JobKind,
+    object: &Value,
+    old: Option<&Value>,
+    is_part: bool,
+    violations: &mut Violations,
+) {
     let bulk = |object: &Value| {
         let groups = registry::of(kind).pod_groups(object).into_iter();
         groups.map(|group| Bulk::of(&group.template)).fold(Bulk::default(), Bulk::and)
     };
-    let started = old.is_some() && !registry::of(kind).is_suspended(object);
+    let started = is_part || old.is_some() && !registry::of(kind).is_suspended(object);
     let times = if started { STARTED } else { 1 };
     let now = bulk(object);
     if now.excess(times, Bulk::default()).is_none() {
@@ -230,8 +236,19 @@ mod tests {
 
     fn told_of_values(kind: JobKind, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut violations = Violations::default();
-        check_values(kind, object, old, &mut violations);
+        check_values(kind, object, old, false, &mut violations);
         violations.0.into_iter().map(|broken| broken.message).collect()
+    }
+
+    /// Its controller made it of a template that was judged, and the API server and admission added to it.
+    #[test]
+    fn a_part_of_a_job_has_what_is_added_to_it() {
+        let told = |number: usize| {
+            let mut violations = Violations::default();
+            check_values(JobKind::JOB, &tolerant(number, false), None, true, &mut violations);
+            violations.0.len()
+        };
+        assert_eq!((told(2_100), told(4_100)), (0, 1));
     }
 
     #[test]

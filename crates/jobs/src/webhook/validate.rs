@@ -44,7 +44,7 @@ pub fn validate(
         let was = old.filter(|_| before.as_ref().is_some_and(is_ours));
         room::check(kind, object, was, &mut violations);
         room::check_whole(kind, object, was, &mut violations);
-        room::check_values(kind, object, was, &mut violations);
+        room::check_values(kind, object, was, context.managed_owner, &mut violations);
     }
     if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);

@@ -206,7 +206,7 @@ impl Store {
             return Some(Arc::clone(&made.snapshot));
         }
         let changes = self.rows().take_changes(revision)?;
-        // The watches go on from here. Seldom has anybody still the one before.
+        // The watches go on from here. The one before is seldom in use by then.
         let mut next =
             Arc::try_unwrap(std::mem::take(&mut made.snapshot)).unwrap_or_else(|shown| shown.copy());
         changes.carry_into(&mut next);

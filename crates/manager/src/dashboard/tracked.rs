@@ -121,12 +121,12 @@ mod tests {
     fn news_are_what_changed_and_never_much_more_than_the_map() {
         let mut map = Tracked::<usize, usize>::default();
         (0..1_000).for_each(|key| assert!(map.put(key, 0)));
-        assert!(matches!(map.take_news(), News::All(_)), "nobody has any of it");
+        assert!(matches!(map.take_news(), News::All(_)), "none of it was taken");
         map.put(7, 1);
         map.remove(&8);
         let News::Some(some) = map.take_news() else { unreachable!("two of a thousand") };
         assert_eq!(some, BTreeMap::from([(7, Some(1)), (8, None)]));
-        // Nobody asks for long.
+        // Nothing is asked for a long time.
         for round in 0..10_000 {
             map.put(1_000 + round, 0);
             map.remove(&(1_000 + round));

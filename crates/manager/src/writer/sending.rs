@@ -281,7 +281,9 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
         };
         if !error.is_transient() || hung || long || attempt > ATTEMPTS {
             return Err(match failure(&error) {
-                WriteError::Refused(why) | WriteError::Conflict(why) if may_be_done => {
+                WriteError::Refused(why) | WriteError::Conflict(why) | WriteError::AlreadyExists(why)
+                    if may_be_done =>
+                {
                     WriteError::Transient(why)
                 }
                 other => other,

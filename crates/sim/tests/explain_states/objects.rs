@@ -158,15 +158,18 @@ pub fn a_deactivated_workload_starts_when_it_is_activated_as_it_is_said() {
 
 #[test]
 fn a_part_and_an_incomplete_group_say_what_is_asked_instead() {
-    let unqueued = |job: Value| {
+    let asked = |job: Value, whole: Option<sluice_engine::Whole>| {
         let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, NAMESPACE].concat());
-        manifests.subject = Some(Subject { job: Some(job), ..Subject::default() });
+        manifests.subject = Some(Subject { job: Some(job), whole, ..Subject::default() });
         ask(&manifests, options())
     };
-    let part = unqueued(
+    let unqueued = |job: Value| asked(job, None);
+    let set = sluice_engine::Whole { kind: JobKind::JOB_SET, name: "set".into(), workload: None };
+    let part = asked(
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine", "namespace": "a",
         "labels": {"kueue.x-k8s.io/queue-name": "main"}, "ownerReferences": [
         {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "s", "controller": true}]}}),
+        Some(set),
     );
     assert_eq!(codes(&part), [Code::PartOfAnother], "{}", part.text());
     assert!(part.text().contains("kubectl kueue explain jobset set -n a"), "{}", part.text());

@@ -218,7 +218,8 @@ fn errand() -> Configuration {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
         "integrations": {"declared": [{
             "group": "class.sim.example.com", "version": "v1", "kind": "Errand",
-            "suspend": {"path": "spec.suspend"}, "podSets": [{"name": "main", "templateExpression": template}],
+            "suspend": {"path": "spec.suspend"}, "podSets": [{"name": "main", "templateExpression": template,
+                "inject": {"nodeSelector": "spec.nodeSelector", "tolerations": "spec.tolerations"}}],
             "active": "self.status.phase == 'Running'",
             "finished": "self.status.phase in ['Done', 'Failed']", "success": "self.status.phase == 'Done'",
             "states": {"running": {"phase": "Running"}, "succeeded": {"phase": "Done"}, "failed": {"phase": "Failed"}},

@@ -124,6 +124,7 @@ fn times_mean_what_they_mean_to_cel() {
             json!(true),
         ),
         ("timestamp(1) == 1 || duration('1s') == timestamp(1)", json!(false)),
+        ("timestamp('9999-12-31T23:59:59Z') > timestamp(self.status.end)", json!(true)),
         ("int(timestamp('1969-12-31T23:59:59.5Z'))", json!(-1)),
         (
             "string(timestamp(self.status.end)) + ' ' + string(duration('1m30s500ms'))",

@@ -258,7 +258,10 @@ fn string<'a>(name: &str, args: &'a [CowVal<'_, '_>]) -> Result<&'a str, Executi
 #[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn timestamp<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     let text = string("timestamp", &args)?;
-    let found = is_rfc3339(text).then(|| text.parse().ok().and_then(CelTimestamp::new)).flatten();
+    // The last day of all is beyond what is counted here: it stands for "never", and is the last moment that can be counted.
+    let last = text.get(..11).is_some_and(|day| day.eq_ignore_ascii_case("9999-12-31T"));
+    let at = || if last { Some(Timestamp::MAX) } else { text.parse().ok() };
+    let found = is_rfc3339(text).then(|| at().and_then(CelTimestamp::new)).flatten();
     let found = found.ok_or_else(|| {
         ExecutionError::function_error("timestamp", "must be a time such as 2026-01-31T12:00:00Z")
     })?;

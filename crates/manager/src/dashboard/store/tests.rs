@@ -159,7 +159,7 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
     assert_eq!(rows.filter(|(old, new)| !Arc::ptr_eq(old, new)).count(), 1);
     let mut queues = before.cluster_queues.values().zip(after.cluster_queues.values());
     assert!(queues.all(|(old, new)| Arc::ptr_eq(old, new)));
-    // Once nobody has the one before, not even the pointers of the others are copied.
+    // Once the one before is not in use, not even the pointers of the others are copied.
     drop(before);
     drop(after);
     store.note(&Input::Applied(waiting_in(
@@ -169,7 +169,8 @@ fn one_change_among_twenty_thousand_workloads_copies_only_what_changed() {
         &condition("QuotaReserved", "False", "Again", 3),
     )));
     let made = allocation_counter::measure(|| drop(store.fresh()));
-    assert!(made.bytes_total < 10_000, "{made:?}");
+    // One for each would be 160 kB.
+    assert!(made.bytes_total < 40_000, "{made:?}");
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! Indexes over the pods that are bound to nodes: a node and a job have few of all the pods that there are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_core::Name;
+
+use crate::hotswap::pod::{Pod, PodKey};
+
+/// Bound pods by what they have in common. Pairs in order take less than sets of which most have one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodIndex {
+    /// By node.
+    pub(super) on: BTreeSet<(Name, PodKey)>,
+    /// By the UID of their controller.
+    pub(super) controlled: BTreeSet<(Name, PodKey)>,
+    /// By the name of their JobSet.
+    pub(super) in_jobset: BTreeSet<(Name, PodKey)>,
+}
+
+impl PodIndex {
+    pub(super) fn put(&mut self, key: &PodKey, pod: &Pod) {
+        self.on.insert((Arc::clone(&pod.node), key.clone()));
+        let (controller, jobset) = pod.owners();
+        self.controlled.extend(controller.map(|uid| (Arc::clone(uid), key.clone())));
+        self.in_jobset.extend(jobset.map(|name| (Arc::clone(name), key.clone())));
+    }
+
+    pub(super) fn take(&mut self, key: &PodKey, pod: &Pod) {
+        self.on.remove(&(Arc::clone(&pod.node), key.clone()));
+        let (controller, jobset) = pod.owners();
+        if let Some(uid) = controller {
+            self.controlled.remove(&(Arc::clone(uid), key.clone()));
+        }
+        if let Some(name) = jobset {
+            self.in_jobset.remove(&(Arc::clone(name), key.clone()));
+        }
+    }
+}
+
+/// The pods of a namespace that have a name in common.
+pub(super) fn of<'a>(
+    pairs: &'a BTreeSet<(Name, PodKey)>,
+    name: &'a str,
+    namespace: &str,
+) -> impl Iterator<Item = &'a PodKey> + use<'a> {
+    let first = (Name::from(name), (Name::from(namespace), Name::from("")));
+    pairs.range(first..).take_while(move |(other, _)| **other == *name).map(|(_, key)| key)
+}
