@@ -43,8 +43,10 @@ impl Bulk {
         kept.bytes = 0;
         kept.add(&metadata["labels"]);
         let fields = ["nodeSelector", "affinity", "tolerations", "schedulingGates", "overhead", "resources"];
-        fields.iter().for_each(|field| kept.add(&spec[field]));
-        let containers = ["initContainers", "containers"].iter().flat_map(|field| spec[field].as_array());
+        for field in fields {
+            kept.add(&spec[field]);
+        }
+        let containers = ["initContainers", "containers"].iter().filter_map(|field| spec[field].as_array());
         for container in containers.flatten() {
             kept.add(&container["name"]);
             kept.add(&container["resources"]);

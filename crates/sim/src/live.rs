@@ -353,23 +353,25 @@ mod tests {
             assert!(!is_over(Kind::Job(kind), &with("Suspended")), "{kind:?}");
         }
         let owned = |uid: &str, owner: &Value| json!({"metadata": {"uid": uid, "ownerReferences": [owner]}});
-        let owner = |api_version: &str, kind: &str, uid: &str| json!({"controller": true, "apiVersion": api_version, "kind": kind, "uid": uid});
+        let controller = |api_version: &str, kind: &str, uid: &str| json!({"controller": true, "apiVersion": api_version, "kind": kind, "uid": uid});
         let job = Kind::Job(JobKind::JOB);
         for kind in JobKind::jobs() {
-            let above = owner(kind.api_version(), kind.kind(), "above");
+            let above = controller(kind.api_version(), kind.kind(), "above");
             let part = || owned("part", &above);
             let taken = Ended::default();
             assert_eq!(taken.without(job, part()), None, "{kind:?}");
             // The Workload of the one above is for both; one of its own is for the part alone.
-            let shared = json!([above, owner("batch/v1", "Job", "part")]);
-            for (owners, own) in [(shared, false), (json!([owner("batch/v1", "Job", "part")]), true)] {
+            let shared = json!([above, controller("batch/v1", "Job", "part")]);
+            for (owners, own) in [(shared, false), (json!([controller("batch/v1", "Job", "part")]), true)] {
                 taken.without(Kind::Workload, json!({"metadata": {"ownerReferences": owners}}));
                 let made_with_it = kind.integration().suspends_pods;
                 assert_eq!(taken.without(job, part()).is_some(), own && !made_with_it, "{kind:?}");
             }
         }
         let none = Ended::default();
-        assert!(none.without(job, owned("other", &owner("example.com/v1", "JobSet", "above"))).is_some());
+        assert!(
+            none.without(job, owned("other", &controller("example.com/v1", "JobSet", "above"))).is_some()
+        );
         assert!(none.without(job, json!({"metadata": {}})).is_some());
     }
 

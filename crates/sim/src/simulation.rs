@@ -307,10 +307,10 @@ impl Simulation {
                     self.sync_job(reference, kind);
                 }
             }
-            Kind::Workload if self.record.job(reference).is_none() => {
-                if !self.world.had_owner_of(reference, value) {
-                    self.record.submitted(self.now, reference, value);
-                }
+            Kind::Workload
+                if self.record.job(reference).is_none() && !self.world.had_owner_of(reference, value) =>
+            {
+                self.record.submitted(self.now, reference, value);
             }
             Kind::ClusterQueue => {
                 self.record.configured(self.now, reference, value);

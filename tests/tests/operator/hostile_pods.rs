@@ -29,11 +29,11 @@ async fn place(name: &'static str) -> Place<'static> {
 
 /// A place with a queue.
 async fn queued<'a>(plane: &'a ControlPlane, name: &str) -> Place<'a> {
-    let place = Place::bare(plane, name).await.unwrap();
-    place.flavor(name).await.unwrap();
-    place.cluster_queue(name, 2, &json!({})).await.unwrap();
-    place.local_queue(QUEUE, name).await.unwrap();
-    place
+    let here = Place::bare(plane, name).await.unwrap();
+    here.flavor(name).await.unwrap();
+    here.cluster_queue(name, 2, &json!({})).await.unwrap();
+    here.local_queue(QUEUE, name).await.unwrap();
+    here
 }
 
 /// The pods of a Job that its controller made.
@@ -163,8 +163,8 @@ async fn keeps_its_marks(place: &Place<'_>, name: &str) {
     }
     let none = json!({"metadata": {"labels": null, "annotations": null}});
     is_refused(patch_pod(place, name, none).await, "keeps the labels kueue.x-k8s.io/podset");
-    let note = json!({"metadata": {"labels": {"example.com/note": "x"}}});
-    patch_pod(place, name, note).await.unwrap();
+    let another = json!({"metadata": {"labels": {"example.com/note": "x"}}});
+    patch_pod(place, name, another).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,18 +177,18 @@ async fn a_pod_keeps_its_marks_where_pods_have_no_webhook_and_while_no_manager_r
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
-    let place = queued(&plane, "hostile-marks").await;
-    place.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();
-    let real = running_pod(&place, "runs").await;
+    let here = queued(&plane, "hostile-marks").await;
+    here.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();
+    let real = running_pod(&here, "runs").await;
     let name = real["metadata"]["name"].as_str().unwrap();
-    keeps_its_marks(&place, name).await;
+    keeps_its_marks(&here, name).await;
     manager.stop().await.unwrap();
-    keeps_its_marks(&place, name).await;
+    keeps_its_marks(&here, name).await;
     // Of one that has ended they may be taken off: it has no quota any more.
     let over = Patch::Strategic(json!({"status": {"phase": "Succeeded"}}));
-    pods(&place).patch_status(name, &PatchParams::default(), &over).await.unwrap();
+    pods(&here).patch_status(name, &PatchParams::default(), &over).await.unwrap();
     let unmarked = json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": null}}});
-    patch_pod(&place, name, unmarked).await.unwrap();
+    patch_pod(&here, name, unmarked).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

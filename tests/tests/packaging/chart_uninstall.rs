@@ -109,8 +109,8 @@ async fn wait_until_placed(plane: &ControlPlane, gated: bool) {
         let live: Vec<&Value> =
             pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
         let is = |pod: &Value| {
-            let gates = &pod["spec"]["schedulingGates"];
-            gates[0]["name"] == "kueue.x-k8s.io/topology" && pod["spec"]["nodeName"].is_null()
+            let all = &pod["spec"]["schedulingGates"];
+            all[0]["name"] == "kueue.x-k8s.io/topology" && pod["spec"]["nodeName"].is_null()
         };
         let reached = live.len() == 1 && is(live[0]) == gated;
         Ok(progress(reached && (gated || live[0]["status"]["phase"] == "Running"), format!("{pods:?}")))

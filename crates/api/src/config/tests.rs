@@ -262,7 +262,6 @@ fn every_mistake_is_named_with_its_path() {
 
 /// People who come from Kueue find there what they have to leave out.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn what_kueue_accepts_and_sluice_refuses_is_on_the_page_about_coming_from_it() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tasks/from-kueue.md");
     let page = std::fs::read_to_string(page).unwrap();

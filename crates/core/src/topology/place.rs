@@ -102,16 +102,16 @@ fn place_beside(
         // Where most pods go, there has to be room for all of them.
         order.sort_by_key(|at| Reverse(pod_sets[*at].count));
     }
-    let mut placed: Vec<Option<PodSetPlacement>> = pod_sets.iter().map(|_| None).collect();
+    let mut found: Vec<Option<PodSetPlacement>> = pod_sets.iter().map(|_| None).collect();
     let mut first = None;
     for at in order {
         let one = &pod_sets[at];
         let left = one.beside.and_then(|beside| placer.leaf_left(beside));
         let placement = place_alone(placer, one, left.or(first.filter(|_| one.beside.is_some())))?;
         first = first.or_else(|| placer.layout.leaf(placement.pods.places.first()?.0));
-        placed[at] = Some(placement);
+        found[at] = Some(placement);
     }
-    Ok(placed.into_iter().flatten().collect())
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Places one pod set of several that are not a group, or replaces its lost nodes.

@@ -156,8 +156,8 @@ impl Placer<'_> {
 
     /// A leaf of an assignment that is not lost.
     pub(crate) fn leaf_left(&self, assignment: &TopologyAssignment) -> Option<usize> {
-        let left = assignment.domains.iter().filter(|domain| !is_on(domain, self.lost));
-        left.filter_map(|domain| self.leaf(domain)).next()
+        let mut left = assignment.domains.iter().filter(|domain| !is_on(domain, self.lost));
+        left.find_map(|domain| self.leaf(domain))
     }
 
     /// What a slice of an elastic job takes over from the one before; `None`: nothing, everything is to be placed.

@@ -164,12 +164,11 @@ impl QueueArgs {
             };
             let quotas: Vec<Value> = resources.iter().map(quota).collect();
             let flavor = json!({"name": flavor, "resources": quotas});
-            match group {
-                Some(group) => groups[group].1.push(flavor),
-                None => {
-                    let covered = resources.iter().map(|(name, _)| name.clone()).collect();
-                    groups.push((covered, vec![flavor]));
-                }
+            if let Some(group) = group {
+                groups[group].1.push(flavor);
+            } else {
+                let covered = resources.iter().map(|(name, _)| name.clone()).collect();
+                groups.push((covered, vec![flavor]));
             }
         }
         let group = |(covered, flavors)| json!({"coveredResources": covered, "flavors": flavors});

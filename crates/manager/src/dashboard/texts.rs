@@ -39,7 +39,9 @@ mod tests {
     fn equal_texts_are_one_and_they_are_not_many() {
         let mut texts = Texts::default();
         let mut both = [Name::from("a"), Name::from("a")];
-        both.iter_mut().for_each(|text| texts.share(text));
+        for text in &mut both {
+            texts.share(text);
+        }
         assert!(Arc::ptr_eq(&both[0], &both[1]));
         for number in 0..2 * MOST {
             texts.share(&mut Name::from(number.to_string()));

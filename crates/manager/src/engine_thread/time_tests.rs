@@ -38,8 +38,8 @@ fn next(writes: &Receiver<(EffectId, Purpose)>, wanted: Purpose) -> EffectId {
     }
 }
 
-fn named<T: Default>(name: &str, metadata: impl FnOnce(&mut T) -> &mut Option<String>) -> Box<T> {
-    let mut object = Box::<T>::default();
+fn named<T: Default>(name: &str, metadata: impl FnOnce(&mut T) -> &mut Option<String>) -> T {
+    let mut object = T::default();
     *metadata(&mut object) = Some(name.to_owned());
     object
 }
@@ -55,10 +55,10 @@ fn what_comes_after_the_clock_was_set_back_is_admitted_and_what_failed_is_tried_
     let supervisor = supervisor().0;
     let (handle, thread) = start_by(wall.clock(), &supervisor, build, Writes(sender), None).unwrap();
     let see = |object| handle.input(Input::Applied(object));
-    see(Object::Namespace(named("a", |n: &mut sluice_api::slim::Namespace| &mut n.metadata.name)));
-    see(Object::ResourceFlavor(named("default", |f: &mut sluice_api::v1beta2::ResourceFlavor| {
+    see(Object::Namespace(Box::new(named("a", |n: &mut sluice_api::slim::Namespace| &mut n.metadata.name))));
+    see(Object::ResourceFlavor(Box::new(named("default", |f: &mut sluice_api::v1beta2::ResourceFlavor| {
         &mut f.metadata.name
-    })));
+    }))));
     for (cluster, local) in [("cq-1", "lq-1"), ("cq-2", "lq-2")] {
         see(cluster_queue(cluster));
         see(local_queue("a", local, cluster, 1));

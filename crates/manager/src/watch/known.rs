@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn workload(uid: &str, version: &str, more: Value) -> Object {
+    fn workload(uid: &str, version: &str, more: &Value) -> Object {
         let mut metadata = json!({"uid": uid, "resourceVersion": version, "generation": 2});
         for (key, value) in more.as_object().unwrap() {
             metadata[key] = value.clone();
@@ -131,12 +131,12 @@ mod tests {
     #[test]
     fn an_answer_is_found_by_its_version_and_once() {
         let known = Known::default();
-        known.answered(&workload("u", "7", json!({})));
+        known.answered(&workload("u", "7", &json!({})));
         assert!(known.take("u", "8").is_none() && known.take("v", "7").is_none());
         let found = known.take("u", "7").unwrap();
         assert_eq!(found.spec.queue_name, "q");
         assert!(known.take("u", "7").is_none());
-        let unversioned = workload("w", "", json!({}));
+        let unversioned = workload("w", "", &json!({}));
         known.answered(&unversioned);
         assert!(known.take("w", "").is_none());
     }
@@ -145,11 +145,11 @@ mod tests {
     fn large_answers_are_not_kept_and_the_others_are_few() {
         let known = Known::default();
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"});
-        known.answered(&workload("owned", "1", json!({"ownerReferences": vec![owner; 9]})));
-        known.answered(&workload("noted", "1", json!({"annotations": {"a": "x".repeat(5000)}})));
+        known.answered(&workload("owned", "1", &json!({"ownerReferences": vec![owner; 9]})));
+        known.answered(&workload("noted", "1", &json!({"annotations": {"a": "x".repeat(5000)}})));
         assert!(known.take("owned", "1").is_none() && known.take("noted", "1").is_none());
         for number in 0..1000 {
-            known.answered(&workload(&format!("u{number}"), "1", json!({})));
+            known.answered(&workload(&format!("u{number}"), "1", &json!({})));
         }
         let left = (0..1000).filter(|number| known.take(&format!("u{number}"), "1").is_some()).count();
         assert!((ANSWERS..=2 * ANSWERS).contains(&left), "{left}");
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_spec_is_found_by_its_generation_while_something_has_it() {
         let known = Known::default();
-        let Object::Workload(kept) = workload("u", "7", json!({})) else { unreachable!("it is one") };
+        let Object::Workload(kept) = workload("u", "7", &json!({})) else { unreachable!("it is one") };
         known.seen(&kept);
         assert!(Arc::ptr_eq(&known.spec("u", 2).unwrap(), &kept.spec));
         assert!(known.spec("u", 3).is_none() && known.spec("v", 2).is_none());

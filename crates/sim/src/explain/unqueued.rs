@@ -111,16 +111,13 @@ fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
         return Finding::new(Code::PartOfAnother, text).with(help);
     }
     let text = format!("it runs on the quota of the {kind} {name}, which another program queues and starts");
-    let (text, help) = match &whole.workload {
-        Some(workload) => {
-            let help = format!("ask about the Workload {workload}, which is that of the {kind} {name}");
-            let command = explain(&format!("workload {workload}"));
-            (format!("{text}; its Workload is {workload}"), Help::command(help, command))
-        }
-        None => {
-            let help = format!("wait until the controller of the {kind} {name} has made its Workload");
-            (format!("{text}; it has no Workload yet"), Help::words(help))
-        }
+    let (text, help) = if let Some(workload) = &whole.workload {
+        let help = format!("ask about the Workload {workload}, which is that of the {kind} {name}");
+        let command = explain(&format!("workload {workload}"));
+        (format!("{text}; its Workload is {workload}"), Help::command(help, command))
+    } else {
+        let help = format!("wait until the controller of the {kind} {name} has made its Workload");
+        (format!("{text}; it has no Workload yet"), Help::words(help))
     };
     Finding::new(Code::PartOfAnother, text).with(help)
 }

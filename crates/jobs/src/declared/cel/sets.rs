@@ -140,12 +140,11 @@ fn position<'b, 'v>(name: &str, among: &CowVal<'_, '_>, wanted: &dyn Val, last: 
     } else {
         items.iter().position(|item| item.equals(wanted))
     };
-    index(at)
+    Ok(index(at))
 }
 
-fn index<'b, 'v>(at: Option<usize>) -> Answer<'b, 'v> {
-    let at = at.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX));
-    Ok(CowVal::owned(CelInt::from(at)))
+fn index<'b, 'v>(at: Option<usize>) -> CowVal<'b, 'v> {
+    CowVal::owned(CelInt::from(at.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX))))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
@@ -184,5 +183,5 @@ fn in_either<'b, 'v>(name: &str, args: Args<'b, 'v>, last: bool) -> Answer<'b, '
     let (text, part) = (text.inner(), part.inner());
     budget.take_text(text.len().saturating_mul(part.len().max(1)))?;
     let at = if last { text.rfind(part) } else { text.find(part) };
-    index(at.map(|at| text[..at].chars().count()))
+    Ok(index(at.map(|at| text[..at].chars().count())))
 }
