@@ -139,8 +139,8 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     group(pod, old, &mut violations, context);
     if old.is_none() && meta.label(labels::MANAGED) == Some("true") {
         // One of an object has what its template has, and what is added to pods.
-        let made = pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
-        let times = if made { STARTED } else { 1 };
+        let owned = pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+        let times = if owned || suspending_parent(pod).is_some() { STARTED } else { 1 };
         if let Some(why) = Bulk::of(pod).excess(times, Bulk::default()) {
             violations.add("spec", why);
         }

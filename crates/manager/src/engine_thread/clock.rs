@@ -33,11 +33,13 @@ impl Clock {
         self.last
     }
 
-    /// How long it is until then, at most.
+    /// How long it is until then: twice as long as it shows while it is caught up with.
     pub(super) fn until(&mut self, at: Timestamp) -> Duration {
         let now = self.now();
-        let left = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
-        if (self.wall)() < now { left.saturating_mul(2) } else { left }
+        let between =
+            |from: Timestamp, to: Timestamp| Duration::try_from(to.duration_since(from)).unwrap_or_default();
+        let (left, ahead) = (between(now, at), between((self.wall)(), now));
+        left.saturating_add(left.min(ahead))
     }
 }
 
@@ -81,8 +83,19 @@ pub(super) mod tests {
         wall.set(start);
         let set_back = clock.now();
         assert!(set_back > set_forth, "it goes on");
-        let left = clock.until(set_back + Duration::from_hours(1));
-        assert!(left < Duration::from_hours(1) && left > Duration::from_mins(59), "{left:?}");
+        let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+        let left = clock.until(set_back + hour);
+        assert!(left <= 2 * hour && left > 2 * hour - minute, "{left:?}: at half the speed");
+        let left = clock.until(set_back + 3 * hour);
+        assert!(left <= 5 * hour && left > 5 * hour - minute, "{left:?}: until the other has caught up");
         assert_eq!(clock.until(start), Duration::ZERO);
+        // Until then it goes on at half the speed.
+        let began = Instant::now();
+        let from = clock.now();
+        while began.elapsed() < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+        let gone = Duration::try_from(clock.now().duration_since(from)).unwrap();
+        assert!(gone < began.elapsed(), "{gone:?}");
     }
 }

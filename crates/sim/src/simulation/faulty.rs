@@ -125,7 +125,7 @@ impl Simulation {
 
     /// What a manager sees when it starts.
     fn everything(&mut self) -> Vec<Input> {
-        let kinds = object::kinds().chain([Kind::Pod]);
+        let kinds = object::kinds().chain([Kind::Pod, Kind::JobPod]);
         let mut inputs: Vec<_> = kinds.flat_map(|kind| self.list(kind)).collect();
         inputs.push(Input::Synced);
         inputs

@@ -31,9 +31,9 @@ use super::oracle::world::{FairStrategy, Name, Policy, Reservation, Strategy, Us
 
 /// How old what a manager knows may be on a bad day: a watch that lags, then a slow write, and another replica in between.
 const STALE: SignedDuration = SignedDuration::from_secs(100);
-/// How long a Workload may have to wait on a bad day although it is its turn: a failed write is tried again after a minute at most. A clock that is set
-/// back makes that no longer.
-const BACKOFF: SignedDuration = SignedDuration::from_mins(1);
+/// How long a Workload may have to wait on a bad day although it is its turn: a failed write is tried again after a minute at most, several may fail in
+/// a row, and another manager may lead meanwhile.
+const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
 /// How much was judged.
 #[derive(Debug, Default)]
@@ -53,6 +53,9 @@ struct Configured {
     world: World,
     until: Timestamp,
 }
+
+/// How long until a manager has looked at what it knows, where others lead in between.
+const BEHIND: SignedDuration = SignedDuration::from_mins(2);
 
 /// What is remembered from step to step.
 pub struct Safety {
@@ -181,13 +184,15 @@ impl Safety {
             return None;
         }
         let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
+        // Since when it is known, and a manager has looked at it.
+        let looked = if self.stale.is_zero() { self.stale } else { self.stale + BEHIND };
         let mut known = 0;
         let before = self.waits_since.iter().find_map(|(key, since)| {
             let other = seen.get(key).filter(|seen| waits(seen))?;
             // It was its turn, and the write failed: it is tried again after a while.
             let tried = other.decided.is_some_and(|at| now.duration_since(at) <= self.patience());
             let first = other.plain.queue == admitted.queue && rank(&other.plain) < rank(admitted);
-            let is_known = now.duration_since(*since) > self.stale && !tried && *key != admitted.key;
+            let is_known = now.duration_since(*since) > looked && !tried && *key != admitted.key;
             known += usize::from(is_known && other.plain.queue == admitted.queue);
             (is_known && first).then_some(key)
         });
