@@ -38,12 +38,21 @@ impl PodIndex {
     }
 }
 
-/// The pods of a namespace that have a name in common.
-pub(super) fn of<'a>(
+/// The pods that have a name in common, from a namespace on.
+pub(super) fn named<'a>(
     pairs: &'a BTreeSet<(Name, PodKey)>,
     name: &'a str,
     namespace: &str,
 ) -> impl Iterator<Item = &'a PodKey> + use<'a> {
     let first = (Name::from(name), (Name::from(namespace), Name::from("")));
     pairs.range(first..).take_while(move |(other, _)| **other == *name).map(|(_, key)| key)
+}
+
+/// Those of one namespace.
+pub(super) fn within<'a>(
+    pairs: &'a BTreeSet<(Name, PodKey)>,
+    name: &'a str,
+    namespace: &'a str,
+) -> impl Iterator<Item = &'a PodKey> + use<'a> {
+    named(pairs, name, namespace).take_while(move |key| *key.0 == *namespace)
 }

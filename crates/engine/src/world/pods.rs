@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pod_index::of;
+use super::pod_index::{named, within};
 use super::{World, index, unindex};
 use crate::hotswap::pod::{Pod, PodKey};
 
@@ -28,7 +28,7 @@ impl World {
 
     /// The pods that are bound to a node.
     pub fn pods_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-        of(&self.pod_index.on, node, "")
+        named(&self.pod_index.on, node, "")
     }
 
     /// The pods of a namespace that a job controls.
@@ -37,7 +37,7 @@ impl World {
         uid: &'a str,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-        of(&self.pod_index.controlled, uid, namespace).take_while(move |key| *key.0 == *namespace)
+        within(&self.pod_index.controlled, uid, namespace)
     }
 
     /// The pods of a namespace that name a JobSet.
@@ -46,6 +46,6 @@ impl World {
         name: &'a str,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-        of(&self.pod_index.in_jobset, name, namespace).take_while(move |key| *key.0 == *namespace)
+        within(&self.pod_index.in_jobset, name, namespace)
     }
 }

@@ -42,18 +42,23 @@ fn a_workload_is_deleted_once_however_late_that_is_seen() {
     assert_eq!(c.written(Purpose::DeleteWorkload), 1);
 }
 
-#[test]
-fn a_job_is_deleted_once_however_late_that_is_seen() {
+/// A job that runs, and is about to be deactivated as it was tried often enough.
+fn to_be_deactivated() -> Cluster {
     let mut c = retaining();
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
-    // As we deactivate it.
     let workload = crate::model::Api::workload_ref(&c.workload("a"));
     c.api.edit_status(&workload, |status| {
         let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
             "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         status["conditions"].as_array_mut().unwrap().push(target);
     });
+    c
+}
+
+#[test]
+fn a_job_is_deleted_once_however_late_that_is_seen() {
+    let mut c = to_be_deactivated();
     c.advance(50);
     assert_eq!(c.api.jobs().count(), 1);
     c.blind = Some(Kind::Job(JobKind::JOB));
@@ -82,15 +87,7 @@ fn what_was_not_found_any_more_is_not_the_one_that_has_its_name_now() {
 
 #[test]
 fn a_deletion_of_one_that_is_gone_says_nothing_of_the_one_that_has_its_name_now() {
-    let mut c = retaining();
-    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
-    c.settle();
-    let workload = crate::model::Api::workload_ref(&c.workload("a"));
-    c.api.edit_status(&workload, |status| {
-        let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
-            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        status["conditions"].as_array_mut().unwrap().push(target);
-    });
+    let mut c = to_be_deactivated();
     c.late = Some(Purpose::DeleteJob);
     c.advance(70);
     assert_eq!(c.api.jobs().count(), 0);
