@@ -1,6 +1,6 @@
 //! Bad days, drawn from seeds: what must hold holds at every step, and when they are over everything that can run runs.
 //!
-//! `cargo xtask sim --seed N` plays one of them and shows it. `FRESH_SECONDS=600 cargo test --release -p sluice-sim --test faults fresh` plays
+//! `cargo xtask sim --seed N` plays one of them and shows it. A run of the tests plays the same days each time. `FRESH_SECONDS=600 cargo test --release -p sluice-sim --test faults fresh` plays
 //! fresh ones for so long, and names each that fails; `FRESH_SEED` says where they begin.
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "fresh seeds come from the clock")]
 #![expect(clippy::panic, reason = "a test that cannot go on stops")]
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use day::{Day, play};
 use sluice_sim::TimelineEvent;
 use sluice_sim::faults::PerFault;
+
+/// Where the seeds begin that every run plays.
+const ALWAYS: u64 = 1_795_964_277;
 
 fn lives(seed: u64, rates: PerFault) -> Day {
     play(seed, rates).unwrap_or_else(|why| panic!("{why}"))
@@ -77,13 +80,17 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is not a number")))
 }
 
-/// Plays seeds that no run has seen, for so many seconds unless the environment says otherwise.
-fn fresh(seconds: u64, day: impl Fn(u64) -> Result<Day, String>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let first = number("FRESH_SEED").unwrap_or(now);
-    let at_most = Duration::from_secs(number("FRESH_SECONDS").unwrap_or(seconds));
+/// Plays worlds with fresh seeds for `FRESH_SECONDS`, or where that is not set, so many whose seeds are the same in each run.
+fn fresh(worlds: u64, day: impl Fn(u64) -> Result<Day, String>) {
+    let seconds = number("FRESH_SECONDS");
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let first = number("FRESH_SEED").unwrap_or_else(|| seconds.map_or(ALWAYS, |_| now()));
     let (began, mut seed, mut failures) = (Instant::now(), first, Vec::new());
-    while began.elapsed() < at_most {
+    let goes_on = |seed| match seconds {
+        Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
+        None => seed < first + worlds,
+    };
+    while goes_on(seed) {
         if let Err(why) = day(seed) {
             println!("{why}");
             failures.push(why);
@@ -96,7 +103,7 @@ fn fresh(seconds: u64, day: impl Fn(u64) -> Result<Day, String>) {
 
 #[test]
 fn fresh_bad_days_stay_safe_and_alive() {
-    fresh(8, |seed| play(seed, PerFault::BAD));
+    fresh(30, |seed| play(seed, PerFault::BAD));
 }
 
 fn machines_live(seed: u64, rates: PerFault) -> Day {
@@ -161,7 +168,7 @@ fn machines_of_a_topology_fail_and_no_node_is_assigned_more_than_it_has() {
 fn machines_fail_on_fresh_days() {
     // Those of every third have a topology.
     let seed_of = |seed| if seed % 3 == 0 { seed | day::machines::WITH_TOPOLOGY } else { seed };
-    fresh(4, |seed| {
+    fresh(16, |seed| {
         day::machines::play(seed_of(seed), if seed % 4 == 0 { PerFault::NONE } else { PerFault::BAD })
     });
 }

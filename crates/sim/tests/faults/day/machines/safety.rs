@@ -1,7 +1,8 @@
 //! What must hold after each step of a bad day for machines, looked up in the objects alone:
 //!
 //! * a victim of Hotswap has strictly lower priority than the Workload that takes its place, which is not evicted for anything but failing nodes;
-//! * no Workload is evicted for failing nodes while most nodes look bad;
+//! * no Workload is evicted for failing nodes while most nodes look bad, except one that was assigned nodes, of which those named by its
+//!   eviction were lost (docs/reference/06-algorithm.md 6.14);
 //! * where Hotswap acts, admitted Workloads find room: all that holds quota, whatever admitted it, is at most what the healthy nodes
 //!   have, and what runs on lost ones for as long as it stays there.
 //!
@@ -52,6 +53,8 @@ struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Well {
     nodes: BTreeSet<String>,
+    /// Those of which nothing is bad: ready at this moment, and open.
+    sound: BTreeSet<String>,
     chips: i64,
 }
 
@@ -139,6 +142,15 @@ fn known<T>(history: &[(Timestamp, T)], now: Timestamp, ago: SignedDuration) -> 
     recent.map(|(_, (_, was))| was)
 }
 
+/// The nodes for which a Workload with assigned nodes was evicted; none if the message is another one's.
+fn not_replaced(message: &str) -> Option<impl Iterator<Item = &str>> {
+    let (_, rest) = ["no replacement for unhealthy node(s): ", "node failures, including: "]
+        .iter()
+        .find_map(|before| message.split_once(before))?;
+    let names = rest.split(';').next().unwrap_or(rest);
+    Some(names.split(',').map(str::trim))
+}
+
 impl Safety {
     pub fn new(rates: PerFault, judged: Arc<Judged>) -> Self {
         let quiet = rates == PerFault::NONE;
@@ -187,10 +199,13 @@ impl Safety {
 
     fn look_at_nodes(&mut self, simulation: &Simulation, now: Timestamp) {
         let (mut total, mut bad) = (0, 0);
-        let mut well = Well { nodes: BTreeSet::new(), chips: 0 };
+        let mut well = Well { nodes: BTreeSet::new(), sound: BTreeSet::new(), chips: 0 };
         for (reference, node) in simulation.objects(Kind::Node) {
             total += 1;
             bad += usize::from(departs(node) || not_ready(node).is_some());
+            if is_well(node, now, SignedDuration::ZERO) {
+                well.sound.insert(reference.name.to_string());
+            }
             if is_well(node, now, self.wavers) {
                 well.nodes.insert(reference.name.to_string());
                 well.chips += text(&node["status"]["allocatable"][TPU]).parse::<i64>().unwrap_or(0);
@@ -222,6 +237,12 @@ impl Safety {
         let (_, reason, message) = who.evicted.as_ref()?;
         match reason.as_str() {
             "NodeFailures" => {
+                if let Some(mut lost) = not_replaced(message) {
+                    let sound = lost.find(|node| {
+                        known(&self.nodes, now, self.stale).all(|well| well.sound.contains(*node))
+                    });
+                    return sound.map(|node| format!("{} was evicted for {node}, which is well", who.name));
+                }
                 let free = self.free.is_some_and(|at| now.duration_since(at) <= self.stale);
                 (!free).then(|| format!("{} was evicted although most nodes look bad", who.name))
             }
