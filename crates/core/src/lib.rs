@@ -10,7 +10,8 @@
 //! Layers, from the bottom; a file imports only from its own layer and from those before it. No two files import each other
 //! except `quota` and `usage`, the two halves of one arithmetic:
 //!
-//! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out;
+//! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out, and of `topology` its requests, assignments
+//!    and failures;
 //! 2. names and tables: `intern`, `tables`, `changed`;
 //! 3. the `world`, what is configured (`quota`, `forest`, `queue`, `workloads`, `topology` and what belongs to them), and the `books`, what is
 //!    booked (`usage` of quota, of nodes and of physical capacity), with a journal;
@@ -19,7 +20,7 @@
 //! 5. `scheduler`: world, books and the `agenda` of what is to be tried, and a module for each way in which they are changed or read from outside;
 //! 6. `cycle`: which search is made for which workload, and what follows; `room`: where displaced work could go, outside of a cycle.
 //!
-//! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
+//! Where each rule is, by its usual name, with the section of docs/reference/06-algorithm.md:
 //!
 //! | rule | module |
 //! |---|---|

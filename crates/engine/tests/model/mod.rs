@@ -438,8 +438,9 @@ impl Cluster {
             }
             // What ran when its queue began to ask for another check is stopped only after it was told so.
             let let_run = |w: &v1beta2::Workload| {
+                let is_true = |type_| find(w, type_).is_some_and(|c| c.status == "True");
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
-                condition(w, "Admitted") == "True" || (taken_back && condition(w, "QuotaReserved") == "True")
+                is_true("Admitted") || (taken_back && is_true("QuotaReserved"))
             };
             let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
@@ -476,7 +477,7 @@ fn note(event: &Event) -> String {
 
 /// `True`, `False` or nothing.
 pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
-    find(workload, type_).map(|c| c.status).unwrap_or_default()
+    find(workload, type_).map(|c| c.status.clone()).unwrap_or_default()
 }
 
 /// `status/reason: message`, or nothing.
@@ -484,10 +485,9 @@ pub fn reported(workload: &v1beta2::Workload, type_: &str) -> String {
     find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
 }
 
-fn find(
-    workload: &v1beta2::Workload,
+fn find<'a>(
+    workload: &'a v1beta2::Workload,
     type_: &str,
-) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-    let status = workload.status.clone().unwrap_or_default();
-    status.conditions.into_iter().find(|c| c.type_ == type_)
+) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    workload.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
 }
