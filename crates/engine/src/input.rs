@@ -367,6 +367,8 @@ pub struct WaitingWrites {
     pub all: u32,
     /// Those before which the write of a new decision is not sent: starts and stops of jobs, admissions and evictions.
     pub ahead: u32,
+    /// Whether the API server has such as are more important than reports to carry out most of the time.
+    pub busy: bool,
 }
 
 /// One thing that happened.

@@ -242,7 +242,12 @@ impl Cluster {
 
     /// Tells the engine that so many writes wait to be sent, and so many of them before those of a new decision.
     pub fn backlog(&mut self, all: u32, ahead: u32) {
-        self.give(Input::Backlog(WaitingWrites { all, ahead }));
+        self.give(Input::Backlog(WaitingWrites { all, ahead, busy: false }));
+    }
+
+    /// Tells the engine whether the API server has more important writes to carry out than reports.
+    pub fn busy(&mut self, busy: bool) {
+        self.give(Input::Backlog(WaitingWrites { busy, ..WaitingWrites::default() }));
     }
 
     /// Tells the engine something.
