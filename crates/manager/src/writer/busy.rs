@@ -13,7 +13,7 @@ pub struct Busy {
     share: f64,
     /// Since when there are such writes, or none.
     since: Option<(Instant, bool)>,
-    is_busy: bool,
+    now: bool,
 }
 
 impl Busy {
@@ -24,8 +24,8 @@ impl Busy {
             self.share = self.share.mul_add(past, if any { 1.0 - past } else { 0.0 });
         }
         self.since = Some((now, any));
-        self.is_busy = self.share > if self.is_busy { SHARE.1 } else { SHARE.0 };
-        self.is_busy
+        self.now = self.share > if self.now { SHARE.1 } else { SHARE.0 };
+        self.now
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     fn what_nobody_noted_was_as_it_was_noted_last() {
         let (mut busy, now) = (Busy::default(), Instant::now());
         assert!(!busy.note(now, true));
-        assert!(busy.note(now + Duration::from_secs(60), false));
-        assert!(!busy.note(now + Duration::from_secs(120), true));
+        assert!(busy.note(now + Duration::from_mins(1), false));
+        assert!(!busy.note(now + Duration::from_mins(2), true));
     }
 }

@@ -39,7 +39,6 @@ struct Entry {
     class: &'static Class,
     queue: Arc<str>,
     made: Instant,
-    admitted: bool,
     /// When the admission was made that it runs on, as the object says.
     runs_since: Option<String>,
     /// How often it has started: two runs within a second have the same time.
@@ -55,17 +54,7 @@ struct Entry {
 impl Entry {
     fn new(class: &'static Class, queue: Arc<str>, made: Instant) -> Self {
         let (runs_since, starts) = (None, 0);
-        Self {
-            class,
-            queue,
-            made,
-            admitted: false,
-            runs_since,
-            starts,
-            over: false,
-            leaves: false,
-            leaving: false,
-        }
+        Self { class, queue, made, runs_since, starts, over: false, leaves: false, leaving: false }
     }
 
     /// The number of the run that begins with that admission, unless it is the one that goes on.
@@ -165,7 +154,7 @@ impl Shared {
         let Some(entry) = entries.get_mut(&name) else { return };
         let queue = Arc::clone(&entry.queue);
         // A Job says nothing of its eviction: it is suspended after it ran.
-        let evicted = evicted || self.work == Work::Jobs && entry.admitted && runs_since.is_none();
+        let evicted = evicted || self.work == Work::Jobs && entry.starts > 0 && runs_since.is_none();
         let left = std::mem::replace(&mut entry.leaves, evicted);
         load.evictions += u64::from(evicted && !left && !finished);
         if holds && !finished && !std::mem::replace(&mut entry.leaving, true) {
@@ -177,7 +166,7 @@ impl Shared {
             }
             return;
         };
-        if !std::mem::replace(&mut entry.admitted, true) {
+        if entry.starts == 0 {
             load.waited.entry(entry.class.name).or_default().push(entry.made.elapsed());
         }
         if let Some(start) = entry.starts_at(&admitted) {
