@@ -30,8 +30,11 @@ IMAGE   ?= sluice:$(VERSION)
 MDBOOK_VERSION := 0.5.4
 MDBOOK  := $(TARGET)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
+# Ends a target that needs a command of cargo that is not installed.
+needs = @cargo $(1) --version >/dev/null 2>&1 || { echo "make $@ needs cargo-$(1): cargo install cargo-$(1) --locked" >&2; exit 1; }
+
 .DEFAULT_GOAL := help
-.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh properties dev control-plane fuzz day soak
+.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh properties dev control-plane fuzz day soak soak-tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +52,12 @@ check: ## Check what needs no control plane, in minutes: format, rules of the ho
 test: control-plane ## Run all tests, including those on a real control plane; the ten slowest are named at the end
 	SLUICE_ALL_STORIES=1 SLUICE_BIN=$(TARGET)/debug/sluice $(XTASK) test
 
-soak: day fresh properties exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
+soak: soak-tools day fresh properties exhaustive fuzz mutants ## Run what takes hours: a long day, fresh worlds, all small worlds, fuzzing, mutants (each is a target of its own)
+
+# What the last of them need is missed before the first.
+soak-tools:
+	$(call needs,fuzz)
+	$(call needs,mutants)
 
 day: control-plane ## Play a long and bad day, and prove from etcd's history that nothing was lost or bypassed (SOAK_JOBS, SOAK_MINUTES, SOAK_SEED, SOAK_SCALE, SOAK_USERS, SOAK_PAUSES)
 	GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/debug/sluice SOAK_JOBS=$(SOAK_JOBS) SOAK_MINUTES=$(SOAK_MINUTES) SOAK_SEED=$(SOAK_SEED) SOAK_SCALE=$(SOAK_SCALE) SOAK_USERS=$(SOAK_USERS) SOAK_PAUSES=$(SOAK_PAUSES) \
@@ -110,6 +118,7 @@ image: ## Build the container image (needs docker or podman)
 	$(ENGINE) build --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --tag $(IMAGE) .
 
 mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants; SHARD=1/20 does a part)
+	$(call needs,mutants)
 	cargo mutants --package sluice-core $(if $(SHARD),--shard $(SHARD))
 
 mutants-sample: dev ## Make the changes of tests/mutants.toml to a copy of the core: a test must notice each (minutes; for CI)
@@ -119,7 +128,7 @@ exhaustive: ## Enumerate all small worlds against the oracle (hours; `test` take
 	SLUICE_EXHAUSTIVE=all cargo test --release --locked --package sluice-core --features exhaustive --test agreement
 
 fuzz: ## Fuzz the engine and the API, FUZZ_SECONDS each (needs cargo-fuzz)
-	@cargo fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz --locked" >&2; exit 1; }
+	$(call needs,fuzz)
 	set -e; for target in core/core_events api/api_conversion api/api_validation; do \
 		cargo fuzz run --fuzz-dir tests/fuzz/$${target%/*} --sanitizer none $${target#*/} -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096; \
 	done

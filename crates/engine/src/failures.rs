@@ -21,6 +21,7 @@ impl Engine {
         }
         let (reason, verb) = match open.purpose {
             _ if creates => ("FailedCreate", "creating"),
+            _ if open.deletes => ("FailedDelete", "deleting"),
             Purpose::DeleteWorkload
             | Purpose::DeleteJob
             | Purpose::DeleteChild

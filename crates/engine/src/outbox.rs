@@ -25,6 +25,8 @@ pub(crate) struct Open {
     pub finds: bool,
     /// Why it was made.
     pub purpose: Purpose,
+    /// Whether it deletes what it acts on.
+    pub deletes: bool,
     /// What to report when it succeeded.
     pub then: Vec<Effect>,
     /// The gate that it takes off a pod.
@@ -63,6 +65,7 @@ impl Outbox {
         self.last_id += 1;
         let id = EffectId(self.last_id);
         let wanted = Wanted::of(purpose, &write);
+        let deletes = matches!(write, Write::Delete { .. });
         self.effects.push(Effect::Write(WriteRequest { id, object: object.clone(), purpose, write }));
         self.open.insert(
             id,
@@ -71,6 +74,7 @@ impl Outbox {
                 uid: None,
                 finds: false,
                 purpose,
+                deletes,
                 then,
                 gate: None,
                 job: None,

@@ -91,12 +91,12 @@ fn what_happens_between_two_pages_of_a_scrape_is_in_it_or_not_but_never_twice() 
         let queue = page * 7 % 100;
         let goes = match page % 3 {
             0 => ObjectRef::cluster(Kind::Cohort, format!("cohort-{}", page % 5)),
-            1 => big::workload(queue, page % 6, false).object_ref(),
-            _ => big::local_queue(queue).object_ref(),
+            1 => big::workload(queue, page % 6, false).object().object_ref(),
+            _ => big::local_queue(queue).object().object_ref(),
         };
         engine.apply(big::now(), Input::Deleted { object: goes, uid: None });
-        engine.apply(big::now(), Input::Applied(big::workload(queue, 50 + page, false)));
-        engine.apply(big::now(), Input::Applied(big::cluster_queue(100 + page, 3)));
+        engine.apply(big::now(), Input::Applied(big::workload(queue, 50 + page, false).object()));
+        engine.apply(big::now(), Input::Applied(big::cluster_queue(100 + page, 3).object()));
         engine.cycle(big::now());
     });
     assert!(series.len() > finished / 2, "{} of {finished} series", series.len());
@@ -131,7 +131,7 @@ fn the_state_and_an_account_come_in_pages_too() {
     assert_eq!(state, engine.state());
     assert_eq!(state["clusterQueues"].as_array().map(Vec::len), Some(40));
 
-    let waits = big::workload(13, 19, false).object_ref();
+    let waits = big::workload(13, 19, false).object().object_ref();
     let (mut accounting, mut pages) =
         (Accounting::new(Some(Kind::Workload), &waits.namespace, &waits.name), 1);
     while !engine.account_page(&mut accounting, PAGE) {
@@ -150,7 +150,7 @@ fn the_state_and_an_account_come_in_pages_too() {
 #[test]
 fn a_workload_that_goes_while_its_account_is_made_has_none() {
     let mut engine = world(10, 20);
-    let waits = big::workload(3, 19, false).object_ref();
+    let waits = big::workload(3, 19, false).object().object_ref();
     let mut accounting = Accounting::new(None, &waits.namespace, &waits.name);
     assert!(!engine.account_page(&mut accounting, PAGE));
     engine.apply(big::now(), Input::Deleted { object: waits, uid: None });
@@ -163,7 +163,7 @@ fn a_workload_that_goes_while_its_account_is_made_has_none() {
 fn one_queue_of_very_many_is_no_longer_page() {
     let mut engine = world(1, 2);
     for number in 0..1_000 {
-        let mut object = big::workload(0, 10 + number, false);
+        let mut object = big::workload(0, 10 + number, false).object();
         if let Object::Workload(workload) = &mut object {
             let priority = i32::try_from(number).expect("a small number");
             Arc::make_mut(&mut workload.spec).priority = Some(priority);

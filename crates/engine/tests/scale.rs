@@ -176,14 +176,14 @@ fn a_change_costs_what_hangs_on_it() {
     let mut cost = |input: Input| cost(&mut engine, vec![input]);
 
     assert_eq!(cost(Input::Tick), Work::default());
-    let flavor = cost(Input::Applied(big::flavor(3, "b")));
+    let flavor = cost(Input::Applied(big::flavor(3, "b").object()));
     // What is inadmissible in the tree is tried again, so that each ClusterQueue is looked at; but no LocalQueue.
     assert!((1..=queues as u64 + 1).contains(&flavor.statuses), "{flavor:?}");
     assert!(flavor.evaluations <= queues as u64, "{flavor:?}");
     assert_eq!((flavor.rebuilt_nodes, flavor.workloads), (0, 0), "{flavor:?}");
-    let check = cost(Input::Applied(big::check("checked", false)));
+    let check = cost(Input::Applied(big::check("checked", false).object()));
     assert_eq!((check.statuses, check.workloads, check.rebuilt_nodes), (1, 0, 0), "{check:?}");
-    let same = cost(Input::Applied(big::cluster_queue(5, 2)));
+    let same = cost(Input::Applied(big::cluster_queue(5, 2).object()));
     assert!(same.statuses <= 1 && same.workloads == 0 && same.rebuilt_nodes == 0, "{same:?}");
     let local = cost(Input::Deleted { object: reference(7), uid: None });
     // What is inadmissible in the tree may be tried again, as above.
@@ -198,7 +198,7 @@ fn reference(queue: usize) -> ObjectRef {
 fn queues_that_come_together_rebuild_their_tree_once() {
     let mut engine = leader();
     give(&mut engine, big::start(big::objects(size(100))));
-    let more = (100..150).map(|queue| Input::Applied(big::cluster_queue(queue, 1))).collect();
+    let more = (100..150).map(|queue| Input::Applied(big::cluster_queue(queue, 1).object())).collect();
     let work = cost(&mut engine, more);
     // The top, the Cohorts and the ClusterQueues.
     assert!(work.rebuilt_nodes <= 1 + 8 + 150, "{work:?}");

@@ -51,6 +51,7 @@ use crate::supervise::{Supervisor, reasons};
 use crate::takeover::{self, Takeover};
 use crate::traces::{Sampling, Traces};
 use crate::watch::document;
+use crate::watch::failures::Pauses;
 use crate::watch::known::Known;
 use crate::watch::makers;
 use crate::watch::pods::Pods;
@@ -81,7 +82,9 @@ pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
     let (stopper, stop) = pair();
     let (inject_panics, record) = (args.inject_panics, args.record);
     let shares = descriptors::shares();
-    let parts = Parts { configuration, controllers, client: work, stop, inject_panics, record, shares };
+    let pauses = Pauses::default();
+    let parts =
+        Parts { configuration, controllers, client: work, stop, inject_panics, record, shares, pauses };
     let running = parts.start(lease)?;
     info!(ms = began.elapsed().as_millis(), "started");
     running.until_the_end(stopper).await
@@ -117,6 +120,8 @@ struct Parts {
     record: Option<PathBuf>,
     /// How many connections each server may have.
     shares: Shares,
+    /// How long watches pause that fail.
+    pauses: Pauses,
 }
 
 /// What runs.
@@ -227,6 +232,7 @@ impl Parts {
             intake,
             known,
             sync: Arc::clone(&sync),
+            pauses: self.pauses.clone(),
             epoch: epochs,
             lists,
             selector: Selector::default(),

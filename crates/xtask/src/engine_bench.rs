@@ -1,4 +1,4 @@
-//! The whole engine on large worlds, objects in and effects out: start-up, takeover, one event of each kind, a cycle with nothing to do,
+//! The whole engine on large worlds, objects in and effects out: decoding, start-up, takeover, one event of each kind, a cycle with nothing to do,
 //! the gauges, and memory per object.
 //!
 //! Each world is measured in a process of its own (`xtask engine QUEUES`). Times are CPU time and are reported; counts and
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sluice_engine::effect::Effect;
-use sluice_engine::input::{Input, Kind, ObjectRef, WriteError};
+use sluice_engine::input::{Input, Kind, Object, ObjectRef, WriteError};
 use sluice_engine::metrics::{SCRAPE_PAGE, Scrape};
 use sluice_engine::{Accounting, Engine, EngineConfig, State};
 
@@ -42,6 +42,9 @@ const BATCH: usize = 4_096;
 
 /// Workloads that end at once.
 const MANY: usize = 1_000;
+
+/// What a replica does before it has decided about all that there is.
+const TAKEN_IN: [&str; 3] = ["0 decoding", "1 start-up of a standby", "2 takeover"];
 
 /// What one step cost.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -140,6 +143,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
         if figures.bytes_per_object > budget.bytes_per_object {
             failures.push(format!("engine {name}: {:.0} bytes per object", figures.bytes_per_object));
         }
+        let taken_in: f64 = TAKEN_IN.iter().filter_map(|step| Some(figures.steps.get(*step)?.us)).sum();
+        println!("from the objects' JSON to decisions about all of them: {:.2} s of CPU", taken_in / 1e6);
         println!(
             "{:<28} {:>12} {:>11} | {:>22} {:>18} {:>18} {:>18} {:>18}",
             "step", "CPU", "at a time", "allocations", "effects", "statuses", "evaluations", "nodes rebuilt"
@@ -259,6 +264,46 @@ fn turn(mut page: impl FnMut() -> bool) -> Step {
     step
 }
 
+/// What a watch reads of an object before there is room for the whole.
+#[derive(Deserialize)]
+struct Head {
+    metadata: HeadMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is read")]
+struct HeadMetadata {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+    generation: i64,
+}
+
+/// Decodes objects as the lists of the watches do: first what each says of itself, then all that is kept of it.
+fn decode(mut documents: impl Iterator<Item = big::Document>) -> (Vec<Object>, Step) {
+    let (mut objects, mut step) = (Vec::new(), Step::default());
+    loop {
+        let texts = documents.by_ref().take(BATCH);
+        let texts: Vec<_> = texts.map(|document| (document.kind, document.text())).collect();
+        if texts.is_empty() {
+            return (objects, step);
+        }
+        objects.reserve(texts.len());
+        let watch = Stopwatch::start();
+        let allocated = allocation_counter::measure(|| {
+            for (kind, text) in &texts {
+                let head: Head = serde_json::from_slice(text).expect("the object has metadata");
+                std::hint::black_box(&head);
+                objects.push(big::decode(*kind, text));
+            }
+        });
+        step.us += watch.elapsed().as_secs_f64() * 1e6;
+        step.allocations += allocated.count_total;
+    }
+}
+
 /// Cycles until nothing is left to do, and how many effects they have.
 fn cycles(engine: &mut Engine) -> u64 {
     let mut count = 0;
@@ -285,12 +330,13 @@ fn wide(count: usize) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "figures")]
 fn measure(queues: usize) -> Figures {
     let size = big::Size { queues, workloads: 10, admitted: 2 };
-    let objects = big::objects(size);
+    let (objects, decoding) = decode(big::documents(size));
     let number = objects.len();
     let inputs = big::start(objects);
     // With every gauge that there can be.
     let config = EngineConfig { cluster_queue_resource_metrics: true, ..EngineConfig::default() };
     let mut bench = Bench { engine: Engine::new(config), steps: BTreeMap::new() };
+    bench.steps.insert("0 decoding".to_owned(), decoding);
     bench.step("1 start-up of a standby", inputs);
     // The same once more, to see what stays: what comes in is part of it then.
     let mut fresh = None;
@@ -308,24 +354,27 @@ fn measure(queues: usize) -> Figures {
     let middle = queues / 2;
     let local =
         ObjectRef::namespaced(Kind::LocalQueue, format!("team-{}", middle / 10), format!("lq-{middle}"));
-    let ended = big::workload(middle, 0, true).object_ref();
+    let ended = big::workload(middle, 0, true).object().object_ref();
     let events = [
-        ("event: Workload comes", Input::Applied(big::workload(middle, 99, false))),
-        ("event: Workload changes", Input::Applied(events::urgent(big::workload(middle, 99, false)))),
+        ("event: Workload comes", Input::Applied(big::workload(middle, 99, false).object())),
+        (
+            "event: Workload changes",
+            Input::Applied(events::urgent(big::workload(middle, 99, false).object())),
+        ),
         ("event: admitted one ends", Input::Deleted { object: ended, uid: None }),
-        ("event: ClusterQueue's quota", Input::Applied(big::cluster_queue(middle, 9))),
-        ("event: flavor", Input::Applied(big::flavor(3, "b"))),
-        ("event: check", Input::Applied(big::check("checked", false))),
-        ("event: Cohort", Input::Applied(big::cohort(1_000_000))),
+        ("event: ClusterQueue's quota", Input::Applied(big::cluster_queue(middle, 9).object())),
+        ("event: flavor", Input::Applied(big::flavor(3, "b").object())),
+        ("event: check", Input::Applied(big::check("checked", false).object())),
+        ("event: Cohort", Input::Applied(big::cohort(1_000_000).object())),
         ("event: LocalQueue goes", Input::Deleted { object: local, uid: None }),
-        ("event: LocalQueue comes", Input::Applied(big::local_queue(middle))),
+        ("event: LocalQueue comes", Input::Applied(big::local_queue(middle).object())),
     ];
     for (name, input) in events {
         bench.step(name, vec![input]);
     }
     bench.pages();
     // What they give back is decided on at once, across the tree.
-    let ended = (0..queues.min(MANY)).map(|queue| big::workload(queue, 1, true).object_ref());
+    let ended = (0..queues.min(MANY)).map(|queue| big::workload(queue, 1, true).object().object_ref());
     let ended = ended.map(|object| Input::Deleted { object, uid: None });
     bench.step("4 a cycle that decides: 1,000 end", ended.collect());
     for (name, input) in events::of_other_kinds(middle) {

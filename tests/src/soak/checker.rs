@@ -12,6 +12,7 @@ mod places;
 mod pod_sets;
 mod pods;
 mod quota;
+mod returns;
 mod rights;
 mod strays;
 #[cfg(test)]
@@ -30,11 +31,13 @@ use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use places::Places;
 use quota::Quotas;
+use returns::Returns;
 use rights::Rights;
 use strays::Strays;
 
 pub use findings::{Account, Rule, Violation};
 pub use objects::FAILS;
+pub use returns::QuotaReturns;
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
 const CLUSTER_QUEUES: &str = "/registry/kueue.x-k8s.io/clusterqueues/";
@@ -91,6 +94,8 @@ pub struct Checker {
     /// How much of the day is over.
     now: Duration,
     strays: Strays,
+    /// How long quota of deleted jobs takes to be back.
+    returns: Returns,
     account: Account,
     violations: Vec<Violation>,
     revision: u64,
@@ -104,7 +109,7 @@ impl Checker {
 
     /// What happened so far.
     pub fn account(&self) -> Account {
-        self.account
+        Account { returns: self.returns.figures(), ..self.account }
     }
 
     /// The last change that was looked at.
@@ -240,6 +245,7 @@ impl Checker {
         let Some(object) = object else {
             if let Some(before) = self.jobs.remove(key) {
                 self.keys.remove(&before.uid);
+                self.quota_is_to_be_back(&before.uid);
                 self.job_is_gone(key);
             }
             return;
@@ -247,7 +253,11 @@ impl Checker {
         let mut job = Job::read(object);
         if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
             self.keys.remove(&old.uid);
+            self.quota_is_to_be_back(&old.uid);
             self.job_is_gone(key);
+        }
+        if job.deleting {
+            self.quota_is_to_be_back(&job.uid);
         }
         let before = before.filter(|old| old.uid == job.uid);
         let goes_on = before.as_ref().filter(|before| before.runs() || !job.runs());
@@ -293,6 +303,15 @@ impl Checker {
         }
     }
 
+    /// A job, by its UID, is being deleted, or gone.
+    fn quota_is_to_be_back(&mut self, uid: &str) {
+        let holding = self.workloads_of(uid).filter(|(_, workload)| workload.reserved && !workload.finished);
+        let holding: Vec<_> = holding.map(|(key, _)| key.clone()).collect();
+        for key in holding {
+            self.returns.job_goes(&key, self.now);
+        }
+    }
+
     fn job_is_gone(&mut self, key: &str) {
         self.seen_running.remove(key);
         if self.open.remove(key) {
@@ -306,6 +325,9 @@ impl Checker {
 
     fn workload(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
         let now = object.map(Workload::read).transpose()?;
+        if !now.as_ref().is_some_and(|now| now.reserved && !now.finished) {
+            self.returns.holds_none(key, self.now);
+        }
         let before = self.workloads.remove(key);
         if let Some(before) = &before {
             self.quotas.charge(before, -1);

@@ -181,6 +181,7 @@ impl std::fmt::Display for Report {
             "above a limit for a moment by reservations on which nothing ran: {}",
             account.late_reservations
         )?;
+        writeln!(f, "{}", account.returns)?;
         writeln!(f, "admitted just after the right to it went: {}", account.late_admissions)?;
         writeln!(f, "more pods than a Job has at a time, made by its own controller: {}", account.surplus)?;
         writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
@@ -242,6 +243,7 @@ mod tests {
         let again =
             "make day SOAK_SEED=7 SOAK_JOBS=100 SOAK_MINUTES=30 SOAK_SCALE=1 SOAK_USERS=2 SOAK_PAUSES=3";
         assert!(text.starts_with(again), "{text}");
+        assert!(text.contains("quota of deleted jobs back 0 times"), "{text}");
         for (_, name) in Rule::ALL {
             assert!(text.contains(&format!("{name} 0")), "{name}: {text}");
         }

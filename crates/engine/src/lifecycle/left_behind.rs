@@ -32,7 +32,7 @@ use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
 const LAST_GRACE_SECONDS: u32 = 30;
 
 /// Whether a Workload holds quota that its pods may use.
-fn holds_quota(entry: &WorkloadEntry) -> bool {
+pub(super) fn holds_quota(entry: &WorkloadEntry) -> bool {
     reserved(&entry.object.status) && !is(entry.status(), Type::Finished)
 }
 
@@ -295,6 +295,17 @@ impl Engine {
         self.outbox.extend(vec![warning(about, STOP_ENFORCED, note), line]);
     }
 
+    /// Says why the quota of Workloads is kept: it cannot be known that their pods are gone.
+    fn report_no_look(&mut self, namespace: &Name, workloads: &BTreeSet<WorkloadKey>, note: &str) {
+        let about = |key: &WorkloadKey| Some(About::workload(key, &self.world.workloads.get(key)?.uid()));
+        let events =
+            workloads.iter().filter_map(about).map(|about| warning(about, "FailedDelete", note.to_owned()));
+        let line =
+            self.log(Level::Warn, "pods cannot be looked for", &[("namespace", namespace), ("why", &note)]);
+        let all = events.chain([line]).collect();
+        self.outbox.extend(all);
+    }
+
     /// The nodes on which no pod ends any more.
     pub(super) fn nodes_lost(&self) -> Vec<Arc<str>> {
         let is_lost = |node: &&Name| {
@@ -317,11 +328,16 @@ impl Engine {
             return;
         };
         looks.open = None;
+        let mut failure = None;
         let remaining: Option<BTreeSet<Name>> = match result {
             Ok(_) => Some(BTreeSet::new()),
             Err(WriteError::PodsRemain(workloads)) => Some(workloads.into_iter().collect()),
             Err(error) => {
                 looks.next = looks.retry.failed(open.purpose, &error, now);
+                let note = format!(
+                    "Error looking for the pods of a job that is gone, which keep its quota: {error}"
+                );
+                failure = looks.retry.should_report(&error, &note).then_some(note);
                 None
             }
         };
@@ -339,6 +355,9 @@ impl Engine {
         looks.asked.clear();
         if looks.waiting.is_empty() {
             self.left.looks.remove(namespace);
+        }
+        if let Some(note) = failure {
+            self.report_no_look(namespace, &concerned, &note);
         }
         let jobs = concerned.iter().filter_map(|key| self.world.job_of(self.world.workloads.get(key)?));
         self.dirty.jobs.extend(jobs);

@@ -9,10 +9,12 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use super::body::{self, strict_patch};
+use super::left_behind::holds_quota;
 use super::ready;
 use crate::answers::workload_key;
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::Engine;
+use crate::input::Kind;
 use crate::outbox::Open;
 use crate::world::kept::is_over;
 use crate::world::{job_key, workload_ref};
@@ -97,7 +99,13 @@ impl Engine {
 
     /// Takes our finalizer off a Workload, if it is on it and nothing else is under way.
     pub(crate) fn drop_finalizer(&mut self, key: &WorkloadKey) {
-        self.drop_finalizer_as(key, Purpose::Finalizer);
+        self.drop_finalizer_as(key, self.end_of(key, Purpose::Finalizer));
+    }
+
+    /// What a step towards the end of a Workload is for: others wait for the quota that it still holds.
+    fn end_of(&self, key: &WorkloadKey, otherwise: Purpose) -> Purpose {
+        let holds = self.world.workloads.get(key).is_some_and(holds_quota);
+        if holds { Purpose::ReleaseQuota } else { otherwise }
     }
 
     /// The same, for that purpose.
@@ -130,7 +138,8 @@ impl Engine {
             return;
         }
         let write = Write::Delete { uid: Some(entry.uid()), grace_period_seconds: None, foreground: false };
-        let id = self.outbox.write(workload_ref(key), Purpose::DeleteWorkload, write, then);
+        let purpose = self.end_of(key, Purpose::DeleteWorkload);
+        let id = self.outbox.write(workload_ref(key), purpose, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);
         }
@@ -139,7 +148,8 @@ impl Engine {
     /// The deletion of an object was accepted. Until its watch reports that, it is not deleted again.
     pub(crate) fn note_deletion(&mut self, open: &Open) {
         let of_job = matches!(open.purpose, Purpose::DeleteChild | Purpose::ReplacePart | Purpose::DeleteJob);
-        if !(of_job || open.purpose == Purpose::DeleteWorkload) || !self.is_about_known(open) {
+        let of_workload = open.object.kind == Kind::Workload && open.deletes;
+        if !(of_job || of_workload) || !self.is_about_known(open) {
             return;
         }
         if let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object)).filter(|_| !of_job) {

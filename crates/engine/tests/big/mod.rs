@@ -41,35 +41,67 @@ fn metadata(name: &str, namespace: Option<&str>) -> Value {
     metadata
 }
 
-fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("the object decodes")
+/// An object as the API server has it.
+pub struct Document {
+    pub kind: Kind,
+    value: Value,
+}
+
+impl Document {
+    /// Its JSON.
+    pub fn text(&self) -> Vec<u8> {
+        self.value.to_string().into_bytes()
+    }
+
+    /// The object.
+    pub fn object(&self) -> Object {
+        decode(self.kind, &self.text())
+    }
+}
+
+/// Decodes an object as its watch does.
+pub fn decode(kind: Kind, text: &[u8]) -> Object {
+    fn typed<T: serde::de::DeserializeOwned>(text: &[u8]) -> T {
+        serde_json::from_slice(text).expect("the object decodes")
+    }
+    match kind {
+        Kind::Namespace => Object::Namespace(typed(text)),
+        Kind::ResourceFlavor => Object::ResourceFlavor(typed(text)),
+        Kind::AdmissionCheck => Object::AdmissionCheck(typed(text)),
+        Kind::Cohort => Object::Cohort(typed(text)),
+        Kind::ClusterQueue => Object::ClusterQueue(typed(text)),
+        Kind::LocalQueue => Object::LocalQueue(typed(text)),
+        Kind::Workload => Object::Workload(typed(text)),
+        other => unreachable!("no {} is here", other.plural()),
+    }
 }
 
 /// A flavor; nodes of it have the label `pool=value`.
-pub fn flavor(number: usize, value: &str) -> Object {
+pub fn flavor(number: usize, value: &str) -> Document {
     let spec = json!({"nodeLabels": {"pool": value}});
-    Object::ResourceFlavor(typed(
-        json!({"metadata": metadata(&format!("flavor-{number}"), None), "spec": spec}),
-    ))
+    let value = json!({"metadata": metadata(&format!("flavor-{number}"), None), "spec": spec});
+    Document { kind: Kind::ResourceFlavor, value }
 }
 
 /// A check of another controller.
-pub fn check(name: &str, active: bool) -> Object {
+pub fn check(name: &str, active: bool) -> Document {
     let condition = json!({"type": "Active", "status": if active { "True" } else { "False" }, "reason": "Active",
         "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    Object::AdmissionCheck(typed(json!({"metadata": metadata(name, None),
-        "spec": {"controllerName": "example.com/check"}, "status": {"conditions": [condition]}})))
+    let value = json!({"metadata": metadata(name, None),
+        "spec": {"controllerName": "example.com/check"}, "status": {"conditions": [condition]}});
+    Document { kind: Kind::AdmissionCheck, value }
 }
 
 /// A Cohort below the top.
-pub fn cohort(number: usize) -> Object {
+pub fn cohort(number: usize) -> Document {
     let spec = json!({"parentName": "top"});
-    Object::Cohort(typed(json!({"metadata": metadata(&format!("cohort-{number}"), None), "spec": spec})))
+    let value = json!({"metadata": metadata(&format!("cohort-{number}"), None), "spec": spec});
+    Document { kind: Kind::Cohort, value }
 }
 
 /// A ClusterQueue with so much quota.
-pub fn cluster_queue(number: usize, cpus: usize) -> Object {
-    Object::ClusterQueue(typed(json!({
+pub fn cluster_queue(number: usize, cpus: usize) -> Document {
+    let value = json!({
         "metadata": metadata(&format!("cq-{number}"), None),
         "spec": {
             "cohortName": format!("cohort-{}", number / PER_COHORT),
@@ -77,18 +109,19 @@ pub fn cluster_queue(number: usize, cpus: usize) -> Object {
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
                 {"name": format!("flavor-{}", number % FLAVORS), "resources": [{"name": "cpu", "nominalQuota": cpus}]}]}],
         },
-    })))
+    });
+    Document { kind: Kind::ClusterQueue, value }
 }
 
 /// The LocalQueue of a ClusterQueue.
-pub fn local_queue(number: usize) -> Object {
-    let name = format!("lq-{number}");
-    Object::LocalQueue(typed(json!({"metadata": metadata(&name, Some(&namespace_of(number))),
-        "spec": {"clusterQueue": format!("cq-{number}")}})))
+pub fn local_queue(number: usize) -> Document {
+    let metadata = metadata(&format!("lq-{number}"), Some(&namespace_of(number)));
+    let value = json!({"metadata": metadata, "spec": {"clusterQueue": format!("cq-{number}")}});
+    Document { kind: Kind::LocalQueue, value }
 }
 
 /// A Workload of one pod with one CPU.
-pub fn workload(queue: usize, number: usize, admitted: bool) -> Object {
+pub fn workload(queue: usize, number: usize, admitted: bool) -> Document {
     let name = format!("w-{queue}-{number}");
     let mut metadata = metadata(&name, Some(&namespace_of(queue)));
     let age = i64::try_from(number).unwrap_or(0);
@@ -109,32 +142,39 @@ pub fn workload(queue: usize, number: usize, admitted: bool) -> Object {
         json!({})
     };
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
-    Object::Workload(typed(json!({
+    let value = json!({
         "metadata": metadata,
         "spec": {"active": true, "queueName": format!("lq-{queue}"), "podSets": [{"name": "main", "count": 1,
             "template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}]},
         "status": status,
-    })))
+    });
+    Document { kind: Kind::Workload, value }
 }
 
 /// Every object, by kind: configuration, queues, Workloads.
+pub fn documents(size: Size) -> impl Iterator<Item = Document> {
+    let Size { queues, workloads, admitted } = size;
+    let namespaces = (0..queues.div_ceil(PER_NAMESPACE)).map(|number| {
+        let value = json!({"metadata": metadata(&format!("team-{number}"), None)});
+        Document { kind: Kind::Namespace, value }
+    });
+    let value = json!({"metadata": metadata("top", None), "spec": {}});
+    let top = Document { kind: Kind::Cohort, value };
+    namespaces
+        .chain((0..FLAVORS).map(|number| flavor(number, "a")))
+        .chain([check("checked", true), top])
+        .chain((0..queues.div_ceil(PER_COHORT)).map(cohort))
+        // What waits does not fit: half of it would with what others lend.
+        .chain((0..queues).map(move |queue| cluster_queue(queue, admitted + 1)))
+        .chain((0..queues).map(local_queue))
+        .chain((0..queues).flat_map(move |queue| {
+            (0..workloads).map(move |number| workload(queue, number, number < admitted))
+        }))
+}
+
+/// The same, decoded.
 pub fn objects(size: Size) -> Vec<Object> {
-    let mut all: Vec<Object> = Vec::new();
-    for number in 0..size.queues.div_ceil(PER_NAMESPACE) {
-        let name = format!("team-{number}");
-        all.push(Object::Namespace(typed(json!({"metadata": metadata(&name, None)}))));
-    }
-    all.extend((0..FLAVORS).map(|number| flavor(number, "a")));
-    all.push(check("checked", true));
-    all.push(Object::Cohort(typed(json!({"metadata": metadata("top", None), "spec": {}}))));
-    all.extend((0..size.queues.div_ceil(PER_COHORT)).map(cohort));
-    // What waits does not fit: half of it would with what others lend.
-    all.extend((0..size.queues).map(|queue| cluster_queue(queue, size.admitted + 1)));
-    all.extend((0..size.queues).map(local_queue));
-    for queue in 0..size.queues {
-        all.extend((0..size.workloads).map(|number| workload(queue, number, number < size.admitted)));
-    }
-    all
+    documents(size).map(|document| document.object()).collect()
 }
 
 /// What an engine is told when it starts: all objects, that each list is complete, and that this was all.

@@ -154,6 +154,38 @@ fn a_deletion_costs_one_look_and_that_of_a_job_that_waits_none() {
     assert_eq!(c.api.workloads(), []);
 }
 
+/// A leader begins every 15 s, and knows nothing of what those before it have seen.
+#[test]
+fn quota_is_back_soon_after_the_last_pod_however_often_leaders_change() {
+    for ends_after in [0, 5, 20, 50, 200] {
+        let mut c = running();
+        let old = uid(&c, "old");
+        c.api.ending_pods.insert(old);
+        c.api.delete_job("old");
+        let mut second = 0;
+        while !runs(&c, "new") {
+            assert!(second <= ends_after + 5, "pods ended after {ends_after} s");
+            if second == ends_after {
+                c.api.ending_pods.clear();
+            }
+            if second % 15 == 14 {
+                c.restart();
+            }
+            c.advance(1);
+            second += 1;
+        }
+        let (looks, leaders) = (c.written(Purpose::EndPods), usize::try_from(second / 15).unwrap() + 1);
+        assert!(looks <= leaders * 7, "{looks} looks of {leaders} leaders");
+        // It is for the quota that the Workload goes, and not to put it away.
+        let of_workload = |wanted: Purpose| {
+            let writes = c.writes.iter();
+            writes.filter(|(object, purpose)| object.kind == Kind::Workload && *purpose == wanted).count()
+        };
+        let ends = [Purpose::ReleaseQuota, Purpose::Finalizer].map(of_workload);
+        assert_eq!(ends, [1, 0], "{:?}", c.writes);
+    }
+}
+
 #[test]
 fn one_look_is_for_all_jobs_of_a_namespace() {
     let mut c = cluster();
@@ -211,6 +243,11 @@ fn where_it_cannot_be_looked_the_quota_is_kept() {
     c.api.delete_job("old");
     c.advance(120);
     assert!(!runs(&c, "new"));
+    let told = c.notes("FailedDelete");
+    assert!(
+        told.len() == 1 && told[0].starts_with("Workload/job-old: Error looking for the pods"),
+        "{told:?}"
+    );
     c.refuse = None;
     c.advance(120);
     assert!(runs(&c, "new"));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use sluice_engine::input::Kind;
@@ -10,7 +9,7 @@ use sluice_engine::input::Kind;
 use super::store::Store;
 use crate::api_call::Call;
 use crate::shutdown::Stop;
-use crate::watch::sync::SyncTracker;
+use crate::watch::sync::{Moment, SyncTracker};
 
 /// Between two looks, and how long the API server may take for its answer. A watch says nothing of a network that is gone for minutes.
 const LOOK: Duration = Duration::from_secs(5);
@@ -30,14 +29,14 @@ const WATCHED: [Kind; 7] = [
 
 /// Notes what the watches and the API server say of themselves, until stopped.
 pub async fn follow(store: &Store, sync: &SyncTracker, client: &Client, mut stop: Stop) {
-    let mut reached = Timestamp::now();
+    let mut reached = Moment::now();
     while stop.sleep(LOOK).await {
-        let asked = Timestamp::now();
+        let asked = Moment::now();
         if answers(client).await {
             reached = asked;
         }
-        let now = Timestamp::now();
-        judge(store, reached, sync.cut_off(&WATCHED, now), now);
+        let now = Moment::now();
+        judge(store, reached, sync.cut_off(&WATCHED, now.at), now);
     }
 }
 
@@ -49,11 +48,11 @@ async fn answers(client: &Client) -> bool {
     }
 }
 
-fn judge(store: &Store, reached: Timestamp, watches: Option<Timestamp>, now: Timestamp) {
-    let is_late = now.duration_since(reached).unsigned_abs() > LATE;
+fn judge(store: &Store, reached: Moment, watches: Option<Moment>, now: Moment) {
+    let is_late = now.at.saturating_duration_since(reached.at) > LATE;
     match watches.into_iter().chain(is_late.then_some(reached)).min() {
-        Some(at) => store.cut_off_since(at),
-        None => store.alive(now),
+        Some(since) => store.cut_off_since(since.shown),
+        None => store.alive(now.shown),
     }
 }
 
@@ -68,16 +67,23 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_as_old_as_the_oldest_sign_of_life() {
-        let (store, now) = (Store::default(), Timestamp::now());
-        let ago = |seconds: u64| now - Duration::from_secs(seconds);
-        judge(&store, ago(6), None, now);
+        let (store, began) = (Store::default(), Moment::now());
+        let at = |seconds: u64| {
+            let passed = Duration::from_secs(seconds);
+            Moment { at: began.at + passed, shown: began.shown + passed }
+        };
+        let now = at(60);
+        judge(&store, at(54), None, now);
         assert_eq!(store.old(), None);
-        judge(&store, ago(20), None, now);
-        assert_eq!(store.old(), Some(ago(20)));
+        judge(&store, at(40), None, now);
+        assert_eq!(store.old(), Some(at(40).shown));
         judge(&store, now, None, now);
         assert_eq!(store.old(), None);
-        judge(&store, ago(20), Some(ago(40)), now);
-        assert_eq!(store.old(), Some(ago(40)));
+        judge(&store, at(40), Some(at(20)), now);
+        assert_eq!(store.old(), Some(at(20).shown));
+        // The machine's clock was set back meanwhile.
+        judge(&store, at(54), None, Moment { shown: began.shown - Duration::from_hours(1), ..now });
+        assert_eq!(store.old(), None);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluice_engine::input::Input;
+use tokio::sync::watch;
 use tokio::task::JoinError;
 use tracing::{error, info, warn};
 
@@ -74,7 +75,7 @@ impl Running {
 
     /// What the former leader wrote is known.
     fn lead(&self) {
-        if *self.standing.borrow() == Standing::Leading {
+        if lists_are_of_this_term(&self.standing) {
             self.engine.input(Input::Leader(true));
         }
     }
@@ -135,6 +136,13 @@ impl Running {
     }
 }
 
+/// Whether this replica leads, and lists were asked for since it began to. Those that came in the moment in which it won the lease were asked for
+/// when it lost it: another replica may have led since.
+fn lists_are_of_this_term(standing: &watch::Receiver<Standing>) -> bool {
+    let standing = standing.borrow();
+    *standing == Standing::Leading && !standing.has_changed()
+}
+
 /// Why the process ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -142,4 +150,24 @@ pub(super) enum Ending {
     Asked,
     /// A part of it is dead.
     Fatal(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_the_term_before_are_not_enough_to_lead() {
+        let waiting = || Standing::Waiting { rival: None, detail: String::new() };
+        let (standing, mut seen) = watch::channel(waiting());
+        assert!(!lists_are_of_this_term(&seen));
+        for _ in 0..2 {
+            standing.send_replace(Standing::Leading);
+            assert!(!lists_are_of_this_term(&seen), "none were asked for yet");
+            seen.borrow_and_update();
+            assert!(lists_are_of_this_term(&seen));
+            standing.send_replace(waiting());
+            assert!(!lists_are_of_this_term(&seen));
+        }
+    }
 }

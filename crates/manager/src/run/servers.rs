@@ -41,7 +41,8 @@ impl Parts {
         let listener = bind("webhook.port", listen)?;
         let serving = Serving::provisional(self.tls())?;
         for labels in makers::selectors(&self.configuration.job_kinds()) {
-            let watch = makers::watch(self.client.clone(), labels, Arc::clone(facts), self.stop.clone());
+            let (facts, pauses) = (Arc::clone(facts), self.pauses.clone());
+            let watch = makers::watch(self.client.clone(), labels, facts, pauses, self.stop.clone());
             tasks.push(supervisor.spawn("watch of pods that make others", watch));
         }
         let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));

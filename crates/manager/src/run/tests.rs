@@ -86,8 +86,17 @@ fn start(server: &Arc<Server>) -> (Running, Stopper) {
     let controllers = Controllers::parse("*,-webhooks,-certificates").unwrap();
     let (stopper, stop) = pair();
     let (client, shares) = (server.client(), descriptors::shares());
-    let parts =
-        Parts { configuration, controllers, client, stop, inject_panics: false, record: None, shares };
+    let pauses = Pauses::default();
+    let parts = Parts {
+        configuration,
+        controllers,
+        client,
+        stop,
+        inject_panics: false,
+        record: None,
+        shares,
+        pauses,
+    };
     assert_eq!(parts.pods(), Pods::ForQueues);
     (parts.start(server.client()).unwrap(), stopper)
 }

@@ -11,7 +11,8 @@ use sluice_client::error_chain::Chain;
 use sluice_engine::input::Kind;
 use tracing::{debug, warn};
 
-use super::pump::{PAUSES, Selector};
+use super::failures::{Failures, Pauses};
+use super::pump::Selector;
 use super::source::{Event, Meta, Seen, Source};
 use crate::shutdown::Stop;
 use crate::webhook::facts::FactStore;
@@ -24,12 +25,19 @@ pub fn selectors(kinds: &[JobKind]) -> BTreeSet<&'static str> {
 }
 
 /// Watches those of one selector until stopped, and takes them to the webhooks' facts. What is not known yet belongs to no job.
-pub async fn watch(client: Client, labels: &'static str, facts: Arc<FactStore>, mut stop: Stop) {
+pub async fn watch(
+    client: Client,
+    labels: &'static str,
+    facts: Arc<FactStore>,
+    pauses: Pauses,
+    mut stop: Stop,
+) {
     let selector = Selector { labels: Some(labels), metadata_only: true, ..Selector::default() };
     let path = Kind::Pod.collection("v1", None);
-    let mut source = Source::new(client, &path, selector);
+    let mut failures = Failures::new(&pauses);
+    let answered = failures.answered();
+    let mut source = Source::new(client, &path, selector).telling(move || answered.tell());
     let mut present = BTreeSet::new();
-    let mut failures = 0_u32;
     loop {
         let event = tokio::select! {
             event = source.next() => event,
@@ -38,17 +46,17 @@ pub async fn watch(client: Client, labels: &'static str, facts: Arc<FactStore>, 
         match event {
             Ok(event) => {
                 if event.is_success() {
-                    failures = 0;
+                    failures.succeeded();
                 }
                 take_in(event, &facts, &mut present);
             }
             Err(error) => {
-                failures = failures.saturating_add(1);
-                if failures <= 2 && !error.is_desync() {
+                if failures.failed() <= 2 && !error.is_desync() {
                     warn!(labels, error = %Chain(&error), "the watch of pods that make others failed; it goes on by itself");
                 }
-                if !stop.sleep(PAUSES.pause(failures - 1)).await {
-                    return;
+                tokio::select! {
+                    () = failures.pause() => {}
+                    () = stop.stopped() => return,
                 }
             }
         }

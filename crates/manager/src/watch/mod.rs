@@ -2,6 +2,7 @@
 
 pub mod discovery;
 pub mod document;
+pub mod failures;
 mod items;
 pub mod kinds;
 pub mod known;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::document::{Document, Documented};
+use super::failures::{Failures, Pauses};
 use super::known::Known;
 use super::source::{Error, Event, Meta, Seen, Source};
 use super::sync::SyncTracker;
@@ -21,8 +22,6 @@ use crate::takeover::{self, Lists};
 
 /// What a name takes where an object is only named, in bytes.
 const NAME: usize = 128;
-/// The pauses after failures: an API server that is back should not wait long for us.
-pub(super) const PAUSES: Backoff = Backoff::millis(400, 5_000);
 
 /// What a watch delivers.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +48,8 @@ pub struct Shared {
     pub known: Arc<Known>,
     /// Which kinds were listed.
     pub sync: Arc<SyncTracker>,
+    /// How long failed watches pause.
+    pub pauses: Pauses,
     /// Changes when everything must be listed anew.
     pub epoch: watch::Receiver<u64>,
     /// Asks for lists of our own kinds and of jobs.
@@ -132,41 +133,49 @@ async fn run<K: Watched>(
     shared: &mut Shared,
 ) -> Option<Ended> {
     let source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
-    let sync = Arc::clone(&shared.sync);
-    let mut source = source.telling(move || sync.heard(kind));
+    let mut failures = Failures::new(&shared.pauses);
+    let (sync, answered) = (Arc::clone(&shared.sync), failures.answered());
+    let mut source = source.telling(move || {
+        sync.heard(kind);
+        answered.tell();
+    });
     let mut listing = Listing::default();
-    let mut failures = 0_u32;
     loop {
         let event = tokio::select! {
             event = source.next() => event,
-            changed = shared.epoch.changed() => {
-                return changed.is_err().then_some(Ended::Stopped);
-            }
-            () = shared.lists.asked(), if takeover::concerns(kind) => return None,
-            () = shared.stop.stopped() => return Some(Ended::Stopped),
+            ended = ended(kind, shared) => return ended,
         };
         match event {
             Ok(event) => {
                 if event.is_success() {
-                    failures = 0;
+                    failures.succeeded();
                 }
                 deliver::<K>(event, kind, round, shared, &mut listing).await;
             }
             Err(error) => {
-                failures = failures.saturating_add(1);
                 if optional && error.is_not_found() {
                     return Some(Ended::Gone);
                 }
-                complain(kind, &error, failures);
+                complain(kind, &error, failures.failed());
                 shared.sync.failing(kind, &Chain(&error).to_string());
                 if !error.is_desync() {
                     shared.sync.lost(kind);
                 }
-                if !shared.stop.sleep(PAUSES.pause(failures - 1)).await {
-                    return Some(Ended::Stopped);
+                tokio::select! {
+                    () = failures.pause() => {}
+                    ended = ended(kind, shared) => return ended,
                 }
             }
         }
+    }
+}
+
+/// Waits until a watch is to end, or, when it gives nothing, to begin anew.
+async fn ended(kind: Kind, shared: &mut Shared) -> Option<Ended> {
+    tokio::select! {
+        changed = shared.epoch.changed() => changed.is_err().then_some(Ended::Stopped),
+        () = shared.lists.asked(), if takeover::concerns(kind) => None,
+        () = shared.stop.stopped() => Some(Ended::Stopped),
     }
 }
 
@@ -240,10 +249,18 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::Mutex;
 
+    use axum::body::{Body, Bytes};
+    use axum::http::{Method, Uri};
+    use axum::response::Response;
     use futures::FutureExt as _;
     use serde_json::json;
     use sluice_api::slim;
+    use sluice_engine::Backoff;
+    use tokio::sync::mpsc;
 
+    use crate::fake_api::{self, failed, found, list};
+    use crate::shutdown::Stopper;
+    use crate::takeover::Takeover;
     use crate::watch::source::tests::seen;
 
     pub(crate) fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
@@ -255,6 +272,7 @@ pub(crate) mod tests {
             intake: Intake::default(),
             known: Arc::default(),
             sync: Arc::new(SyncTracker::new([Kind::Namespace])),
+            pauses: Pauses::default(),
             epoch: watch::channel(0).1,
             lists: crate::takeover::pair().1,
             selector: Selector::default(),
@@ -356,5 +374,72 @@ pub(crate) mod tests {
         let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
         let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(9) }, None);
         assert_eq!(*inputs, [listed, Feed::Synced(0)]);
+    }
+
+    /// A pump of Workloads that runs: whether it asks for a watch each time, and what its rounds end with.
+    struct Running {
+        asks: mpsc::UnboundedReceiver<bool>,
+        sync: Arc<SyncTracker>,
+        epoch: watch::Sender<u64>,
+        takeover: Takeover,
+        _stopper: Stopper,
+    }
+
+    impl Running {
+        fn with(pauses: Backoff, answer: impl Fn(bool) -> Response + Clone + Send + Sync + 'static) -> Self {
+            let (asked, asks) = mpsc::unbounded_channel();
+            let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+                let watches = uri.query().is_some_and(|query| query.contains("watch=true"));
+                // The test may be over.
+                let _ = asked.send(watches);
+                std::future::ready(answer(watches))
+            });
+            let (stopper, stop) = crate::shutdown::pair();
+            let (epoch, epochs) = watch::channel(0);
+            let (takeover, lists) = crate::takeover::pair();
+            let sync = Arc::new(SyncTracker::new([Kind::Workload]));
+            let (shared, _) = shared();
+            let shared = Shared {
+                sync: Arc::clone(&sync),
+                pauses: Pauses::of(pauses),
+                epoch: epochs,
+                lists,
+                stop,
+                ..shared
+            };
+            tokio::spawn(pump::<slim::Workload>(client, Kind::Workload, false, shared));
+            Self { asks, sync, epoch, takeover, _stopper: stopper }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kind_without_changes_does_not_wait_longer_each_time_its_watch_breaks() {
+        let broken = |watches: bool| {
+            let breaks = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("broken"))]);
+            if watches { Response::new(Body::from_stream(breaks)) } else { found(&list("9", &[])) }
+        };
+        let mut running = Running::with(Backoff::millis(1, 36_000_000), broken);
+        let asks = async {
+            for ask in 0..40 {
+                assert_eq!(running.asks.recv().await, Some(ask > 0));
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), asks).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pause_ends_when_everything_is_to_be_listed() {
+        let wakes: [fn(&mut Running); 2] =
+            [|running| running.takeover.ask(), |running| running.epoch.send(1).unwrap()];
+        for wake in wakes {
+            let mut running =
+                Running::with(Backoff::seconds(36_000, 36_000), |_| failed(500, "InternalError"));
+            assert_eq!(running.asks.recv().await, Some(false));
+            while running.sync.missing() == ["workloads"] {
+                tokio::task::yield_now().await;
+            }
+            wake(&mut running);
+            assert_eq!(running.asks.recv().await, Some(false));
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
@@ -26,6 +26,10 @@ const WATCH: u32 = 290;
 const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 5);
 /// The same for a list: the API server's own limit of a request.
 const LIST_SILENCE: Duration = Duration::from_mins(1);
+/// The same for a watch on which there was a bookmark: the API server sends one each minute.
+const BOOKMARKS: Duration = Duration::from_secs(150);
+/// A watch that ends within this time without a word has failed: asked for again at once, it would be so without end.
+const SHORT: Duration = Duration::from_secs(1);
 /// When watches from a version are refused so often in a row, everything is listed again: what etcd has was replaced by a backup, say.
 const REFUSALS: u32 = 3;
 
@@ -192,7 +196,30 @@ enum SourceState {
     /// Everything up to a version is known.
     Known { version: String },
     /// Changes come in.
-    Watching { version: String, body: Body, lines: Lines },
+    Watching { version: String, watch: Watch },
+}
+
+/// A watch that was accepted.
+struct Watch {
+    body: Body,
+    lines: Lines,
+    /// When it began, until something came.
+    silent_since: Option<Instant>,
+    /// Whether the API server tells how far it is.
+    bookmarks: bool,
+}
+
+/// How long nothing may come on a connection. One that is dead may give no other sign.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    list: Duration,
+    watch: Duration,
+    /// After a bookmark: others follow.
+    bookmarked: Duration,
+}
+
+impl Silence {
+    const USUAL: Self = Self { list: LIST_SILENCE, watch: SILENCE, bookmarked: BOOKMARKS };
 }
 
 /// The source of one kind's objects.
@@ -203,6 +230,7 @@ pub struct Source {
     request: Request,
     selector: Selector,
     state: SourceState,
+    silence: Silence,
     /// How often in a row the API server refused a watch.
     refusals: u32,
 }
@@ -211,7 +239,8 @@ impl Source {
     /// Nothing is known yet.
     pub fn new(client: Client, path: &str, selector: Selector) -> Self {
         let request = Request::new(path);
-        Self { client, alive: Box::new(|| {}), request, selector, state: SourceState::Empty, refusals: 0 }
+        let (alive, silence) = (Box::new(|| {}), Silence::USUAL);
+        Self { client, alive, request, selector, state: SourceState::Empty, silence, refusals: 0 }
     }
 
     /// Has a sign of life told whenever a watch begins, goes on or brings anything.
@@ -226,7 +255,7 @@ impl Source {
     /// # Errors
     ///
     /// If a list or watch is refused or not answered within a minute; if an answer breaks off, is silent for too long, cannot be read or has no
-    /// resourceVersion; or if the API server ends the watch with an error. After an error it may be asked again.
+    /// resourceVersion; if a watch ends at once; or if the API server ends the watch with an error. After an error it may be asked again.
     pub async fn next(&mut self) -> Result<Event, Error> {
         loop {
             // After an error without another state, everything is listed again.
@@ -246,7 +275,7 @@ impl Source {
                         self.state = SourceState::Paging { body, items };
                         return Ok(Event::InitApply(seen));
                     }
-                    if read(&mut body, LIST_SILENCE, |piece| items.take_in(piece)).await? {
+                    if read(&mut body, self.silence.list, |piece| items.take_in(piece)).await? {
                         self.state = SourceState::Paging { body, items };
                         continue;
                     }
@@ -267,15 +296,19 @@ impl Source {
                     match send(self.client.clone(), request).await.map_err(Error::Watch) {
                         Ok(body) => {
                             (self.alive)();
-                            self.state = SourceState::Watching { version, body, lines: Lines::default() };
+                            let (lines, silent_since) = (Lines::default(), Some(Instant::now()));
+                            let watch = Watch { body, lines, silent_since, bookmarks: false };
+                            self.state = SourceState::Watching { version, watch };
                         }
                         Err(error) => return Err(self.from(version, error)),
                     }
                 }
-                SourceState::Watching { version, mut body, mut lines } => {
-                    let Some(line) = lines.complete.pop_front() else {
-                        self.state = match read(&mut body, SILENCE, |piece| lines.take_in(piece)).await {
-                            Ok(true) => SourceState::Watching { version, body, lines },
+                SourceState::Watching { version, mut watch } => {
+                    let Some(line) = watch.lines.complete.pop_front() else {
+                        let silence =
+                            if watch.bookmarks { self.silence.bookmarked } else { self.silence.watch };
+                        self.state = match watch.read(silence).await {
+                            Ok(true) => SourceState::Watching { version, watch },
                             Ok(false) => SourceState::Known { version },
                             Err(error) => return Err(self.from(version, error)),
                         };
@@ -284,15 +317,19 @@ impl Source {
                     let heard = heard(line)?;
                     if !matches!(heard, Heard::Error(_)) {
                         (self.alive)();
+                        watch.silent_since = None;
                     }
                     let version = heard.version().unwrap_or(version);
                     match heard {
                         Heard::Error(error) => return Err(self.from(version, error)),
                         Heard::Event(event) => {
-                            self.go_on(SourceState::Watching { version, body, lines });
+                            self.go_on(SourceState::Watching { version, watch });
                             return Ok(event);
                         }
-                        Heard::Bookmark(_) => self.go_on(SourceState::Watching { version, body, lines }),
+                        Heard::Bookmark(_) => {
+                            watch.bookmarks = true;
+                            self.go_on(SourceState::Watching { version, watch });
+                        }
                     }
                 }
             }
@@ -354,6 +391,18 @@ async fn send(client: Client, request: Asked) -> Result<Body, kube::Error> {
     let answer = tokio::time::timeout(LIST_SILENCE, client.request_stream(request));
     let silent = |_| kube::Error::Service("no answer in time".into());
     Ok(Box::pin(answer.await.map_err(silent)??))
+}
+
+impl Watch {
+    /// Takes in what has come; false at its end.
+    async fn read(&mut self, silence: Duration) -> Result<bool, Error> {
+        let Self { body, lines, silent_since, .. } = self;
+        let goes_on = read(body, silence, |piece| lines.take_in(piece)).await?;
+        if !goes_on && silent_since.is_some_and(|since| since.elapsed() < SHORT) {
+            return Err(Error::Broken(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(goes_on)
+    }
 }
 
 /// What comes in, cut into lines.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use sluice_engine::input::Kind;
@@ -25,12 +25,28 @@ const SILENT: Duration = Duration::from_secs(330);
 /// One that fails has so long to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A time: how long ago it is, however the machine's clock is set, and what that clock showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Of a clock that nobody sets.
+    pub at: Instant,
+    /// What is shown of it.
+    pub shown: Timestamp,
+}
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Self {
+        Self { at: Instant::now(), shown: Timestamp::now() }
+    }
+}
+
 /// What was heard of a watch.
 #[derive(Clone, Copy, Debug)]
 struct Sign {
-    last: Timestamp,
+    last: Moment,
     /// When it failed first since then.
-    lost: Option<Timestamp>,
+    lost: Option<Instant>,
 }
 
 /// The state of all watched kinds in the current epoch: all lists since the engine was built; the signs of life of their watches; and in which epoch
@@ -110,13 +126,21 @@ impl SyncTracker {
 
     /// The watch of a kind gave a sign of life.
     pub fn heard(&self, kind: Kind) {
-        self.signs().insert(kind, Sign { last: Timestamp::now(), lost: None });
+        self.heard_at(kind, Moment::now());
+    }
+
+    fn heard_at(&self, kind: Kind, last: Moment) {
+        self.signs().insert(kind, Sign { last, lost: None });
     }
 
     /// The watch of a kind failed.
     pub fn lost(&self, kind: Kind) {
+        self.lost_at(kind, Instant::now());
+    }
+
+    fn lost_at(&self, kind: Kind, now: Instant) {
         if let Some(sign) = self.signs().get_mut(&kind) {
-            sign.lost.get_or_insert_with(Timestamp::now);
+            sign.lost.get_or_insert(now);
         }
     }
 
@@ -126,12 +150,12 @@ impl SyncTracker {
     }
 
     /// Of what time all of these kinds are known, if a watch of them is cut off.
-    pub fn cut_off(&self, kinds: &[Kind], now: Timestamp) -> Option<Timestamp> {
+    pub fn cut_off(&self, kinds: &[Kind], now: Instant) -> Option<Moment> {
         let signs = self.signs();
         let is_late = |sign: &&Sign| {
-            let is_longer = |since: Timestamp, limit| now.duration_since(since).unsigned_abs() > limit;
+            let is_longer = |since: Instant, limit| now.saturating_duration_since(since) > limit;
             // A kind of which little happens was heard of long before it fails.
-            sign.lost.is_some_and(|lost| is_longer(lost, GRACE)) || is_longer(sign.last, SILENT)
+            sign.lost.is_some_and(|lost| is_longer(lost, GRACE)) || is_longer(sign.last.at, SILENT)
         };
         kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
     }
@@ -187,18 +211,18 @@ mod tests {
 
     #[test]
     fn a_watch_is_cut_off_when_it_fails_for_a_while_or_is_silent() {
-        let (tracker, kinds) = (SyncTracker::new([]), [Kind::Node, Kind::Workload]);
-        let later = |seconds: u64| Timestamp::now() + Duration::from_secs(seconds);
+        let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node, Kind::Workload], Moment::now());
+        let later = |seconds: u64| now.at + Duration::from_secs(seconds);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None, "nothing is there yet");
-        tracker.heard(Kind::Node);
-        tracker.heard(Kind::Pod);
+        tracker.heard_at(Kind::Node, now);
+        tracker.heard_at(Kind::Pod, now);
         assert_eq!(tracker.cut_off(&kinds, later(300)), None);
-        assert!(tracker.cut_off(&kinds, later(400)).is_some_and(|at| at <= Timestamp::now()));
-        tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None, "most watches are back at once");
-        assert!(tracker.cut_off(&kinds, later(10)).is_some());
+        assert_eq!(tracker.cut_off(&kinds, later(400)), Some(now));
+        tracker.lost_at(Kind::Node, now.at);
+        assert_eq!(tracker.cut_off(&kinds, now.at), None, "most watches are back at once");
+        assert_eq!(tracker.cut_off(&kinds, later(10)), Some(now));
         assert_eq!(tracker.cut_off(&[Kind::Workload], later(1000)), None);
-        tracker.heard(Kind::Node);
+        tracker.heard_at(Kind::Node, now);
         assert_eq!(tracker.cut_off(&kinds, later(10)), None);
         tracker.forget(Kind::Node);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None);
@@ -206,16 +230,25 @@ mod tests {
 
     #[test]
     fn a_quiet_watch_that_fails_has_its_grace_from_the_failure() {
-        let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Timestamp::now());
-        let last = now - Duration::from_mins(5);
-        tracker.signs().insert(Kind::Node, Sign { last, lost: None });
-        tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now() + Duration::from_secs(10)), Some(last));
+        let (tracker, kinds, last) = (SyncTracker::new([]), [Kind::Node], Moment::now());
+        let failed = last.at + Duration::from_mins(5);
+        tracker.heard_at(Kind::Node, last);
+        tracker.lost_at(Kind::Node, failed);
+        assert_eq!(tracker.cut_off(&kinds, failed), None);
         // Each attempt fails: that is one failure, which began with the first.
-        tracker.signs().insert(Kind::Node, Sign { last, lost: Some(now - Duration::from_secs(10)) });
-        tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), Some(last));
+        let later = failed + Duration::from_secs(10);
+        tracker.lost_at(Kind::Node, later);
+        assert_eq!(tracker.cut_off(&kinds, later), Some(last));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_cuts_nothing_off() {
+        let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Moment::now());
+        for hour in [-1, 1] {
+            let shown = now.shown.saturating_add(jiff::SignedDuration::from_hours(hour)).unwrap();
+            tracker.heard_at(Kind::Node, Moment { shown, ..now });
+            assert_eq!(tracker.cut_off(&kinds, now.at + Duration::from_mins(1)), None);
+        }
     }
 
     #[test]

@@ -85,7 +85,10 @@ impl Class {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::writer::lanes::Lanes;
     use Purpose as P;
 
     #[test]
@@ -150,5 +153,34 @@ mod tests {
                 assert_eq!(Class::of(*purpose), class, "{purpose:?}");
             }
         }
+    }
+    /// How long the quota of a deleted job takes to be back: it is looked for the job's pods, and the Workload goes. A leader that begins finds more
+    /// to write, and sends twenty writes in a second.
+    fn given_back(look: Class, end: Class) -> Duration {
+        const PAUSE: Duration = Duration::from_millis(50);
+        let mut lanes = Lanes::<usize, Purpose>::default();
+        let others = [(400, P::CreateWorkload), (50, P::Finalizer), (300, P::Pend)];
+        let others = others.into_iter().flat_map(|(times, purpose)| std::iter::repeat_n(purpose, times));
+        for (key, purpose) in others.enumerate() {
+            lanes.push(key, Class::of(purpose), purpose);
+        }
+        lanes.push(1_000, look, P::EndPods);
+        let mut now = Duration::ZERO;
+        while let Some((key, _, purpose)) = lanes.pop(now, Class::Reports, |_| false) {
+            now += PAUSE;
+            lanes.done(&key);
+            match purpose {
+                P::EndPods => lanes.push(1_000, end, P::ReleaseQuota),
+                P::ReleaseQuota => return now,
+                _ => {}
+            }
+        }
+        unreachable!("both were sent");
+    }
+
+    #[test]
+    fn quota_of_a_deleted_job_is_back_before_a_short_leader_is_gone() {
+        assert!(given_back(Class::of(P::EndPods), Class::of(P::ReleaseQuota)) < Duration::from_secs(1));
+        assert!(given_back(Class::Ends, Class::Ends) > Duration::from_secs(15), "as anything that is over");
     }
 }

@@ -16,14 +16,16 @@ const MOST: usize = 4096;
 /// After a failure, requests are given up soon for so long: doubled with each failure after that.
 const CAUTION: Backoff = Backoff::seconds(15, 300);
 
-/// The objects of a kind in a namespace: what a webhook of a tenant's is asked about.
+/// The objects of a kind in a namespace: what a webhook of a tenant's is asked about. What is done in a namespace itself, such as with pods that jobs left
+/// behind, is that tenant's, too.
 pub type Group = (Kind, Arc<str>);
 
 impl Key for ObjectRef {
     type Group = Group;
 
     fn group(&self) -> Group {
-        (self.kind, Arc::clone(&self.namespace))
+        let of = if self.kind == Kind::Namespace { &self.name } else { &self.namespace };
+        (self.kind, Arc::clone(of))
     }
 }
 

@@ -33,7 +33,7 @@ fn job(kind: JobKind, queue: usize, spec: &Value) -> Object {
 }
 
 fn namespace(queue: usize) -> String {
-    big::local_queue(queue).object_ref().namespace.to_string()
+    big::local_queue(queue).object().object_ref().namespace.to_string()
 }
 
 /// A Workload whose priority was raised.

@@ -1,5 +1,7 @@
 //! What a checker reports.
 
+use super::returns::QuotaReturns;
+
 /// What was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
@@ -98,4 +100,6 @@ pub struct Account {
     pub late_admissions: usize,
     /// Times that a replica began to lead after another, or again.
     pub leaders: usize,
+    /// How long quota of deleted jobs took to be back.
+    pub returns: QuotaReturns,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::{Body as AxumBody, Bytes};
 use axum::http::{Method, Uri};
 use axum::response::Response;
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 
 use super::*;
@@ -170,4 +170,47 @@ async fn everything_is_listed_again_when_no_watch_from_a_version_comes_about() {
         assert_eq!(reported[2 + tried..], ["init", "listed a", "done"], "{reported:?}");
         assert!(asked[tried + 2].ends_with("&resourceVersion=5"), "{asked:?}");
     }
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_at_once_without_a_word_has_failed() {
+    let bookmark = line("BOOKMARK", &object("", 12));
+    let (asked, reported) =
+        play(vec![page("9", "", &[]), stream(&[]), stream(&[bookmark]), stream(&[])]).await;
+    let broken = "error: the answer broke off";
+    assert_eq!(reported, ["init", "done", broken, broken]);
+    let from: Vec<_> = asked[1..].iter().map(|uri| uri.rsplit('=').next().unwrap()).collect();
+    assert_eq!(from, ["9", "9", "12", "12"]);
+}
+
+/// What comes of a watch on which this comes, and then nothing more.
+async fn after(said: String) -> Option<Result<Event, Error>> {
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let line = said.clone();
+        async move {
+            if !uri.to_string().contains("watch=true") {
+                return found(&list("9", &[]));
+            }
+            let line = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(line))]);
+            Response::new(AxumBody::from_stream(line.chain(futures::stream::pending())))
+        }
+    });
+    let mut source = Source::new(client, "/api/v1/pods", Selector::default());
+    source.silence = Silence { bookmarked: Duration::from_millis(20), ..Silence::USUAL };
+    let mut next = async || {
+        loop {
+            match source.next().await {
+                Ok(Event::Init | Event::InitDone(_)) => {}
+                other => return other,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_millis(200), next()).await.ok()
+}
+
+#[tokio::test]
+async fn a_watch_without_the_next_bookmark_is_dead() {
+    let bookmark = after(line("BOOKMARK", &object("", 12))).await;
+    assert!(matches!(bookmark, Some(Err(Error::Broken(_)))), "{bookmark:?}");
+    assert!(after(String::new()).await.is_none(), "it sends none: nothing may have happened");
 }

@@ -20,18 +20,26 @@ fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
     let (mut writes, began) = (PendingWrites::default(), Instant::now());
     for (kind, namespace, count) in of {
         for at in 0..*count {
-            let progress = watch::channel(Progress { since: Some(began), ..Progress::default() }).1;
-            let under_way = UnderWay { progress, given_up: watch::Sender::new(None) };
-            writes.insert(object(*kind, namespace, at), Class::Jobs, Patience::Usual, under_way);
+            begin(&mut writes, object(*kind, namespace, at), began);
         }
     }
     (writes, began)
 }
 
+fn begin(writes: &mut PendingWrites, object: ObjectRef, began: Instant) {
+    let progress = watch::channel(Progress { since: Some(began), ..Progress::default() }).1;
+    let under_way = UnderWay { progress, given_up: watch::Sender::new(None) };
+    writes.insert(object, Class::Jobs, Patience::Usual, under_way);
+}
+
 /// Whether a write of a group may go, if it is the only one.
 fn may_go(writes: &PendingWrites, free: &FreePlaces, kind: Kind, namespace: &str) -> bool {
+    may_go_on(writes, free, object(kind, namespace, 99))
+}
+
+fn may_go_on(writes: &PendingWrites, free: &FreePlaces, object: ObjectRef) -> bool {
     let mut lanes = Lanes::default();
-    lanes.push(object(kind, namespace, 99), Class::Jobs, ());
+    lanes.push(object, Class::Jobs, ());
     let mut free = FreePlaces {
         suspects: free.suspects,
         passed_over: free.passed_over.clone(),
@@ -81,6 +89,18 @@ fn one_that_hangs_keeps_only_those_of_its_namespace_and_kind_waiting() {
     assert!(!may_go(&writes, &free, JOB_SETS, "dead"));
     assert!(may_go(&writes, &free, JOB_SETS, "a"));
     assert!(may_go(&writes, &free, Kind::Workload, "dead"));
+}
+
+/// Pods that jobs left behind are looked for in a namespace, and deleted there: a webhook of its tenant's may be asked about that.
+#[test]
+fn what_hangs_in_one_namespace_keeps_none_in_another_waiting() {
+    let traffic = Traffic::default();
+    let (mut writes, began) = pending(&[]);
+    begin(&mut writes, ObjectRef::cluster(Kind::Namespace, "dead"), began);
+    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert!(!may_go_on(&writes, &free, ObjectRef::cluster(Kind::Namespace, "dead")));
+    assert!(may_go_on(&writes, &free, ObjectRef::cluster(Kind::Namespace, "a")));
 }
 
 /// The pool on a server on which some namespaces' webhooks are dead.

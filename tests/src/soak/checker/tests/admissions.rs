@@ -179,3 +179,26 @@ fn an_object_that_is_set_aside_is_noticed() {
     assert_broken(said("SetAside"), Rule::SetAside, "a panic");
     assert_eq!(said("Admitted").broken(), []);
 }
+
+#[test]
+fn how_long_quota_of_a_deleted_job_takes_to_be_back_is_measured_from_its_deletion() {
+    let running = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
+    let goes = |history: History| {
+        let deletion = json!("2026-01-01T00:00:00Z");
+        history.job(false, &[]).with(|job| job["metadata"]["deletionTimestamp"] = deletion)
+    };
+    let finished = |history: History| history.workload(WORKLOAD, &["QuotaReserved", "Finished"], 1);
+    let seconds = |history: History| {
+        let mut checker = Checker::default();
+        for (second, change) in (1..).zip(&history.0) {
+            checker.clock(Duration::from_secs(second));
+            checker.observe(change).unwrap();
+        }
+        let returns = checker.account().returns;
+        (returns.times, returns.longest.as_secs())
+    };
+    assert_eq!(seconds(goes(running()).delete(JOB).delete(WORKLOAD)), (1, 2));
+    assert_eq!(seconds(finished(running().delete(JOB)).delete(WORKLOAD)), (1, 1));
+    assert_eq!(seconds(running().delete(JOB)), (0, 0), "it is still held");
+    assert_eq!(seconds(finished(running()).delete(JOB).delete(WORKLOAD)), (0, 0), "it was back before");
+}
