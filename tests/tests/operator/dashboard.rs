@@ -5,6 +5,7 @@
 #[path = "../views/dashboard/data.rs"]
 mod data;
 mod laptop;
+mod lives;
 mod page;
 mod shape;
 
@@ -89,7 +90,10 @@ impl Caller {
 async fn plane() -> (ControlPlane, Manager, String) {
     let plane = ControlPlane::builder().controller_manager(true).kwok(true).start().await.unwrap();
     let port = free_ports(1).unwrap()[0];
-    let section = json!({"dashboard": {"bindAddress": "127.0.0.1", "port": port}});
+    let section = json!({
+        "dashboard": {"bindAddress": "127.0.0.1", "port": port},
+        "waitForPodsReady": {"timeout": "30m", "blockAdmission": false},
+    });
     let setup = Setup::new(&plane).unwrap().with(&section);
     let setup = chart::install(&plane, setup, &json!({"visibility": {"apiServices": true}})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
@@ -127,6 +131,7 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     page::in_a_browser(&address, (&root, &tokens[1]), &ours, &racks).await;
     laptop::look(&plane, (&ours, &theirs, &racks)).await;
     page::work_that_lost_its_nodes(&address, (&root, &tokens[1]), (&alice, &tokens[0]), &racks).await;
+    lives::an_attempt_that_is_over(&address, &tokens[1], &plane).await;
 }
 
 async fn for_a_team(alice: &Caller, ours: &Place<'_>) {
