@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::v1beta2::StopPolicy;
+use crate::v1beta2::{CheckState, StopPolicy};
 
 /// The longest message in a line, in bytes.
 pub const MOST_MESSAGE: usize = 1024;
@@ -51,8 +51,20 @@ pub enum Event {
         #[serde(flatten)]
         held: Usage,
     },
+    /// A check was decided: it is in another state than `Pending`.
+    Checked {
+        /// The AdmissionCheck.
+        check: String,
+        /// Its state.
+        state: CheckState,
+        /// What its controller says, cut to [`MOST_MESSAGE`] bytes.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
     /// All checks are passed: the job may start.
     Admitted,
+    /// All of its pods are ready, or have succeeded.
+    PodsReady,
     /// It has to stop, and why. Its quota is its own until `Released`.
     Evicted(Why),
     /// Its quota is free from `at` on.
@@ -87,12 +99,17 @@ pub struct Why {
 impl Why {
     /// Both, the message cut to what a line may have.
     pub fn new(reason: &str, message: &str) -> Self {
-        let mut end = message.len().min(MOST_MESSAGE);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        Self { reason: reason.to_owned(), message: message[..end].to_owned() }
+        Self { reason: reason.to_owned(), message: cut(message) }
     }
+}
+
+/// What a line may have of a message: at most [`MOST_MESSAGE`] bytes.
+pub fn cut(message: &str) -> String {
+    let mut end = message.len().min(MOST_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
 }
 
 /// What a reservation takes.
@@ -279,7 +296,13 @@ mod tests {
             workload(Event::Holding { since, admitted: None, held: held() }),
             workload(Event::Holding { since, admitted: Some(since), held: held() }),
             workload(Event::Resized { since, before: held().usage, held: held() }),
+            workload(Event::Checked {
+                check: "machines".to_owned(),
+                state: CheckState::Ready,
+                message: "here".to_owned(),
+            }),
             workload(Event::Admitted),
+            workload(Event::PodsReady),
             workload(Event::Evicted(Why::new("Preempted", ""))),
             workload(Event::Released { since, outcome: Outcome::Evicted, reason, held: held() }),
             workload(Event::Finished(Why::new("Succeeded", "done"))),

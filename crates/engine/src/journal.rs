@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_api::journal::{Event, Line, MissedLine, Outcome, QuotaLine, Usage, Why, WorkloadLine};
+use sluice_api::journal::{Event, Line, MissedLine, Outcome, QuotaLine, Usage, Why, WorkloadLine, cut};
 use sluice_api::slim;
-use sluice_api::v1beta2::{ClusterQueue, WorkloadStatus};
+use sluice_api::v1beta2::{AdmissionCheckState, CheckState, ClusterQueue, WorkloadStatus};
 use sluice_core::{Amount, WorkloadKey};
 use sluice_quantity::quantity_of;
 
@@ -125,7 +125,9 @@ fn workload_lines(
             events.evicted(before, after);
             events.finished(before, after);
             events.moved(old, new, Some(after));
+            events.checked(before, after);
             events.admitted(before, after);
+            events.ready(before, after);
             events.pending(before, after);
         }
         // The rest was written down when it happened, by this process or the one before.
@@ -203,10 +205,41 @@ impl Events {
         }
     }
 
+    /// About the reservation that a status has.
+    fn push_held(&mut self, at: Timestamp, after: &WorkloadStatus, event: Event) {
+        let cluster_queue = after.admission.as_ref().map(|admission| admission.cluster_queue.clone());
+        self.at.push((at, cluster_queue, event));
+    }
+
     fn admitted(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
         if let Some((at, ..)) = self.became_true(Type::Admitted, before, after) {
-            let cluster_queue = after.admission.as_ref().map(|admission| admission.cluster_queue.clone());
-            self.at.push((at, cluster_queue, Event::Admitted));
+            self.push_held(at, after, Event::Admitted);
+        }
+    }
+
+    fn ready(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        if let Some((at, ..)) = self.became_true(Type::PodsReady, before, after) {
+            self.push_held(at, after, Event::PodsReady);
+        }
+    }
+
+    /// Checks that were decided, or decided otherwise.
+    fn checked(&mut self, before: &WorkloadStatus, after: &WorkloadStatus) {
+        let reserved = conditions::true_since(&after.conditions, Type::QuotaReserved.as_str());
+        let key = |check: &AdmissionCheckState| (check.state, check.last_transition_time.0);
+        for is in after.admission_checks.iter().filter(|check| check.state != CheckState::Pending) {
+            let was = before.admission_checks.iter().find(|was| was.name == is.name);
+            if was.is_some_and(|was| key(was) == key(is)) {
+                continue;
+            }
+            // Its time is its controller's: it counts if it can be that of a change since quota was reserved.
+            let since = was.map(|was| was.last_transition_time.0);
+            let at = is.last_transition_time.0;
+            let is_then =
+                since != Some(at) && reserved.is_none_or(|reserved| reserved <= at) && at <= self.now;
+            let (check, state, message) = (is.name.clone(), is.state, cut(&is.message));
+            let at = if is_then { at } else { self.now };
+            self.push_held(at, after, Event::Checked { check, state, message });
         }
     }
 

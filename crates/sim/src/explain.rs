@@ -43,7 +43,7 @@ use crate::simulation::Simulation;
 use facts::holds_quota;
 
 pub use barred::AsRead;
-pub use events::{Event, MOST_EVENTS};
+pub use events::{Event, MOST_EVENTS, are_told};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;

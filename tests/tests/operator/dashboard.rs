@@ -5,6 +5,7 @@
 #[path = "../views/dashboard/data.rs"]
 mod data;
 mod laptop;
+mod lives;
 mod page;
 mod shape;
 
@@ -86,11 +87,11 @@ impl Caller {
 }
 
 /// A plane of its own with the chart, a manager that serves the dashboard, and its address: all Workloads of the cluster are counted.
-async fn plane() -> (ControlPlane, Manager, String) {
+async fn plane(more: &Value) -> (ControlPlane, Manager, String) {
     let plane = ControlPlane::builder().controller_manager(true).kwok(true).start().await.unwrap();
     let port = free_ports(1).unwrap()[0];
     let section = json!({"dashboard": {"bindAddress": "127.0.0.1", "port": port}});
-    let setup = Setup::new(&plane).unwrap().with(&section);
+    let setup = Setup::new(&plane).unwrap().with(&section).with(more);
     let setup = chart::install(&plane, setup, &json!({"visibility": {"apiServices": true}})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
@@ -99,7 +100,7 @@ async fn plane() -> (ControlPlane, Manager, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all() {
-    let (plane, _manager, address) = plane().await;
+    let (plane, _manager, address) = plane(&json!({})).await;
     let ours = Place::new(&plane, "dash-a", 1).await.unwrap();
     let theirs = Place::bare(&plane, "dash-b").await.unwrap();
     theirs.local_queue("lq", "dash-a").await.unwrap();
@@ -127,6 +128,16 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     page::in_a_browser(&address, (&root, &tokens[1]), &ours, &racks).await;
     laptop::look(&plane, (&ours, &theirs, &racks)).await;
     page::work_that_lost_its_nodes(&address, (&root, &tokens[1]), (&alice, &tokens[0]), &racks).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_life_of_a_job_that_was_preempted_has_its_first_attempt() {
+    let (plane, _manager, address) =
+        plane(&json!({"waitForPodsReady": {"timeout": "30m", "blockAdmission": false}})).await;
+    plane.make_namespace("dash-a").await.unwrap();
+    apply(&plane, ACCOUNTS).await.unwrap();
+    let token = plane.token_of_service_account("dash-a", "root").await.unwrap();
+    lives::an_attempt_that_is_over(&address, &token, &plane).await;
 }
 
 async fn for_a_team(alice: &Caller, ours: &Place<'_>) {

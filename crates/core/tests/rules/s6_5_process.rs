@@ -318,25 +318,55 @@ fn s6_5_34_the_rules_allow_a_preemption_to_repeat_for_ever_and_our_gate_ends_it(
     assert_eq!(loops(true), ["wide admitted x".to_owned(), format!("near {NO_LONGER_FITS}")]);
 }
 
-#[test]
-fn s6_5_34_what_our_gate_holds_back_is_tried_again_after_an_arrival() {
+/// `older` evicted `newer`, which would evict it in return by its place in the queue, and is held back.
+fn held_back() -> World {
     let mut w = World::gated(|gates| gates.preemption_loop_guard = true);
     w.cq(cq("a").cohort("co").flavor("x", &[("gpu", q(1))]).within(LowerOrNewerEqualPriority));
     w.cq(cq("b").cohort("co").flavor("x", &[("gpu", q(0))]));
-    let second = |job: Job, second| job.with(|spec| spec.queue_order = Time::from_seconds(second));
-    w.submit(second(job("newer", "a").gpu(1), 20));
+    w.submit(at_second(job("newer", "a").gpu(1), 20));
     assert_eq!(w.cycle(), ["newer admitted x"]);
-    w.submit(second(job("older", "a").gpu(1), 10));
+    w.submit(at_second(job("older", "a").gpu(1), 10));
     assert_eq!(w.cycle(), ["older preempts newer:InClusterQueue"]);
     w.released("newer");
     assert_eq!(w.cycle(), ["older admitted x"]);
     // Its place in the queue is another one now, which is no change from outside.
-    w.submit(second(job("newer", "a").gpu(1), 5));
+    w.submit(at_second(job("newer", "a").gpu(1), 5));
     let lines = w.cycle();
     assert!(w.message("newer").contains("nothing changed since"), "{lines:?}");
     assert!(!w.core.has_heads());
     assert_eq!(w.inadmissible("a"), ["newer"]);
+    w
+}
+
+fn at_second(job: Job, second: i64) -> Job {
+    job.with(|spec| spec.queue_order = Time::from_seconds(second))
+}
+
+#[test]
+fn s6_5_34_what_our_gate_holds_back_is_tried_again_after_an_arrival() {
+    let mut w = held_back();
     w.submit(job("arrives", "b").gpu(9));
     let lines = w.cycle();
     assert!(lines.contains(&"newer preempts older:InClusterQueue".to_owned()), "{lines:?}");
+}
+
+/// As the finding `PreemptionHeldBack` of `explain` advises.
+#[test]
+fn s6_5_34_free_quota_another_priority_or_another_policy_end_what_our_gate_holds_back() {
+    let mut w = held_back();
+    w.finished("older");
+    assert_eq!(w.cycle(), ["newer admitted x"]);
+
+    let mut w = held_back();
+    w.submit(at_second(job("newer", "a").gpu(1).priority(1), 5));
+    assert_eq!(w.cycle(), ["newer preempts older:InClusterQueue"]);
+    w.released("older");
+    assert_eq!(w.cycle(), ["newer admitted x"]);
+
+    // By this one neither evicts the other.
+    let mut w = held_back();
+    w.cq(cq("a").cohort("co").flavor("x", &[("gpu", q(1))]).within(LowerPriority));
+    assert_eq!(w.cycle(), ["newer WaitingForQuota"]);
+    w.finished("older");
+    assert_eq!(w.cycle(), ["newer admitted x"]);
 }

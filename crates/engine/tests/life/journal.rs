@@ -9,12 +9,16 @@ use sluice_api::journal::{Event, Line, Outcome, WorkloadLine};
 use sluice_engine::{Effect, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::build::job;
-use crate::model::{Cluster, condition};
+use crate::model::{Api, Cluster, condition};
+use crate::readiness::for_pods;
 
 /// A cluster with a journal, and one ClusterQueue of so many processors in which the more important job preempts.
 fn cluster(cpu: &str) -> Cluster {
-    let config = EngineConfig { journal: true, status_interval_ms: 0, ..EngineConfig::default() };
-    let mut c = Cluster::new(config);
+    cluster_of(cpu, EngineConfig::default())
+}
+
+fn cluster_of(cpu: &str, config: EngineConfig) -> Cluster {
+    let mut c = Cluster::new(EngineConfig { journal: true, status_interval_ms: 0, ..config });
     c.api.namespace("team-a", &[]);
     c.api.simple(cpu, &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
     c.api.priority_class("high", 100);
@@ -47,7 +51,9 @@ fn story(c: &Cluster, job: &str) -> Vec<String> {
             format!("Holding {}{admitted}", held.usage["default"]["cpu"])
         }
         Event::Resized { held, .. } => format!("Resized {}", held.usage["default"]["cpu"]),
+        Event::Checked { check, state, message } => format!("Checked {check} {state:?} {message}"),
         Event::Admitted => "Admitted".to_owned(),
+        Event::PodsReady => "PodsReady".to_owned(),
         Event::Evicted(why) => format!("Evicted {}", why.reason),
         Event::Released { outcome, reason, .. } => format!("Released {outcome:?} {reason}"),
         Event::Finished(why) => format!("Finished {}", why.reason),
@@ -110,6 +116,57 @@ fn a_whole_life_is_written_down_with_its_reasons() {
     assert_eq!(seconds(&ledger), [50, 20, 20]);
     let place = ledger.places.values().next().unwrap();
     assert_eq!((place.borrowed, place.used * 64), (0, place.nominal * 50), "two for 32 s");
+}
+
+#[test]
+fn what_checks_said_and_that_pods_were_ready_is_written_down_for_each_attempt() {
+    let waits = EngineConfig { wait_for_pods_ready: Some(for_pods()), ..EngineConfig::default() };
+    let mut c = cluster_of("2", waits);
+    c.api.active_check("prov");
+    c.api.simple("2", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
+    c.settle();
+    add(&mut c, "a", 2, None);
+    let workload = Api::workload_ref(&c.workload("a"));
+    let answer = |c: &mut Cluster, state: &str, at: Timestamp| {
+        let at = at.to_string();
+        c.api.edit_status(&workload, |status| {
+            let check = &mut status["admissionChecks"][0];
+            (check["state"], check["lastTransitionTime"]) = (json!(state), json!(at));
+            check["message"] = json!(format!("says {state}"));
+        });
+        c.settle();
+    };
+    c.advance(10);
+    let first = c.now;
+    answer(&mut c, "Ready", first);
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    c.settle();
+    c.advance(10);
+    // It wants to be tried again, and its clock is wrong.
+    answer(&mut c, "Retry", Timestamp::UNIX_EPOCH);
+    let second = c.now;
+    c.advance(10);
+    let third = c.now;
+    answer(&mut c, "Ready", third);
+    let steps = ["Checked", "Admitted", "PodsReady", "Evicted", "QuotaReserved"];
+    let told = story(&c, "a");
+    let told: Vec<_> = told.iter().filter(|line| steps.iter().any(|step| line.starts_with(step))).collect();
+    let expected = [
+        "QuotaReserved 2",
+        "Checked prov Ready says Ready",
+        "Admitted",
+        "PodsReady",
+        "Checked prov Retry says Retry",
+        "Evicted AdmissionCheck",
+        "QuotaReserved 2",
+        "Checked prov Ready says Ready",
+        "Admitted",
+    ];
+    assert_eq!(told, expected);
+    let of_checks = about(&c, "a").into_iter().filter(|line| matches!(line.event, Event::Checked { .. }));
+    let of_checks: Vec<_> = of_checks.map(|line| (line.at, line.cluster_queue)).collect();
+    assert_eq!(of_checks[0], (first, "cq".to_owned()));
+    assert_eq!(of_checks[1].0, second, "no time before its reservation");
 }
 
 #[test]

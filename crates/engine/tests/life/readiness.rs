@@ -7,9 +7,9 @@ use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WaitForPodsR
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, reported};
 
-/// A cluster that waits for pods to be ready, with three processors.
-pub fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
-    let mut config = WaitForPodsReady {
+/// It is waited for pods to be ready, and nothing is held up by it.
+pub fn for_pods() -> WaitForPodsReady {
+    WaitForPodsReady {
         timeout_seconds: 300,
         recovery_timeout_seconds: Some(120),
         block_admission: false,
@@ -17,7 +17,12 @@ pub fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
         backoff_limit_count: None,
         backoff_base_seconds: 60,
         backoff_max_seconds: 150,
-    };
+    }
+}
+
+/// A cluster that waits for pods to be ready, with three processors.
+pub fn wait(change: impl FnOnce(&mut WaitForPodsReady)) -> Cluster {
+    let mut config = for_pods();
     change(&mut config);
     let config =
         EngineConfig { status_interval_ms: 0, wait_for_pods_ready: Some(config), ..EngineConfig::default() };

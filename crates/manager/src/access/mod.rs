@@ -5,6 +5,7 @@
 pub mod front_proxy;
 pub mod headers;
 mod known;
+mod one_each;
 mod turns;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,6 +22,7 @@ use tracing::warn;
 use crate::api_call::{Call, CallError, Content};
 use known::Known;
 
+pub use one_each::OneEach;
 pub use turns::{Rate, Turns, TurnsByUser, party};
 
 const TIMEOUT: Duration = Duration::from_secs(5);

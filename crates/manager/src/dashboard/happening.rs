@@ -44,6 +44,25 @@ pub fn word(fact: &Fact) -> Option<&'static str> {
     })
 }
 
+/// The order of what happened in one second, in the words of a life: times of conditions are whole seconds. `evicted`: so was it in that second.
+pub fn rank(what: &str, evicted: bool) -> u8 {
+    match what {
+        "queued" | "pending" => 0,
+        "waiting" if !evicted => 1,
+        "reserved" => 2,
+        check if check.starts_with("check") => 3,
+        "admitted" => 4,
+        "started" => 5,
+        "DeactivationTarget" => 6,
+        "preempted" | "Preempted" | "evicted" | "hotswap" => 7,
+        "podsNotReady" => 8,
+        "waiting" => 9,
+        "finished" => 11,
+        // That it may be queued again, for example.
+        _ => 10,
+    }
+}
+
 /// The latest, by time and arrival.
 #[derive(Debug, Default)]
 pub struct Latest {
@@ -58,12 +77,15 @@ impl Latest {
             let (reason, message) = ("".into(), "".into());
             self.put(new, created, "pending", cluster_queue, (reason, message));
         }
-        for fact in &new.facts {
-            let known = old.is_some_and(|old| old.facts.iter().any(|f| f.of == fact.of && f.at == fact.at));
-            if let Some(what) = word(fact).filter(|_| !known) {
-                let words = (Name::clone(&fact.reason), Name::clone(&fact.message));
-                self.put(new, fact.at, what, cluster_queue, words);
-            }
+        let is_known =
+            |fact: &Fact| old.is_some_and(|old| old.facts.iter().any(|f| f.of == fact.of && f.at == fact.at));
+        let facts = new.facts.iter().filter(|fact| !is_known(fact));
+        let mut news: Vec<_> = facts.filter_map(|fact| Some((word(fact)?, fact))).collect();
+        // A status lists its conditions in no order.
+        news.sort_by_key(|(what, _)| rank(what, false));
+        for (what, fact) in news {
+            let words = (Name::clone(&fact.reason), Name::clone(&fact.message));
+            self.put(new, fact.at, what, cluster_queue, words);
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tracing::error;
 
-use super::answers::{OneEach, document, guarded, text};
+use super::answers::{document, guarded, text};
 use super::assets::asset;
 use super::changes::Streams;
 use super::query;
@@ -28,7 +28,7 @@ use super::store::Store;
 use super::tomorrow::Tomorrow;
 use super::viewer::{Caller, Viewer};
 use super::views::{displaced, items, nodes, now, topology, workload};
-use crate::access::{Asking, Rate, address};
+use crate::access::{Asking, OneEach, Rate, address};
 use crate::percent::decoded;
 use crate::visibility::status::Refusal;
 

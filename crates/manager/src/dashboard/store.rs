@@ -11,11 +11,11 @@ use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use sluice_engine::{Name, WorkloadKey};
 use tokio::sync::watch;
 
-use super::happening::{Happening, Latest};
+use super::happening::Latest;
 use super::rows::{CohortRow, FlavorRow, NodeRow, QueueRow, WorkloadRow};
 use super::snapshot::Snapshot;
 use super::texts::Texts;
-use super::tracked::{News, Tracked};
+use super::tracked::Tracked;
 
 /// An answer may be as old as this.
 const STALE: Duration = Duration::from_millis(250);
@@ -48,20 +48,6 @@ struct Rows {
     partial: bool,
     /// When the cluster was read last.
     read: Option<Timestamp>,
-}
-
-/// What changed since the last snapshot.
-struct Changes {
-    revision: u64,
-    complete: bool,
-    workloads: News<WorkloadKey, Arc<WorkloadRow>>,
-    cluster_queues: News<Name, Arc<QueueRow>>,
-    cohorts: News<Name, Arc<CohortRow>>,
-    local_queues: News<(Name, Name), Name>,
-    flavors: News<Name, Arc<FlavorRow>>,
-    topologies: News<Name, Arc<Vec<String>>>,
-    nodes: News<Name, Arc<NodeRow>>,
-    recent: Vec<Happening>,
 }
 
 /// The last snapshot.
@@ -205,29 +191,13 @@ impl Store {
         {
             return Some(Arc::clone(&made.snapshot));
         }
-        let changes = self.rows().take_changes(revision)?;
+        let carry_changes_into = self.rows().take_changes(revision)?;
         // The watches go on from here. The one before is seldom in use by then.
         let mut next =
             Arc::try_unwrap(std::mem::take(&mut made.snapshot)).unwrap_or_else(|shown| shown.copy());
-        changes.carry_into(&mut next);
+        carry_changes_into(&mut next);
         *made = Made { at: Some(now), snapshot: Arc::new(next) };
         Some(Arc::clone(&made.snapshot))
-    }
-}
-
-impl Changes {
-    fn carry_into(self, copy: &mut Snapshot) {
-        copy.revision = self.revision;
-        copy.complete = self.complete;
-        self.workloads.carry_into(&mut copy.workloads);
-        self.cluster_queues.carry_into(&mut copy.cluster_queues);
-        self.cohorts.carry_into(&mut copy.cohorts);
-        self.local_queues.carry_into(&mut copy.local_queues);
-        self.flavors.carry_into(&mut copy.flavors);
-        self.topologies.carry_into(&mut copy.topologies);
-        self.nodes.carry_into(&mut copy.nodes);
-        copy.recent = self.recent;
-        (copy.sums, copy.namespaces) = (OnceLock::new(), OnceLock::new());
     }
 }
 
@@ -339,19 +309,23 @@ impl Rows {
         }
     }
 
-    /// What changed since the last call; nothing before everything was seen once.
-    fn take_changes(&mut self, revision: u64) -> Option<Changes> {
-        self.synced.then(|| Changes {
-            revision,
-            complete: !self.partial,
-            workloads: self.workloads.take_news(),
-            cluster_queues: self.cluster_queues.take_news(),
-            cohorts: self.cohorts.take_news(),
-            local_queues: self.local_queues.take_news(),
-            flavors: self.flavors.take_news(),
-            topologies: self.topologies.take_news(),
-            nodes: self.nodes.take_news(),
-            recent: self.latest.list(),
+    /// Takes what changed since the last call, and gives what brings a copy up to date with it; nothing before everything was seen once.
+    fn take_changes(&mut self, revision: u64) -> Option<impl FnOnce(&mut Snapshot) + use<>> {
+        let (complete, recent) = (!self.partial, self.synced.then(|| self.latest.list())?);
+        let (workloads, cluster_queues) = (self.workloads.take_news(), self.cluster_queues.take_news());
+        let (cohorts, local_queues) = (self.cohorts.take_news(), self.local_queues.take_news());
+        let (flavors, topologies) = (self.flavors.take_news(), self.topologies.take_news());
+        let nodes = self.nodes.take_news();
+        Some(move |copy: &mut Snapshot| {
+            (copy.revision, copy.complete, copy.recent) = (revision, complete, recent);
+            workloads.carry_into(&mut copy.workloads);
+            cluster_queues.carry_into(&mut copy.cluster_queues);
+            cohorts.carry_into(&mut copy.cohorts);
+            local_queues.carry_into(&mut copy.local_queues);
+            flavors.carry_into(&mut copy.flavors);
+            topologies.carry_into(&mut copy.topologies);
+            nodes.carry_into(&mut copy.nodes);
+            (copy.sums, copy.namespaces) = (OnceLock::new(), OnceLock::new());
         })
     }
 }

@@ -30,13 +30,12 @@ use tracing::{debug, error};
 
 use self::changed::Change;
 use self::seen::Seen;
-use super::answers::OneEach;
 use super::seen_queues::SeenQueues;
 use super::snapshot::Snapshot;
 use super::source::{Begin, Source};
 use super::store::Store;
 use super::viewer::Viewer;
-use crate::access::Rate;
+use crate::access::{OneEach, Rate};
 use crate::visibility::status::Refusal;
 
 /// Simulations, of one user and of all: one user, or a few, do not use up the turns of all.

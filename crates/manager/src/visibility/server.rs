@@ -1,9 +1,8 @@
 //! The HTTPS side: who asks, whether they may, and the answer.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Extension, State};
@@ -25,9 +24,7 @@ use super::route::{ALL, EXPLAIN_GROUP, EXPLAIN_VERSION, Route, Wishes, asked, ch
 use super::status::Refusal;
 use super::{openapi, summary::summary};
 use crate::access::front_proxy::{ClientCertificate, FrontProxy};
-use crate::access::{
-    Access, AccessError, Asking, Attributes, Rate, TurnsByUser, User, address, bearer, party,
-};
+use crate::access::{Access, AccessError, Asking, Attributes, OneEach, Rate, User, address, bearer};
 use crate::explain::{Asked, Explains, Format};
 use crate::journal::{self, JournalError, Page};
 use crate::serve::body::Keep;
@@ -58,9 +55,7 @@ pub struct Server {
     journal: Option<journal::Reader>,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    turns: Mutex<TurnsByUser>,
-    /// Users who wait for an explanation.
-    explaining: Mutex<BTreeSet<String>>,
+    explanations: OneEach,
 }
 
 impl Server {
@@ -80,8 +75,7 @@ impl Server {
             journal,
             small: Arc::new(Semaphore::new(SMALL_AT_ONCE)),
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
-            turns: Mutex::new(TurnsByUser::new(EXPLANATIONS, ALL_EXPLANATIONS, Instant::now())),
-            explaining: Mutex::default(),
+            explanations: OneEach::new("explanations", EXPLANATIONS, ALL_EXPLANATIONS),
         }
     }
 
@@ -244,7 +238,7 @@ impl Server {
         };
         let Wishes { all, output, kind } = wishes(query).map_err(Refusal::BadRequest)?;
         let all = all && self.may(user, &everywhere).await?;
-        let _one = self.one_at_a_time(user)?;
+        let _one = self.explanations.take(&user.username)?;
         // Without an answer nodes and other teams' queues are counted, not named.
         let nodes = self.may(user, &Attributes::list_nodes()).await.unwrap_or(false);
         let queues = self.may(user, &Attributes::list_cluster_queues()).await.unwrap_or(false);
@@ -271,31 +265,6 @@ impl Server {
             }
         }
         Ok(document)
-    }
-
-    /// A user, or [`party`] of users, waits for one explanation at a time.
-    fn one_at_a_time(&self, user: &User) -> Result<Explaining<'_>, Refusal> {
-        let turns = &mut *self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut waiting = self.explaining.lock().unwrap_or_else(PoisonError::into_inner);
-        let party = party(&user.username);
-        if waiting.contains(party) || !turns.take(party, Instant::now()) {
-            let why = "too many explanations are asked for: wait for the one before".to_owned();
-            return Err(Refusal::TooMany(why));
-        }
-        waiting.insert(party.to_owned());
-        Ok(Explaining { server: self, party: party.to_owned() })
-    }
-}
-
-/// A user who waits for an explanation.
-struct Explaining<'a> {
-    server: &'a Server,
-    party: String,
-}
-
-impl Drop for Explaining<'_> {
-    fn drop(&mut self) {
-        self.server.explaining.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.party);
     }
 }
 

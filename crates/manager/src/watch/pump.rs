@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use sluice_client::error_chain::Chain;
-use sluice_engine::Backoff;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use tokio::sync::watch;
 use tracing::{debug, warn};

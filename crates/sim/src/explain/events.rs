@@ -12,6 +12,9 @@ pub const MOST_EVENTS: usize = 200;
 /// An event and a condition this close together report the same.
 const SAME: SignedDuration = SignedDuration::from_secs(5);
 
+/// Type and status of the condition of what waits.
+const WAITS: (&str, &str) = ("QuotaReserved", "False");
+
 /// Its note names Workloads of other namespaces.
 const NAMES_OTHERS: &str = "PreemptedWorkload";
 
@@ -74,15 +77,10 @@ impl Event {
             | "Suspended"
             | "Pending"
             | "Inadmissible"
-            | "Waiting" => Some(("QuotaReserved", "False")),
+            | "Waiting" => Some(WAITS),
             reason if reason.starts_with("EvictedDueTo") => Some(("Evicted", "True")),
             _ => None,
         }
-    }
-
-    /// Whether something of this time says the same.
-    pub fn is_told_at(&self, at: Timestamp) -> bool {
-        self.at.duration_since(at).abs() <= SAME
     }
 
     /// When it happened last, as conditions say it.
@@ -98,13 +96,34 @@ impl Event {
 
 /// Lines about what the conditions do not say, each with its time. Names of other namespaces are left out unless `all` of them may be shown.
 pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<(Timestamp, String)> {
-    let reported = |event: &Event| {
-        conditions.iter().any(|c| {
-            event.condition() == Some((&*c.type_, &*c.status)) && event.is_told_at(c.last_transition_time.0)
-        })
-    };
-    let shown = |event: &Event| !reported(event) && (all || event.reason != NAMES_OTHERS);
-    Event::all(events).iter().filter(|event| shown(event)).map(|event| (event.at, event.line())).collect()
+    let all_events = Event::all(events);
+    let said = all_events.iter().map(|event| (event.condition(), event.at)).collect::<Vec<_>>();
+    let known = conditions.iter().map(|c| (Some((&*c.type_, &*c.status)), c.last_transition_time.0));
+    let told = are_told(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
+    let shown = |event: &Event| all || event.reason != NAMES_OTHERS;
+    let untold = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
+    untold.map(|(event, _)| (event.at, event.line())).collect()
+}
+
+/// Whether each event, oldest first, says what is `known` with its time: of the same words, nearest in time, and at most five seconds away. What is
+/// known is said by one event, the last of those: an earlier one tells of something before that. What `repeats`, as the reasons for
+/// waiting do, may be said by several.
+pub fn are_told<W: PartialEq>(
+    events: &[(W, Timestamp)],
+    known: &[(W, Timestamp)],
+    repeats: impl Fn(&W) -> bool,
+) -> Vec<bool> {
+    let mut taken = vec![false; known.len()];
+    let mut told = vec![false; events.len()];
+    for (told, (what, at)) in told.iter_mut().zip(events).rev() {
+        let away = |place: usize| known[place].1.duration_since(*at).abs();
+        let free = (0..known.len()).filter(|&place| !taken[place] && known[place].0 == *what);
+        if let Some(place) = free.filter(|&place| away(place) <= SAME).min_by_key(|&place| away(place)) {
+            taken[place] = !repeats(what);
+            *told = true;
+        }
+    }
+    told
 }
 
 #[cfg(test)]
@@ -139,5 +158,20 @@ mod tests {
         ];
         assert_eq!(said(false), own);
         assert_eq!(said(true)[1], "2026-01-01T00:19:00Z PreemptedWorkload: about PreemptedWorkload");
+    }
+
+    #[test]
+    fn an_event_of_a_moment_before_is_not_taken_for_what_is_known() {
+        let at = |millis: i64| Timestamp::from_millisecond(millis).unwrap();
+        let events = [
+            ("reserved", at(10_200)),
+            ("waiting", at(12_100)),
+            ("waiting", at(12_900)),
+            ("reserved", at(14_300)),
+            ("reserved", at(30_000)),
+        ];
+        let known = [("reserved", at(14_000)), ("waiting", at(12_000))];
+        let told = are_told(&events, &known, |what| *what == "waiting");
+        assert_eq!(told, [false, true, true, true, false]);
     }
 }

@@ -74,6 +74,8 @@ struct Reading {
 impl Reading {
     fn take(&mut self, line: Line) {
         match line {
+            // A day is about quota: what checks said and when pods were ready is no part of it.
+            Line::Workload(line) if matches!(line.event, Event::Checked { .. } | Event::PodsReady) => {}
             Line::Workload(line) => self.workload(*line),
             Line::Quota(line) => self.quota(&line),
             Line::Lost(line) => {
@@ -169,6 +171,7 @@ impl Reading {
             Event::Finished(why) => self.finished(index, at, &why),
             // Each replica says when it saw that.
             Event::Deleted if self.record.jobs[index].deleted.is_some() => {}
+            Event::Checked { .. } | Event::PodsReady => {}
             Event::Deleted => self.record.deleted(at, index),
         }
     }

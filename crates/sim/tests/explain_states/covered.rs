@@ -8,11 +8,13 @@ enum Shown {
     Ends(&'static [fn()]),
     /// The same with the real programs of a control plane: tests below `tests/tests/operator/explain`.
     EndsOnAControlPlane(&'static [&'static str]),
+    /// It is told, and what is advised is done in the core's own tests, `rules/s6_5_process.rs`: objects come into this state by too long a way.
+    EndsInTheCore(&'static [fn()], &'static [&'static str]),
     /// It is told, and nothing lets this job start, or nothing that a virtual cluster has.
     Told(&'static [fn()], &'static str),
 }
 
-use Shown::{Ends, EndsOnAControlPlane, Told};
+use Shown::{Ends, EndsInTheCore, EndsOnAControlPlane, Told};
 
 fn shown(code: Code) -> Shown {
     let table: &'static [fn()] = &[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start];
@@ -125,9 +127,12 @@ fn shown(code: Code) -> Shown {
         Code::PodsMissing => EndsOnAControlPlane(&[
             "a_job_whose_pods_are_refused_runs_when_the_quota_of_its_namespace_takes_them",
         ]),
-        Code::PreemptionHeldBack => Told(
+        Code::PreemptionHeldBack => EndsInTheCore(
             &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
-            "the rule is the core's, and so are the tests of what ends it",
+            &[
+                "s6_5_34_what_our_gate_holds_back_is_tried_again_after_an_arrival",
+                "s6_5_34_free_quota_another_priority_or_another_policy_end_what_our_gate_holds_back",
+            ],
         ),
         Code::TriedAgain => Told(
             &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
@@ -161,17 +166,25 @@ fn shown(code: Code) -> Shown {
     }
 }
 
-/// What is told and cannot be ended here is named with its reason, and the tests that need a control plane are there.
+/// What is told and cannot be ended here is named with its reason, and the tests of elsewhere are there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tests/operator/explain");
     let files = ["pods.rs", "states.rs", "wrong_queues.rs"]
         .map(|name| std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/tests/rules/s6_5_process.rs");
+    let rules = std::fs::read_to_string(rules).unwrap();
     for code in Code::ALL {
         match shown(code) {
             Ends(tests) => assert!(!tests.is_empty(), "{code:?}"),
             Told(tests, why) => assert!(!tests.is_empty() && !why.is_empty(), "{code:?}"),
+            EndsInTheCore(tests, names) => {
+                assert!(!tests.is_empty(), "{code:?}");
+                for name in names {
+                    assert!(rules.contains(&format!("fn {name}()")), "{code:?}: {name}");
+                }
+            }
             EndsOnAControlPlane(names) => {
                 for name in names {
                     let test = format!("async fn {name}()");

@@ -1,6 +1,6 @@
 //! What the page says in states in which nothing can be tried, on real objects; and that what it advises lets the job start.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{Api, DynamicObject};
 use sluice_testkit::workloads;
 
@@ -181,6 +181,20 @@ async fn containers_run_when_what_is_advised_is_done(
     missing: &str,
 ) {
     kubelet(client, "mine").await;
+    let page =
+        says(manager, "default", "mine", &["mine-0: its node has not reported on it yet", missing]).await;
+    let advice = "let an administrator see whether its node is ready: its kubelet has not taken the pod yet";
+    assert!(page.contains(advice), "{page}");
+    let described = as_said(plane, "kubectl describe node n0").await;
+    assert!(described.contains("it is off"), "{described}");
+    set_node(client, "True", "it is on").await;
+
+    let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
+    set_container(client, "mine", "Pending", &waiting).await;
+    let page = says(manager, "default", "mine", &["mine-0: container c: ContainerCreating"]).await;
+    assert!(page.contains("wait: its node prepares it"), "{page}");
+
+    kubelet(client, "mine").await;
     let waits = "mine-0: container c: ImagePullBackOff: no such image";
     let page =
         says(manager, "default", "mine", &["1 of its pods have a node and do not run yet", waits, missing])
@@ -219,8 +233,23 @@ async fn as_said(plane: &ControlPlane, command: &str) -> String {
     kubectl(plane, &words).await.unwrap()
 }
 
-/// The pod of the job gets a node.
+/// Whether the node of the pod is ready.
+async fn set_node(client: &Client, ready: &str, message: &str) {
+    let now = "2030-01-01T00:00:00Z";
+    let ready = json!({
+        "type": "Ready", "status": ready, "reason": "Kubelet", "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now,
+    });
+    let status = Patch::Merge(json!({"status": {"conditions": [ready]}}));
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.patch_status("n0", &PatchParams::default(), &status).await.unwrap();
+}
+
+/// The pod of the job gets a node, which is not ready.
 async fn bind(client: &Client, job: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = serde_json::from_value(json!({"metadata": {"name": "n0"}})).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    set_node(client, "False", "it is off").await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let name = format!("{job}-0");
     let binding = json!({
@@ -232,8 +261,13 @@ async fn bind(client: &Client, job: &str) {
 /// The only image that there is.
 const GOOD_IMAGE: &str = "good";
 
-/// Says of the container what its node's kubelet would, by what there is.
+/// Says of the container what its node's kubelet would, by what there is; nothing while the node is not ready.
 async fn kubelet(client: &Client, job: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let conditions = nodes.get("n0").await.unwrap().status.and_then(|status| status.conditions);
+    if conditions.into_iter().flatten().all(|condition| condition.status != "True") {
+        return;
+    }
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let pod = pods.get(&format!("{job}-0")).await.unwrap();
     let image = pod.spec.unwrap().containers[0].image.clone();

@@ -49,6 +49,8 @@ pub struct State {
     pub old: Mutex<Option<String>>,
     /// So many times the view Now is refused.
     pub refuses: AtomicUsize,
+    /// So many times rows are refused that are not the first of a list.
+    pub refuses_rows: AtomicUsize,
 }
 
 /// A server on a free port, which ends with the test. Its URL.
@@ -66,6 +68,7 @@ pub async fn start(fault: Fault) -> (String, Arc<State>) {
         news: watch::Sender::new(0),
         old: Mutex::default(),
         refuses: AtomicUsize::new(0),
+        refuses_rows: AtomicUsize::new(0),
     });
     let known = Arc::clone(&state);
     let app = axum::Router::new().fallback(move |request: Request| answer(request, Arc::clone(&known)));
@@ -175,8 +178,10 @@ fn said(what: &str, query: &[(String, String)], body: &[u8], state: &State) -> R
         let items: Vec<_> = all.iter().skip(offset).take(limit).map(|n| item(*n)).collect();
         json!({"total": all.len(), "items": items})
     };
-    let one_less = |left: usize| left.checked_sub(1);
-    if what == "now" && state.refuses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+    let is_refused = |left: &AtomicUsize| {
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    };
+    if what == "now" && is_refused(&state.refuses) || offset > 0 && is_refused(&state.refuses_rows) {
         return refused(StatusCode::TOO_MANY_REQUESTS, "too many answers are being made: try again");
     }
     let few = |all: usize| if state.fault == Fault::Few { all * FEW / WORKLOADS } else { all };

@@ -28,7 +28,7 @@ export function when(text, short = false) {
   return whole.slice(0, 10) === new Date().toISOString().slice(0, 10) ? time : `${whole.slice(0, 10)} ${time}`;
 }
 
-const GOOD = ["admitted", "finished", "started", "ready"], BAD = ["preempted", "evicted", "failed", "refused"];
+const GOOD = ["admitted", "finished", "started", "ready", "checkready"], BAD = ["preempted", "evicted", "failed", "refused", "checkretry", "checkrejected"];
 
 /** A word with its colour; the word alone says it, too. */
 export function word(what) {

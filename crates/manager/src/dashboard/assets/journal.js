@@ -134,7 +134,8 @@ export function fromJournal(content) {
       stops.set(queue, isStopped);
     }
     if (Number.isFinite(line.lost)) timeline.push({ at: when, event: "scenario", message: `the journal lacks ${line.lost} lines before this` });
-    if (!text(line.workload) || !text(line.what)) continue;
+    // What checks said and when pods were ready is no part of a schedule.
+    if (!text(line.workload) || !text(line.what) || ["Checked", "PodsReady"].includes(line.what)) continue;
     const uid = text(line.uid) || jobOf(line);
     const since = Math.min(when, Number.isFinite(time(line.since)) ? time(line.since) : when);
     if (!stories.has(uid)) {

@@ -206,7 +206,10 @@ export class Paged {
       this.options.counted?.(this.total);
       this.rows.refresh();
     } catch (error) {
-      if (generation === this.generation) this.options.failed?.(error, whole);
+      if (generation !== this.generation) return;
+      // It is read again when it is seen again.
+      this.asked.delete(page);
+      this.options.failed?.(error, whole);
     }
   }
 }

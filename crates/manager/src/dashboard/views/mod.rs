@@ -3,6 +3,7 @@
 pub mod displaced;
 pub mod items;
 pub mod lent;
+mod life;
 pub mod nodes;
 pub mod now;
 pub mod topology;

@@ -1,0 +1,168 @@
+//! The whole life of a Workload, as far as anything says it: its conditions and checks, which tell of the present attempt only, the journal, what
+//! is remembered of the whole cluster, and its events, which the API server keeps for an hour.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::conditions::reason;
+use sluice_api::journal::{self, WorkloadLine};
+use sluice_api::slim;
+use sluice_sim::explain::{Event, are_told};
+
+use crate::dashboard::happening::{Happening, rank, word};
+use crate::dashboard::rows::{Fact, WorkloadRow};
+use crate::dashboard::snapshot::Snapshot;
+
+/// It waits for quota, and why.
+const WAITING: &str = "waiting";
+
+/// A moment of a life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Moment {
+    at: Timestamp,
+    what: String,
+    /// Of a check: its name.
+    reason: String,
+    message: String,
+}
+
+impl Moment {
+    fn new(at: Timestamp, what: impl Into<String>, (reason, message): (&str, &str)) -> Self {
+        Self { at, what: what.into(), reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    /// What it says: checks are told apart by their names.
+    fn says(&self) -> (&str, &str) {
+        (&self.what, if self.what.starts_with("check") { &self.reason } else { "" })
+    }
+}
+
+/// What happened, in order. `events` are those about it, if they may be read.
+pub fn life(
+    snapshot: &Snapshot,
+    row: &WorkloadRow,
+    workload: &slim::Workload,
+    (events, journal): (Option<&[Value]>, &[WorkloadLine]),
+) -> Vec<Value> {
+    let mut moments = present(row, workload);
+    let remembered = snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening);
+    // These have the times of the conditions that said the same.
+    for moment in journal.iter().filter_map(of_line).chain(remembered) {
+        if !moments.iter().any(|known| known.at == moment.at && known.says() == moment.says()) {
+            moments.push(moment);
+        }
+    }
+    // These have times of their own.
+    let events: Vec<_> = Event::all(events.unwrap_or_default()).iter().filter_map(of_event).collect();
+    let said: Vec<_> = events.iter().map(|event| (event.says(), event.at)).collect();
+    let known: Vec<_> = moments.iter().map(|known| (known.says(), known.at)).collect();
+    let told = are_told(&said, &known, |says| says.0 == WAITING);
+    moments.extend(events.into_iter().zip(told).filter(|(_, told)| !told).map(|(event, _)| event));
+    in_order(&mut moments);
+    let shown = |one: Moment| json!({"at": one.at.to_string(), "what": one.what, "reason": one.reason, "message": one.message});
+    moments.into_iter().map(shown).collect()
+}
+
+/// Conditions and checks have whole seconds, events parts of them: within a second it is the order of a life that counts.
+fn in_order(moments: &mut [Moment]) {
+    let evictions = moments.iter().filter(|one| matches!(&*one.what, "evicted" | "preempted" | "hotswap"));
+    let evictions: Vec<i64> = evictions.map(|one| one.at.as_second()).collect();
+    moments.sort_by_cached_key(|one| {
+        let second = one.at.as_second();
+        let rank = rank(&one.what, evictions.contains(&second));
+        (second, rank, one.at, one.what.clone(), one.reason.clone())
+    });
+}
+
+/// What the object says.
+fn present(row: &WorkloadRow, workload: &slim::Workload) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    if let Some(created) = row.created {
+        moments.push(Moment::new(created, "queued", ("", "")));
+    }
+    for condition in &workload.status.conditions {
+        let fact = row.facts.iter().find(|fact| fact.of.as_str() == condition.type_);
+        let what = match fact {
+            Some(fact) => of_fact(fact),
+            None if condition.type_ == "QuotaReserved" => WAITING,
+            None if condition.type_ == "PodsReady" => "podsNotReady",
+            // What was true and is not any more is told by what came instead.
+            None => continue,
+        };
+        let why = (&*condition.reason, &*condition.message);
+        moments.push(Moment::new(condition.last_transition_time.0, what, why));
+    }
+    for check in &workload.status.admission_checks {
+        let what = format!("check{:?}", check.state);
+        moments.push(Moment::new(check.last_transition_time.0, what, (&check.name, &check.message)));
+    }
+    moments
+}
+
+/// What an event says of a life: the word that its condition has, too.
+fn of_event(event: &Event) -> Option<Moment> {
+    let moment = |what: &str| Some(Moment::new(event.at, what, (&event.reason, &event.message)));
+    match (event.reason.as_str(), event.condition().map(|(of, _)| of)) {
+        ("AdmissionCheckUpdated", _) => {
+            let (name, state, message) = updated(&event.message)?;
+            Some(Moment::new(event.at, format!("check{state}"), (name, message)))
+        }
+        ("AdmissionCheckRejected", _) => {
+            let name = event.message.split('"').nth(1).unwrap_or_default();
+            Some(Moment::new(event.at, "checkRejected", (name, &event.message)))
+        }
+        ("QuotaReserved", _) => moment("reserved"),
+        ("EvictedDueToPreempted", _) => moment("preempted"),
+        ("EvictedDueToNodeFailures", _) => moment("hotswap"),
+        (_, Some("Admitted")) => moment("admitted"),
+        (_, Some("Evicted")) => moment("evicted"),
+        (_, Some("QuotaReserved")) => moment(WAITING),
+        // Its eviction says the same.
+        _ => None,
+    }
+}
+
+/// Name, new state and message of a check, as the note of an event has them.
+fn updated(note: &str) -> Option<(&str, &str, &str)> {
+    let (name, states) = note.strip_prefix("Admission check ")?.split_once(" updated state from ")?;
+    let (_, after) = states.split_once(" to ")?;
+    let (state, message) = after.split_once(" with message: ").unwrap_or((after, ""));
+    ["Pending", "Ready", "Retry", "Rejected"].contains(&state).then_some((name, state, message))
+}
+
+/// What a line of the journal says of a life, with the words of events.
+fn of_line(line: &WorkloadLine) -> Option<Moment> {
+    let moment = |what: &str, why: (&str, &str)| Some(Moment::new(line.at, what, why));
+    match &line.event {
+        journal::Event::QuotaReserved { .. } => moment("reserved", ("", "")),
+        journal::Event::Checked { check, state, message } => {
+            moment(&format!("check{state:?}"), (check, message))
+        }
+        journal::Event::Admitted => moment("admitted", ("", "")),
+        journal::Event::PodsReady => moment("started", ("", "")),
+        journal::Event::Evicted(why) => {
+            let what = match why.reason.split('/').next() {
+                Some(reason::PREEMPTED) => "preempted",
+                Some(reason::NODE_FAILURES) => "hotswap",
+                _ => "evicted",
+            };
+            moment(what, (&why.reason, &why.message))
+        }
+        _ => None,
+    }
+}
+
+fn of_happening(past: &Happening) -> Option<Moment> {
+    (past.what != "pending").then(|| Moment::new(past.at, past.what, (&past.reason, &past.message)))
+}
+
+/// A namesake before it had a life of its own.
+fn is_of(happening: &Happening, row: &WorkloadRow) -> bool {
+    happening.key == row.key && happening.uid == row.uid
+}
+
+fn of_fact(fact: &Fact) -> &'static str {
+    word(fact).unwrap_or_else(|| fact.of.as_str())
+}
+
+#[cfg(test)]
+mod tests;
