@@ -11,6 +11,7 @@ use kube::client::UpgradeConnectionError;
 use serde_json::Value;
 use sluice_client::patience;
 use sluice_sim::explain::plain;
+use sluice_sim::resource::NOT_EXPLAINED;
 
 use crate::ask::{self, Reply};
 use crate::cluster::{object, selector};
@@ -18,6 +19,8 @@ use crate::complete;
 use crate::connection::{ClusterArgs, Person, checked};
 use crate::explain::Output;
 use crate::leader;
+use crate::list::Named;
+use crate::made;
 use crate::print::print;
 
 /// For so long the error of a forwarded port is waited for, once the port has ended.
@@ -92,7 +95,38 @@ impl AskExplainArgs {
 /// When the target is none, or the manager cannot be reached or does not know it.
 pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     args.target()?;
-    let reply = match (&args.manager_url, &cluster.namespace) {
+    let mut reply = asked(&args, cluster).await?;
+    // Which kinds there are the manager knows: it is asked first.
+    if reply.status == 400
+        && reply.body.starts_with(NOT_EXPLAINED)
+        && let Some(job) = made(&args, cluster).await?
+    {
+        reply = asked(&job, cluster).await?;
+    }
+    if reply.status != 200 {
+        bail!("{}", reply.body.trim_end());
+    }
+    print(&reply.body)?;
+    Ok(0)
+}
+
+/// The same question of the job that the object made which is asked about, if there is one.
+async fn made(args: &AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<Option<AskExplainArgs>> {
+    // Who asks at an address may have no way to the cluster.
+    let Ok(person) = cluster.connect().await else { return Ok(None) };
+    let (word, name) = args.target()?;
+    let maker = Named::parse(&format!("{word}/{name}"))?;
+    let jobs = made::in_cluster(&person.client, Some(&person.namespace), &maker).await?;
+    Ok(jobs.into_iter().next().map(|job| AskExplainArgs {
+        kind: job.kind.kind().to_ascii_lowercase(),
+        name: Some(job.name),
+        ..args.clone()
+    }))
+}
+
+/// The answer of the manager.
+async fn asked(args: &AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<Reply> {
+    Ok(match (&args.manager_url, &cluster.namespace) {
         // Then the cluster itself is not needed.
         (Some(url), Some(namespace)) => {
             let path = args.path(namespace)?;
@@ -105,22 +139,17 @@ pub async fn run(args: AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<
             if let Some(url) = url {
                 let (stream, host) = ask::connect(url).await?;
                 ask::get(stream, &host, &path).await?
-            } else if let Some(reply) = by_api(&args, &person).await? {
+            } else if let Some(reply) = by_api(args, &person).await? {
                 reply
             } else if args.what_if.is_some() {
                 bail!(
                     "--what-if asks by the API visibility.sluice.dev, which the cluster does not serve now"
                 );
             } else {
-                forwarded(&args, person.client, &path).await?
+                forwarded(args, person.client, &path).await?
             }
         }
-    };
-    if reply.status != 200 {
-        bail!("{}", reply.body.trim_end());
-    }
-    print(&reply.body)?;
-    Ok(0)
+    })
 }
 
 /// Asks by the API `visibility.sluice.dev`, as every user may who has the role; nothing if the cluster does not serve it now.
@@ -139,7 +168,9 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
     let found = match patience::get(&person.client, request).await {
         Ok(found) => found,
         Err(kube::Error::Api(status)) if is_not_served(&status) => return Ok(None),
-        Err(kube::Error::Api(status)) => bail!("{}", status.message),
+        Err(kube::Error::Api(status)) => {
+            return Ok(Some(Reply { status: status.code, body: status.message }));
+        }
         Err(error) => return Err(error.into()),
     };
     Ok(Some(Reply { status: 200, body: body(&found, args.what_if.is_some())? }))

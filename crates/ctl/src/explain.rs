@@ -11,6 +11,8 @@ use sluice_sim::explain::{Patience, Question};
 use sluice_sim::resource::{explained, not_explained};
 
 use crate::connection::ClusterArgs;
+use crate::list::Named;
+use crate::made;
 use crate::simulate::{self, WorldArgs};
 
 /// How the answer is written.
@@ -54,17 +56,28 @@ pub struct ExplainArgs {
     pub output: Output,
 }
 
+/// What the user means.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    /// A Workload or job: its kind, where that was given, and its name.
+    Job(Option<Kind>, String),
+    /// The job that this object made.
+    MadeBy(Named),
+}
+
 /// What the user means, and the paths that remain.
-fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>, String, Vec<PathBuf>)> {
+fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Target, Vec<PathBuf>)> {
     if let Some((word, name)) = target.split_once('/') {
-        let Some(kind) = explained(word) else { bail!("{}", not_explained(word)) };
-        return Ok((Some(kind), name.to_owned(), paths));
+        return Ok(match explained(word) {
+            Some(kind) => (Target::Job(Some(kind), name.to_owned()), paths),
+            None => (Target::MadeBy(Named::parse(target)?), paths),
+        });
     }
     if let Some(kind) = explained(target).filter(|_| !paths.is_empty()) {
         let name = paths.remove(0).display().to_string();
-        return Ok((Some(kind), name, paths));
+        return Ok((Target::Job(Some(kind), name), paths));
     }
-    Ok((None, target.to_owned(), paths))
+    Ok((Target::Job(None, target.to_owned()), paths))
 }
 
 /// Runs `sluice explain`.
@@ -74,13 +87,20 @@ fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Option<Kind>
 pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     // The target may be of a kind that the configuration declares.
     simulate::configured(&args.world)?;
-    let (kind, name, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
+    let (target, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
     args.world.paths = paths;
     let (loaded, options) = simulate::world(&args.world, cluster).await?;
     let namespace = match &cluster.namespace {
         Some(namespace) => namespace.clone(),
         None if args.world.from_cluster => cluster.connect().await?.namespace,
         None => "default".to_owned(),
+    };
+    let (kind, name) = match target {
+        Target::Job(kind, name) => (kind, name),
+        Target::MadeBy(maker) => match made::in_manifests(&loaded.manifests.objects, &namespace, &maker) {
+            Some(job) => (Some(Kind::Job(job.kind)), job.name),
+            None => bail!("{}", not_explained(args.target.split('/').next().unwrap_or_default())),
+        },
     };
     let question = Question {
         manifests: &loaded.manifests,
@@ -114,12 +134,15 @@ mod tests {
     fn targets_are_taken_as_kubectl_takes_them() {
         let paths = || vec![PathBuf::from("a"), PathBuf::from("b.yaml")];
         let job = Some(Kind::Job(sluice_api::job::JobKind::JOB));
-        assert_eq!(target("job/x", paths()).unwrap(), (job, "x".to_owned(), paths()));
+        let named = |kind, name: &str| Target::Job(kind, name.to_owned());
+        assert_eq!(target("job/x", paths()).unwrap(), (named(job, "x"), paths()));
         assert_eq!(
             target("workload", paths()).unwrap(),
-            (Some(Kind::Workload), "a".to_owned(), vec![PathBuf::from("b.yaml")])
+            (named(Some(Kind::Workload), "a"), vec![PathBuf::from("b.yaml")])
         );
-        assert_eq!(target("x", paths()).unwrap(), (None, "x".to_owned(), paths()));
-        assert!(target("node/x", paths()).is_err());
+        assert_eq!(target("x", paths()).unwrap(), (named(None, "x"), paths()));
+        let maker = Target::MadeBy(Named::parse("minicluster/x").unwrap());
+        assert_eq!(target("minicluster/x", paths()).unwrap(), (maker, paths()));
+        assert!(target("job/x/y", paths()).is_ok() && target("node/x/y", paths()).is_err());
     }
 }

@@ -24,6 +24,7 @@ mod kinds;
 pub mod kubectl;
 pub mod leader;
 pub mod list;
+pub mod made;
 pub mod migrate;
 pub mod output;
 pub mod print;

@@ -19,8 +19,7 @@ use crate::kubectl::{full_name, kubectl};
 use crate::output::{Format, OutputArgs};
 use crate::print::{nothing_found, print, table};
 
-#[cfg(test)]
-pub(crate) use job_pods::Named;
+pub use job_pods::Named;
 pub use pods::Pods;
 pub use queues::{ClusterQueues, Flavors, LocalQueues};
 pub use workloads::Workloads;

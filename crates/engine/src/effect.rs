@@ -210,12 +210,12 @@ pub enum Write {
         /// When it is made.
         at: Timestamp,
     },
-    /// Looks for the pods of a stopped or ended job that have not ended; each has one of these UIDs as its owner, or a pod that has. The answer is
+    /// Looks for the pods of a stopped or ended job that have not ended: those of these, and those that such a pod controls. The answer is
     /// `Ok(None)` without pods, and `WriteError::PodsLeft` with some. Or, for a namespace, for those of jobs that are gone: then the answer is
     /// `Ok(None)` if none of these has any, and else `WriteError::PodsRemain`.
     EndPods {
-        /// The job's UID, and those of jobs that it controls.
-        of: Vec<Arc<str>>,
+        /// Whose pods they are.
+        of: PodsOf,
         /// What to do about those that are not being deleted.
         then: EndPods,
     },
@@ -225,6 +225,15 @@ pub enum Write {
     Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.
     Read,
+}
+
+/// By what the pods of a job are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodsOf {
+    /// The job's UID, and those of jobs that it controls: each pod has one of them as its controller.
+    pub uids: Vec<Arc<str>>,
+    /// A label, by key and value, that the job's controller gives to the pods of all that it makes, where that may be of kinds that are not watched.
+    pub label: Option<(&'static str, Arc<str>)>,
 }
 
 /// What is done about pods of a stopped or ended job.

@@ -67,8 +67,8 @@ pub use changes::Change;
 pub use config::{EngineConfig, Gather, Part, ResourceConfig, StatusDelay, Transformation, WaitForPodsReady};
 pub use debug::Explanation;
 pub use effect::{
-    Effect, EffectId, EndPods, Event, EventType, LeftPods, Level, LogLine, Observation, PodStep, Purpose,
-    Write, WriteRequest,
+    Effect, EffectId, EndPods, Event, EventType, LeftPods, Level, LogLine, Observation, PodStep, PodsOf,
+    Purpose, Write, WriteRequest,
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};

@@ -49,10 +49,16 @@ pub fn explained(word: &str) -> Option<Kind> {
         .or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
 }
 
+/// How that begins which is said of a word that names no kind that is explained.
+pub const NOT_EXPLAINED: &str = "expected workload or a kind of jobs";
+
 /// What is said of a word that names no kind that is explained.
 pub fn not_explained(word: &str) -> String {
     let kinds: Vec<_> = JobKind::all().iter().map(|kind| kind.kind().to_ascii_lowercase()).collect();
-    format!("expected workload or a kind of jobs ({}), found {word}", kinds.join(", "))
+    let kinds = kinds.join(", ");
+    format!(
+        "{NOT_EXPLAINED} ({kinds}), found {word}: of what makes a job by itself, ask for the job that it makes"
+    )
 }
 
 #[cfg(test)]

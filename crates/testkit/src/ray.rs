@@ -23,9 +23,7 @@ pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
         "--metrics-addr=0",
         "--health-probe-bind-address=0",
     ];
-    // Workers without a container that asks the head, which no pod of a test answers.
-    let variables = [("ENABLE_INIT_CONTAINER_INJECTION", "false")];
-    let mut operator = Controllers::start_with(plane, Tool::KubeRayOperator, &arguments, &variables).await?;
+    let mut operator = Controllers::start(plane, Tool::KubeRayOperator, &arguments).await?;
     wait_until_it_looks_after(&mut operator, &plane.client().await?).await?;
     Ok(operator)
 }

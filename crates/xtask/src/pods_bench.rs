@@ -37,6 +37,8 @@ enum Pods {
     Fast,
     /// Each is queued alone.
     Single,
+    /// Each is queued alone, and there is quota for one.
+    Backlog,
     /// Those of one Deployment.
     Deployment,
     /// Those of one StatefulSet.
@@ -175,6 +177,7 @@ impl Pods {
             Self::Group => "group",
             Self::Fast => "fast",
             Self::Single => "single",
+            Self::Backlog => "backlog",
             Self::Deployment => "deployment",
             Self::Statefulset => "statefulset",
         };
@@ -185,11 +188,11 @@ impl Pods {
     fn pod(self, name: &str, total: usize, owner: &str) -> Value {
         let mut made = match self {
             Self::Group | Self::Fast => member(name, "g", total, "main"),
-            Self::Single | Self::Deployment | Self::Statefulset => pod(name, "lq", "1"),
+            Self::Single | Self::Backlog | Self::Deployment | Self::Statefulset => pod(name, "lq", "1"),
         };
         let metadata = &mut made["metadata"];
         match self {
-            Self::Group | Self::Single => {}
+            Self::Group | Self::Single | Self::Backlog => {}
             Self::Fast => metadata["annotations"]["kueue.x-k8s.io/pod-group-fast-admission"] = json!("true"),
             Self::Deployment => Self::owned(metadata, "ReplicaSet", "deployment", owner),
             Self::Statefulset => Self::owned(metadata, "StatefulSet", "statefulset", owner),
@@ -217,7 +220,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A queue with quota for so many pods, and what makes them.
+    /// A queue with quota for so many pods, or for one of them, and what makes them.
     fn new(kind: Pods, pods: usize) -> Self {
         let mut config = EngineConfig::default();
         config.frameworks.insert(JobKind::POD);
@@ -229,7 +232,8 @@ impl Bench {
             (watch.elapsed(), allocated.count_total)
         };
         c.api.namespace("team-a", &[]);
-        c.api.simple(&pods.to_string(), &json!({}));
+        let room = if kind == Pods::Backlog { 1 } else { pods };
+        c.api.simple(&room.to_string(), &json!({}));
         let mut owner = "uid-web".to_owned();
         if kind == Pods::Statefulset {
             let mut view = job("team-a", "web", "lq", i32::try_from(pods).unwrap_or(i32::MAX), "1");
@@ -239,6 +243,17 @@ impl Bench {
             owner = c.api.job("web").view.job.uid.to_string();
         }
         Self { c, kind, pods, owner, steps: BTreeMap::new() }
+    }
+
+    /// All come, as fast as an API server takes them.
+    fn come(&mut self) {
+        for at in 0..self.pods {
+            self.add(&name(at));
+            if at % BATCH == BATCH - 1 {
+                self.c.advance(1);
+            }
+        }
+        self.c.advance(2);
     }
 
     fn add(&mut self, name: &str) {
@@ -263,19 +278,17 @@ impl Bench {
     }
 }
 
+/// The name of a pod.
+fn name(at: usize) -> String {
+    format!("p{at:05}")
+}
+
 fn measure(kind: Pods, pods: usize) -> anyhow::Result<BTreeMap<String, Step>> {
     let mut bench = Bench::new(kind, pods);
-    let name = |at: usize| format!("p{at:05}");
-    bench.step("1 all come, and may run", |bench| {
-        for at in 0..pods {
-            bench.add(&name(at));
-            if at % BATCH == BATCH - 1 {
-                // As fast as an API server takes them.
-                bench.c.advance(1);
-            }
-        }
-        bench.c.advance(2);
-    });
+    if kind == Pods::Backlog {
+        return backlog(bench);
+    }
+    bench.step("1 all come, and may run", Bench::come);
     ensure!((0..pods).all(|at| bench.c.api.is_free(&name(at))), "all pods may run");
     bench.step("2 all run", |bench| {
         for at in 0..pods {
@@ -296,5 +309,28 @@ fn measure(kind: Pods, pods: usize) -> anyhow::Result<BTreeMap<String, Step>> {
         bench.c.advance(2);
     });
     ensure!(bench.c.api.is_free("other"), "the other pod may run");
+    Ok(bench.steps)
+}
+
+/// Pods of which all but one wait for quota.
+fn backlog(mut bench: Bench) -> anyhow::Result<BTreeMap<String, Step>> {
+    bench.step("1 all come, and one may run", Bench::come);
+    ensure!(bench.c.api.is_free(&name(0)) && !bench.c.api.is_free(&name(1)), "one pod may run");
+    bench.step("2 it runs", |bench| bench.c.api.run_pod(&name(0), "Running"));
+    let one = name(bench.pods / 2);
+    bench.step("3 one that waits says something", |bench| {
+        bench.c.api.edit_pod(&one, &json!({"metadata": {"labels": {"example.com/x": "y"}}}));
+    });
+    bench.step("4 it is deleted", |bench| bench.c.api.delete_queued_pod(&one));
+    bench.step("5 the one that runs succeeds, and the next may run", |bench| {
+        bench.c.api.run_pod(&name(0), "Succeeded");
+        bench.c.advance(2);
+    });
+    ensure!(bench.c.api.is_free(&name(1)), "the next pod may run");
+    bench.step("6 another one comes", |bench| {
+        bench.add("other");
+        bench.c.advance(2);
+    });
+    ensure!(!bench.c.api.is_free("other"), "the other pod waits");
     Ok(bench.steps)
 }

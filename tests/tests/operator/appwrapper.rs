@@ -178,6 +178,40 @@ async fn live(place: &Place<'_>) {
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
 
+/// What makes its pods is a ReplicaSet, of which the manager knows nothing: it finds them by the label.
+#[tokio::test]
+async fn the_pods_of_a_deployment_in_an_appwrapper_have_its_label_and_go_with_it() {
+    needs!(Tool::AppWrapperController);
+    let place = place("wrapped-set", [1, 0]).await;
+    let labels = json!({"app": "first"});
+    let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "serves"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    });
+    let mut object = wrapper("first");
+    object["spec"]["components"] = json!([{"template": deployment}]);
+    make(&place, &object).await;
+    eventually("the pod of the ReplicaSet", DEADLINE, || async {
+        let pods = pods(&place, "first").await;
+        let runs = |pod: &Value| {
+            pod["status"]["phase"] == "Running"
+                && pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+        };
+        Ok(progress(pods.len() == 1 && runs(&pods[0]), format!("{pods:?}")))
+    })
+    .await
+    .unwrap();
+    place.make_urgent("wrapped-set", 1).await.unwrap();
+    place.wait_for_condition("first", "Evicted", "True/Preempted").await.unwrap();
+    wait_until_it_waits(&place, "first").await;
+    place.wait_until("urgent", true).await.unwrap();
+    api(&place).delete("first", &DeleteParams::background()).await.unwrap();
+    place.delete_job("urgent").await.unwrap();
+    place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
     needs!(Tool::AppWrapperController);

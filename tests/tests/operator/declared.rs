@@ -158,7 +158,7 @@ async fn wait_until_on(place: &Place<'_>, name: &str, flavor: Option<&str>) {
 }
 
 /// What `kubectl kueue` says.
-async fn plugin_says(words: &[&str]) -> String {
+pub async fn plugin_says(words: &[&str]) -> String {
     let kubeconfig = bed().await.plane.kubeconfig_path().display().to_string();
     let words: Vec<_> = words.iter().map(ToString::to_string).collect();
     let ran = tokio::task::spawn_blocking(move || {

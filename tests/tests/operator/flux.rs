@@ -12,6 +12,8 @@ use sluice_testkit::flux;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 
+use crate::bed::bed;
+use crate::declared::plugin_says;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
 /// A MiniCluster of so many pods, each of which asks for one processor.
@@ -92,6 +94,18 @@ async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
     assert_eq!(job["spec"]["template"]["spec"].get("nodeSelector"), None, "nothing of an admission is left");
 }
 
+/// The plugin takes its name for that of its Job.
+async fn the_plugin_knows_it(place: &Place<'_>) {
+    let manager = format!("http://127.0.0.1:{}", bed().await.manager.setup().health);
+    for word in ["minicluster/first", "miniclusters.flux-framework.org/first"] {
+        let words = ["explain", word, "-n", &place.name, "-o", "json", "--manager-url", &manager];
+        let explained: Value = serde_json::from_str(&plugin_says(&words).await).unwrap();
+        assert_eq!(explained["state"], "waiting", "{explained}");
+        let listed = plugin_says(&["list", "workload", "--for", word, "-n", &place.name]).await;
+        assert!(listed.contains("job-first-"), "{listed}");
+    }
+}
+
 #[tokio::test]
 async fn a_minicluster_is_queued_as_its_job() {
     const SIZE: usize = 3;
@@ -104,6 +118,7 @@ async fn a_minicluster_is_queued_as_its_job() {
     let admitted = reported(&place.workload("first").await.unwrap(), "Admitted");
     assert!(!admitted.starts_with("True"), "{admitted}");
     wait_until_it_waits(place, "first").await;
+    the_plugin_knows_it(place).await;
     set_quota(place, [most, 0]).await;
     wait_until_it_runs_on(place, "first", &old, SIZE).await;
 

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +22,7 @@ use sluice_testkit::controllers::Controllers;
 use sluice_testkit::needs;
 use sluice_testkit::ray;
 use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_tests::amounts::{self, Amounts, amount};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, reported};
 use tokio::sync::OnceCell;
 
@@ -155,6 +157,28 @@ impl Bench<'_> {
         .unwrap();
     }
 
+    /// What the pods of a job request in each of its groups, init containers and all, is what its Workload holds.
+    pub async fn is_counted(&self, name: &str) {
+        let workload = self.place.workload(name).await.unwrap();
+        let mut requested: BTreeMap<String, Amounts> = BTreeMap::new();
+        for pod in self.pods(name).await {
+            let group = pod["metadata"]["labels"]["ray.io/group"].as_str().unwrap();
+            let set = if group == "headgroup" { "head" } else { group };
+            let sum = requested.entry(set.to_owned()).or_default();
+            for (resource, asked) in amounts::of_pod(&pod["spec"]).unwrap() {
+                *sum.entry(resource).or_default() += asked;
+            }
+        }
+        let sets = workload["status"]["admission"]["podSetAssignments"].as_array().unwrap();
+        let of_pods = sets.iter().filter(|set| set["name"] != "submitter");
+        let held = of_pods.map(|set| {
+            let usage = set["resourceUsage"].as_object().unwrap().iter();
+            let amounts = usage.map(|(resource, text)| (resource.clone(), amount(text).unwrap())).collect();
+            (set["name"].as_str().unwrap().to_owned(), amounts)
+        });
+        assert_eq!(requested, held.collect::<BTreeMap<_, Amounts>>());
+    }
+
     /// What the templates of the Jobs that hand work to clusters say of nodes.
     async fn submitters(&self) -> Vec<Value> {
         let jobs = self.place.jobs().list(&ListParams::default()).await.unwrap();
@@ -244,6 +268,7 @@ async fn live(place: &Place<'_>, name: &str, kind: JobKind) {
     assert!(!admitted.starts_with("True"), "{admitted}");
     set_quota(place, [NEEDS, 0]).await;
     bench.wait_until_it_runs_on("first", &old).await;
+    bench.is_counted("first").await;
     bench.wait_until_ready("first").await;
     // Nothing that KubeRay made for it is queued.
     place.wait_for_counts([0, 1, 1]).await.unwrap();

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use kube::Client;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_api::labels;
+
+use crate::made::{self, Made};
 
 /// The label that ties a pod to one ReplicaSet of its Deployment.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -21,6 +24,8 @@ pub struct Named {
     kind: Option<JobKind>,
     /// The name.
     pub name: String,
+    /// The jobs that it made, of an object of a kind that is none of jobs.
+    made: Vec<Made>,
 }
 
 /// Which pods, of those that selectors select, are those of a job.
@@ -60,7 +65,19 @@ impl Named {
             group: known.map(|kind| kind.group().to_owned()).or_else(|| group.map(str::to_owned)),
             kind: known,
             name: name.to_owned(),
+            made: Vec::new(),
         })
+    }
+
+    /// With the jobs that it made in a namespace, or in all of them, if its kind is none of jobs.
+    ///
+    /// # Errors
+    /// If the cluster cannot be reached.
+    pub async fn with_made(mut self, client: &Client, namespace: Option<&str>) -> anyhow::Result<Self> {
+        if self.kind.is_none() {
+            self.made = made::in_cluster(client, namespace, &self).await?;
+        }
+        Ok(self)
     }
 
     /// How its pods are found.
@@ -87,9 +104,25 @@ impl Named {
         self.group.as_ref().is_none_or(fits)
     }
 
-    /// Whether an object has it for an owner: a Workload, or a pod. The Workloads of a kind each of whose pods is a job are owned by the pods.
+    /// Whether it is the controller of an object.
+    pub fn controls(&self, object: &Value) -> bool {
+        owners(object).any(|owner| owner["controller"] == true && self.is_owner(owner))
+    }
+
+    /// Whether an object has it for an owner, or a job that it made: a Workload, or a pod. The Workloads of a kind each of whose pods is a job are owned
+    /// by the pods.
     pub fn owns(&self, object: &Value) -> bool {
-        owners(object).any(|owner| self.is_owner(owner) || self.has_pod(owner, object))
+        let is_made = |owner: &Value| {
+            let (version, kind) = (text(&owner["apiVersion"]), text(&owner["kind"]));
+            let kind = JobKind::from_owner(&version, &kind);
+            let is = |made: &Made| {
+                Some(made.kind) == kind
+                    && made.name == text(&owner["name"])
+                    && made.namespace == text(&object["metadata"]["namespace"])
+            };
+            self.made.iter().any(is)
+        };
+        owners(object).any(|owner| self.is_owner(owner) || self.has_pod(owner, object) || is_made(owner))
     }
 
     /// Whether the owner of a Workload is one of its pods, each of which is a job.

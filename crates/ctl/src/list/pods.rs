@@ -91,6 +91,7 @@ impl Pods {
             Ok(printing) => printing,
             Err(code) => return Ok(code),
         };
+        let job = job.with_made(&printing.person.client, printing.namespace()).await?;
         let workloads = if own.is_some() { BTreeSet::new() } else { workloads_of(&job, &printing).await? };
         let is_own = |pod: &Value| own.is_some() || job.has(pod, &workloads);
         if let Some(format) = printing.format.as_ref().filter(|_| !printing.is_table()) {

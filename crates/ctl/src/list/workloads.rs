@@ -243,6 +243,10 @@ impl Workloads {
                 Ok(printing) => printing,
                 Err(code) => return Ok(code),
             };
+        let job = match job {
+            Some(job) => Some(job.with_made(&printing.person.client, printing.namespace()).await?),
+            None => None,
+        };
         let used = ["/spec/queueName", "/status/conditions", "/status/admission/clusterQueue"];
         let mut found = printing.fetch(&used).await?;
         found.retain(|workload| self.wants(workload) && job.as_ref().is_none_or(|job| job.owns(workload)));

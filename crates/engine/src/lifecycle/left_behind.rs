@@ -18,7 +18,7 @@ use sluice_api::labels;
 use sluice_core::{Name, WorkloadKey};
 
 use super::unheeded::STOP_ENFORCED;
-use crate::effect::{EffectId, EndPods, LeftPods, Level, Purpose, Write};
+use crate::effect::{EffectId, EndPods, LeftPods, Level, PodsOf, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::health;
 use crate::ingest::workload::{is, reserved};
@@ -218,7 +218,7 @@ impl Engine {
             return;
         }
         let then = EndPods::LookForLeft { left, lost: self.nodes_lost() };
-        let write = Write::EndPods { of: Vec::new(), then };
+        let write = Write::EndPods { of: PodsOf::default(), then };
         let object = ObjectRef::cluster(Kind::Namespace, Arc::clone(namespace));
         let id = self.outbox.write(object, Purpose::EndPods, write, Vec::new());
         if let Some(looks) = self.left.looks.get_mut(namespace) {

@@ -172,16 +172,20 @@ impl Engine {
     pub(super) fn evict_unstarted(&mut self, key: &JobKey, why: &str) -> bool {
         let Some(entry) = self.world.jobs.get(key) else { return false };
         let owned = self.world.owned(&entry.view.job.uid);
-        let holds = |w: &&WorkloadKey| {
-            let entry = &self.world.workloads[*w];
-            let status = entry.status();
-            let is_free = entry.open.is_none() && entry.decision.is_none();
-            is_free && is(status, Type::Admitted) && !is(status, Type::Finished) && !is(status, Type::Evicted)
-        };
-        let Some(workload) = owned.iter().find(holds).cloned() else { return false };
-        let message = format!("The start of the job is refused: {why}");
-        self.evict_for_a_while(&workload, reason::FAILED_TO_START, message);
-        true
+        owned.iter().any(|workload| self.evict_refused(workload, why))
+    }
+
+    /// Evicts a Workload whose job cannot be started, if it is admitted and nothing is under way with it; says whether it did.
+    pub(super) fn evict_refused(&mut self, workload: &WorkloadKey, why: &str) -> bool {
+        let entry = &self.world.workloads[workload];
+        let status = entry.status();
+        let is_free = entry.open.is_none() && entry.decision.is_none();
+        let holds = is(status, Type::Admitted) && !is(status, Type::Finished) && !is(status, Type::Evicted);
+        if is_free && holds {
+            let message = format!("The start of the job is refused: {why}");
+            self.evict_for_a_while(workload, reason::FAILED_TO_START, message);
+        }
+        is_free && holds
     }
 
     /// The start patch of a job cannot be made: its workload has failed (docs/reference/03-conditions-events.md, `FailedToStart`).

@@ -19,7 +19,7 @@ use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::PodKey;
 use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
-use crate::job_pod::JobPod;
+use crate::job_pod::{JobPod, Stage};
 use crate::metrics::RemovedGate;
 use crate::outbox::Open;
 use crate::retry::Retry;
@@ -197,8 +197,11 @@ impl Engine {
                     &[("object", &open.object), ("purpose", &open.purpose), ("error", &error)],
                 ));
                 self.report_failure(open, &error);
-                if let (Some(job), true, WriteError::Refused(why)) = (&job, refused, &error) {
-                    self.ungating_refused(job, why);
+                if let (true, WriteError::Refused(why)) = (refused, &error) {
+                    match &job {
+                        Some(job) => self.ungating_refused(job, why),
+                        None => self.placing_refused(&key, why),
+                    }
                 }
             }
         }
@@ -213,8 +216,22 @@ impl Engine {
         let above = self.world.jobs.get(&own).and_then(|entry| self.parent(&entry.view)).cloned();
         let key = above.unwrap_or(own);
         let Some(view) = self.world.jobs.get(&key).map(|entry| Arc::clone(&entry.view)) else { return };
-        if !self.pods_of_elastic(&key, &view).iter().any(|one| one.pod.is_free()) {
+        let waits_for_its_place =
+            |pod: &JobPod| pod.open.is_none() && !pod.uncertain && pod.stage() == Some(Stage::Gated);
+        let goes = |pod: &JobPod| pod.is_free() && !waits_for_its_place(pod);
+        if !self.pods_of_elastic(&key, &view).iter().any(|one| goes(one.pod)) {
             self.evict_unstarted(&key, why);
+        }
+    }
+
+    /// The same of a pod that waits for its place alone: also if others run, as a part of them is of no use.
+    fn placing_refused(&mut self, pod: &PodKey, why: &str) {
+        let place = self.world.job_pods.get(pod).and_then(|known| known.place.as_ref());
+        let Some(named) = place.map(|place| Arc::clone(&place.workload)) else { return };
+        let first = WorkloadKey::new(Arc::clone(&pod.0), named);
+        let pods = self.world.placed.get(&first);
+        if let Some(workload) = pods.and_then(|pods| self.placed_workload(&first, pods)) {
+            self.evict_refused(&workload, why);
         }
     }
 

@@ -22,7 +22,7 @@ use sluice_api::labels;
 use super::ancestor::Standing;
 use super::unadmitted::named;
 use super::workload::later;
-use crate::effect::{EffectId, EndPods, Level, Purpose, Write};
+use crate::effect::{EffectId, EndPods, Level, PodsOf, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::input::{Object, WriteError};
@@ -33,6 +33,8 @@ use crate::world::{JobEntry, JobKey, job_key};
 
 /// How long it has once more when the job was touched: a controller that works off a queue comes to an event well within that.
 const ONCE_MORE_SECONDS: i64 = 60;
+/// What has a longer name gives no pod a label with it.
+const MAX_LABEL: usize = 63;
 /// The reason of the events; Kueue has none.
 pub(super) const STOP_ENFORCED: &str = "StopEnforced";
 
@@ -136,8 +138,8 @@ impl Engine {
         let write = match touched {
             // That needs no look.
             false if !runs_on.is_empty() => Write::MergePatch { subresource: None, body: touch() },
-            false => Write::EndPods { of: self.owners_of_pods(key, view), then: EndPods::Touch(touch()) },
-            true => Write::EndPods { of: self.owners_of_pods(key, view), then: EndPods::Delete },
+            false => Write::EndPods { of: self.pods_of(key, view), then: EndPods::Touch(touch()) },
+            true => Write::EndPods { of: self.pods_of(key, view), then: EndPods::Delete },
         };
         self.write_job(key, Purpose::EndPods, write, Vec::new());
         true
@@ -225,6 +227,15 @@ impl Engine {
             since(Type::Admitted).max(since(Type::Evicted))
         };
         self.world.owned(uid).iter().filter_map(of).max()
+    }
+
+    /// By what the pods of a job are known. What wraps objects may wrap some of kinds that are not watched, such as what makes a ReplicaSet: its
+    /// controller gives a label with its name to the pods of all of them. Of one that never ran there are none.
+    pub(super) fn pods_of(&self, key: &JobKey, view: &JobView) -> PodsOf {
+        let wraps = view.job.kind.integration().wraps_objects && view.generation > 1;
+        let label = view.job.kind.label_of_pods().filter(|_| wraps && key.name.len() <= MAX_LABEL);
+        let label = label.map(|label| (label, Arc::clone(&key.name)));
+        PodsOf { uids: self.owners_of_pods(key, view), label }
     }
 
     /// The UIDs of a job and of those that it controls; without those that are left to their own controller.

@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// The Workload whose assignment the pods follow: of the slices of an elastic job the one that runs.
-    fn placed_workload(&self, first: &WorkloadKey, pods: &PlacedPods) -> Option<WorkloadKey> {
+    pub(crate) fn placed_workload(&self, first: &WorkloadKey, pods: &PlacedPods) -> Option<WorkloadKey> {
         let is_usable = |key: &WorkloadKey| self.world.workloads.get(key).is_some_and(is_settled);
         if is_usable(first) && !self.replacing(first).iter().any(is_usable) {
             return Some(first.clone());

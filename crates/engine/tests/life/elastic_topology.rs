@@ -13,13 +13,25 @@ use crate::model::{Cluster, condition};
 use crate::topology::{HOSTNAME, bed_with, gates};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
-const PLACE: &str = "kueue.x-k8s.io/topology";
+pub const PLACE: &str = "kueue.x-k8s.io/topology";
 
 /// Nodes of one rack with room for one pod, two, and four.
 const NODES: [(&str, &str, &str); 3] = [("n1", "r1", "1"), ("n2", "r1", "2"), ("n4", "r1", "4")];
 
 /// An elastic job of one pod, which has the smallest node.
 fn running(on: bool) -> Cluster {
+    let mut c = started(on);
+    make(&mut c, 1);
+    run(&mut c);
+    c
+}
+
+pub fn pod_ref(kind: Kind, at: i32) -> ObjectRef {
+    ObjectRef::namespaced(kind, "team-a", format!("a-{at}"))
+}
+
+/// The same that has no pods yet.
+pub fn started(on: bool) -> Cluster {
     let config = gates(&[(Gate::ElasticJobsViaWorkloadSlicesWithTAS, on)]);
     let mut c = bed_with(config, &NODES, &json!({}));
     submit(&mut c, "a", "lq", 1, |view| {
@@ -27,17 +39,11 @@ fn running(on: bool) -> Cluster {
         view.pod_sets[0].scheduling.scheduling_gates.push(PodSchedulingGate { name: ELASTIC.to_owned() });
     });
     assert!(!c.api.job("a").view.suspended, "it runs");
-    make(&mut c, 1);
-    run(&mut c);
     c
 }
 
-fn pod_ref(kind: Kind, at: i32) -> ObjectRef {
-    ObjectRef::namespaced(kind, "team-a", format!("a-{at}"))
-}
-
 /// The job's controller makes its pods of the template, all of them behind their gates.
-fn make(c: &mut Cluster, count: i32) {
+pub fn make(c: &mut Cluster, count: i32) {
     let job = c.api.job("a").view.clone();
     let set = &job.pod_sets[0].scheduling;
     for at in 0..count {

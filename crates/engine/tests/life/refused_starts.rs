@@ -2,9 +2,8 @@
 
 use serde_json::json;
 use sluice_api::job::JobKind;
-use sluice_engine::{Purpose, WriteError};
+use sluice_engine::{Kind, Purpose, WriteError};
 
-use crate::elastic;
 use crate::gathered_pods::{make, with_set};
 use crate::model::build::job;
 use crate::model::pods::pod;
@@ -13,6 +12,7 @@ use crate::plain_pods::bed;
 use crate::pod_groups::{add, free, run, workload};
 use crate::pods::runs;
 use crate::unadmitted::cluster;
+use crate::{elastic, elastic_topology, topology_pods};
 
 /// A job whose start is refused, and another that waits for its quota.
 fn refused(kind: JobKind) -> Cluster {
@@ -164,6 +164,73 @@ fn an_elastic_job_of_which_no_pod_may_go_gives_its_quota_back_and_one_that_runs_
     elastic::scale(&mut c, 5);
     c.advance(60);
     assert!(c.refused > 3 && !c.api.job("a").view.suspended);
+}
+
+/// The only Workload is evicted 15 s after the first refusal, and its job stopped.
+fn ends_what_has_no_places(c: &mut Cluster) {
+    c.advance(14);
+    assert_eq!(condition(&workload(c), "QuotaReserved"), "True", "it may have been a moment");
+    c.advance(3);
+    let evicted = workload(c);
+    assert_eq!(
+        reported(&evicted, "Evicted"),
+        "True/FailedToStart: The start of the job is refused: denied by policy"
+    );
+    assert_eq!(condition(&evicted, "QuotaReserved"), "False");
+}
+
+#[test]
+fn others_get_the_quota_of_a_job_whose_pods_are_refused_their_places() {
+    for running in [0, 1] {
+        let mut c = topology_pods::placed(2, &[("n1", 2)]);
+        for pod in 0..running {
+            topology_pods::add(&mut c, &format!("p{pod}"), None);
+        }
+        c.settle();
+        c.refuse = Some((Purpose::UngatePod, refusal()));
+        for pod in running..2 {
+            topology_pods::add(&mut c, &format!("p{pod}"), None);
+        }
+        ends_what_has_no_places(&mut c);
+        assert!(c.api.job("a").view.suspended, "a part of its pods is of no use");
+    }
+}
+
+#[test]
+fn others_get_the_quota_of_a_group_whose_pods_are_refused_their_places() {
+    let mut c = bed("2");
+    add(&mut c, "p", 2, 2);
+    assert_eq!(free(&c), ["p0", "p1"], "no more than their places hold them");
+    let group = crate::model::Api::workload_ref(&workload(&c));
+    c.api.edit_status(&group, |status| {
+        let assignment = topology_pods::nodes(&[("n1", 2)]);
+        status["admission"]["podSetAssignments"][0]["topologyAssignment"] = assignment;
+    });
+    c.settle();
+    c.refuse = Some((Purpose::UngatePod, refusal()));
+    for name in ["p0", "p1"] {
+        let mut pod = c.api.pod(name).unwrap().clone();
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"] = json!("g");
+        pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] = json!("main");
+        pod["spec"]["schedulingGates"] = json!([{"name": elastic_topology::PLACE}]);
+        c.api.put(Kind::JobPod, pod);
+    }
+    c.settle();
+    ends_what_has_no_places(&mut c);
+    assert!(free(&c).is_empty());
+}
+
+/// Its first gate was taken off before the API server began to refuse.
+#[test]
+fn others_get_the_quota_of_an_elastic_job_whose_pods_are_refused_their_places() {
+    let mut c = elastic_topology::started(true);
+    c.refuse = Some((Purpose::UngatePod, refusal()));
+    elastic_topology::make(&mut c, 1);
+    let gates = json!({"spec": {"schedulingGates": [{"name": elastic_topology::PLACE}]}});
+    c.api.edit(&elastic_topology::pod_ref(Kind::JobPod, 0), &gates);
+    c.advance(20);
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/FailedToStart"));
+    assert!(c.api.job("a").view.suspended);
 }
 
 #[test]

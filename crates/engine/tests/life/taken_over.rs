@@ -160,14 +160,17 @@ fn a_spark_application_goes_on() {
     goes_on(running(JobKind::SPARK_APPLICATION, on_its_nodes, &sets));
 }
 
-/// AppWrapper's library leaves out of a container what a queue does not ask for, and fills in the defaults of the API server.
+/// A container as AppWrapper's library has it.
+fn in_appwrapper(name: &str, cpu: &str) -> Value {
+    json!({"name": name, "image": "busybox", "resources": {"requests": {"cpu": cpu}},
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+        "imagePullPolicy": "Always"})
+}
+
+/// That library leaves out of a container what a queue does not ask for, and fills in the defaults of the API server.
 #[test]
 fn an_appwrapper_goes_on_also_with_containers_that_run_beside_others() {
-    let container = |name: &str, cpu: &str| {
-        json!({"name": name, "image": "busybox", "resources": {"requests": {"cpu": cpu}},
-            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-            "imagePullPolicy": "Always"})
-    };
+    let container = in_appwrapper;
     let mut set = pod_set("sample-0", 1, &json!([container("main", "1")]));
     set["template"]["spec"]["restartPolicy"] = json!("Never");
     let info = |object: &mut Value| {
@@ -183,6 +186,20 @@ fn an_appwrapper_goes_on_also_with_containers_that_run_beside_others() {
         spec["initContainers"] = beside;
     };
     goes_on(running(JobKind::APP_WRAPPER, beside, &json!([set])));
+}
+
+/// Nor does it count what KubeRay adds to the pods of a cluster.
+#[test]
+fn an_appwrapper_with_a_cluster_of_ray_goes_on() {
+    let containers = json!([in_appwrapper("main", "1")]);
+    let sets = json!([pod_set("sample-0", 1, &containers), pod_set("sample-1", 1, &containers)]);
+    let with_cluster = |object: &mut Value| {
+        let mut cluster = example(JobKind::RAY_CLUSTER);
+        cluster["metadata"] = json!({"name": "wrapped"});
+        let info = json!({"nodeSelector": {"pool": "default"}});
+        object["spec"]["components"] = json!([{"template": cluster, "podSetInfos": [info, info]}]);
+    };
+    goes_on(running(JobKind::APP_WRAPPER, with_cluster, &sets));
 }
 
 #[test]

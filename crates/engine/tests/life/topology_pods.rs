@@ -18,7 +18,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
 /// An assignment of nodes with so many pods each.
-fn nodes(nodes: &[(&str, i32)]) -> Value {
+pub fn nodes(nodes: &[(&str, i32)]) -> Value {
     let (roots, counts): (Vec<_>, Vec<_>) = nodes.iter().copied().unzip();
     let mut values = json!({"individual": {"roots": roots}});
     if let [only] = roots[..] {
@@ -60,7 +60,8 @@ fn running(config: EngineConfig, pods: i32, assignment: &Value) -> Cluster {
     c
 }
 
-fn placed(pods: i32, on: &[(&str, i32)]) -> Cluster {
+/// The same as a manager without a configuration of its own has it, on these nodes with so many pods each.
+pub fn placed(pods: i32, on: &[(&str, i32)]) -> Cluster {
     running(EngineConfig::default(), pods, &nodes(on))
 }
 
@@ -85,7 +86,7 @@ fn pod(c: &Cluster, name: &str, index: Option<i32>) -> Value {
     })
 }
 
-fn add(c: &mut Cluster, name: &str, index: Option<i32>) {
+pub fn add(c: &mut Cluster, name: &str, index: Option<i32>) {
     let made = pod(c, name, index);
     c.api.put(Kind::JobPod, made);
 }

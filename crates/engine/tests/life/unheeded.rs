@@ -93,6 +93,21 @@ fn pods_that_stay_are_deleted_and_their_quota_is_free_then() {
     }
 }
 
+/// What is wrapped may be of any kind, and make others, such as the ReplicaSet of a Deployment.
+#[test]
+fn pods_of_an_appwrapper_are_ended_also_where_other_objects_control_them() {
+    let mut c = running(JobKind::APP_WRAPPER, Disobeys::Always);
+    c.api.labelled_pods.insert("old".into(), 2);
+    evict(&mut c);
+    c.api.edit_job("old", |job| job.pods = false);
+    c.advance(89);
+    assert!(holds(&c) && enforced(&c) == 0);
+    c.advance(1);
+    assert!(c.api.labelled_pods.is_empty());
+    let [note] = &c.notes("StopEnforced")[..] else { unreachable!() };
+    assert!(note.starts_with("AppWrapper/old") && note.ends_with("2 were deleted"), "{note}");
+}
+
 #[test]
 fn pods_that_are_made_anew_are_deleted_anew_ever_more_seldom() {
     let mut c = running(JobKind::RAY_CLUSTER, Disobeys::MakesOthers);

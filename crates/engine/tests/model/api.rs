@@ -54,6 +54,8 @@ pub struct Api {
     uids: u64,
     /// The UIDs of jobs that have pods which take their time to end.
     pub ending_pods: BTreeSet<Arc<str>>,
+    /// How many pods there are with the label of a job, by its name, that no job here controls.
+    pub labelled_pods: BTreeMap<Arc<str>, u32>,
     /// Those of which pods were given less time to end.
     pub hurried: BTreeSet<Arc<str>>,
     /// The garbage collector takes its time.

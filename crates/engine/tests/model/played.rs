@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_api::job::{JobFinished, PodSetInfo};
 use sluice_api::v1beta2;
-use sluice_engine::{EndPods, Kind, Object, ObjectRef, WriteError};
+use sluice_engine::{EndPods, Kind, Object, ObjectRef, PodsOf, WriteError};
 
 use super::api::{Api, JobState};
 
@@ -139,7 +139,7 @@ impl Api {
     /// Looks for pods of these jobs, and has them go.
     pub(super) fn look_for_pods(
         &mut self,
-        of: &[Arc<str>],
+        of: &PodsOf,
         then: &EndPods,
     ) -> Result<Option<Object>, WriteError> {
         if let EndPods::LookForLeft { left, .. } = then {
@@ -155,16 +155,23 @@ impl Api {
             }
             return if remain.is_empty() { Ok(None) } else { Err(WriteError::PodsRemain(remain)) };
         }
-        let own: Vec<_> = self.jobs().filter(|(_, job)| of.contains(&job.view.job.uid)).collect();
+        let is_own = |job: &JobState| of.uids.contains(&job.view.job.uid);
+        let own: Vec<_> = self.jobs().filter(|(_, job)| is_own(job)).collect();
         let count = |has: fn(&JobState) -> bool| {
             u32::try_from(own.iter().filter(|(_, job)| has(job)).count()).unwrap()
         };
-        let (going_on, leaving) = (count(|job| job.pods), count(JobState::has_leaving_pods));
+        // Of what no kind here is.
+        let labelled = of.label.as_ref().and_then(|(_, name)| self.labelled_pods.get(name)).copied();
+        let going_on = count(|job| job.pods) + labelled.unwrap_or(0);
+        let leaving = count(JobState::has_leaving_pods);
         let has_pods: Vec<_> = own.iter().filter(|(_, job)| job.pods).map(|(r, _)| (*r).clone()).collect();
         match then {
             EndPods::Touch(patch) if going_on > 0 => self.touch_job(&patch["metadata"]["uid"]),
             EndPods::Look | EndPods::Touch(_) | EndPods::LookForLeft { .. } => {}
             EndPods::Delete => {
+                if let Some((_, name)) = &of.label {
+                    self.labelled_pods.remove(name);
+                }
                 for reference in has_pods {
                     self.edit_job_at(&reference, |job| job.pods = job.disobeys == Disobeys::MakesOthers);
                 }

@@ -182,6 +182,8 @@ struct Found<'a> {
     pods: Pods,
     /// With what the controller of the wrapped object adds.
     template: Cow<'a, Value>,
+    /// The template as the wrapped object has it.
+    bare: &'a Value,
     /// Where it is, from the AppWrapper on.
     pointer: String,
     /// What admission added; null where it is not admitted.
@@ -226,15 +228,16 @@ fn of_component<'a>(
     let mut own: BTreeMap<String, OwnPods<'_>> = own.map(|own| (own.pointer.clone(), own)).collect();
     let mut all = Vec::new();
     for (number, mut pods) in pods.into_iter().enumerate() {
-        let (template, pointer) =
+        let (bare, pointer) =
             path::find(object, &pods.path).map_err(|why| format!("podSets[{number}]: {why}"))?;
-        let mut template = Cow::Borrowed(template);
+        let mut template = Cow::Borrowed(bare);
         if let Some(same) = own.remove(&pointer) {
             pods.count = same.pods.count.max(pods.count);
             template = same.template;
         }
         all.push(Found {
             template,
+            bare,
             pointer: format!("/spec/components/{at}/template{pointer}"),
             info: &component["podSetInfos"][number],
             wrapped: Arc::clone(&wrapped),
@@ -287,7 +290,8 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
         }
         let template = template::reduced(&found.template);
         let mut pod_set = object::pod_set(&name, found.pods.count, &template, &path, &[])?;
-        if let Some(theirs) = template::of_kueue(&template) {
+        let theirs = template::of_kueue(found.bare);
+        if theirs != template {
             let theirs = object::pod_set(&name, found.pods.count, &theirs, &path, &[])?;
             pod_set.kueues_hash = Some(Box::new([theirs.containers_hash, theirs.requests_hash]));
         }

@@ -40,16 +40,16 @@ pub(super) fn reduced(template: &Value) -> Value {
     json!({"metadata": metadata, "spec": spec})
 }
 
-/// A template that went into the Workload, as AppWrapper's library has it, where that is another: without what is ours.
-pub(super) fn of_kueue(reduced: &Value) -> Option<Value> {
-    let mut theirs = reduced.clone();
+/// The template as AppWrapper's library has it: without what is ours, and without what the controller of the wrapped object adds.
+pub(super) fn of_kueue(bare: &Value) -> Value {
+    let mut theirs = reduced(bare);
     for key in ["initContainers", "containers"] {
         let containers = theirs["spec"].get_mut(key).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
             container.remove(RESTARTS);
         }
     }
-    (theirs != *reduced).then_some(theirs)
+    theirs
 }
 
 fn reduce(container: &mut Map<String, Value>) {

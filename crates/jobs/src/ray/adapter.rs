@@ -242,6 +242,7 @@ impl Ray {
                 template: own.map_or_else(|| Cow::Owned(cluster.default_submitter()), Cow::Borrowed),
                 count: 1,
                 written: own.is_some(),
+                of_kueue: None,
             });
         }
         groups
@@ -276,10 +277,8 @@ impl Ray {
                 let part = object::pod_set(HEAD, 1, &head, &path, &[])?;
                 pod_set.part_hash = Some([part.containers_hash, part.requests_hash]);
             }
-            if group.name == HEAD
-                && let Some(theirs) = cluster.head_of_kueue()
-            {
-                let theirs = object::pod_set(HEAD, 1, &theirs, &path, &[])?;
+            if let Some(theirs) = &group.of_kueue {
+                let theirs = object::pod_set(group.name, group.count, theirs, &path, &[])?;
                 pod_set.kueues_hash = Some(Box::new([theirs.containers_hash, theirs.requests_hash]));
             }
             Ok(pod_set)

@@ -8,6 +8,7 @@ use sluice_api::job::PodsAt;
 use sluice_api::{labels, names};
 use sluice_quantity::Quantity;
 
+use super::worker;
 use crate::object::int;
 use crate::pod_group::path_of;
 
@@ -30,6 +31,8 @@ pub(super) struct Group<'a> {
     pub count: i32,
     /// Whether the object says the template; else KubeRay has one.
     pub written: bool,
+    /// The template as Kueue counts it, where that is another.
+    pub of_kueue: Option<Cow<'a, Value>>,
 }
 
 /// The spec of a cluster in an object.
@@ -56,18 +59,23 @@ impl<'a> Cluster<'a> {
             template: self.head(),
             count: 1,
             written: true,
+            of_kueue: self.head_of_kueue(),
         };
         let count = |group: &Value| {
             // Pods beyond those that its user asks for wait, and need quota all the same.
             let least = if self.is_elastic() { desired(group) } else { 0 };
             replicas(group).max(least).max(0).saturating_mul(hosts(group))
         };
-        let worker = |(index, group): (usize, &'a Value)| Group {
-            name: group["groupName"].as_str().unwrap_or_default(),
-            pointer: template_at(self.pods, index + 1),
-            template: Cow::Borrowed(&group["template"]),
-            count: count(group),
-            written: true,
+        let worker = |(index, group): (usize, &'a Value)| {
+            let template = worker::waiting(&group["template"]);
+            Group {
+                name: group["groupName"].as_str().unwrap_or_default(),
+                pointer: template_at(self.pods, index + 1),
+                of_kueue: matches!(template, Cow::Owned(_)).then(|| Cow::Borrowed(&group["template"])),
+                template,
+                count: count(group),
+                written: true,
+            }
         };
         std::iter::once(head).chain(self.workers().iter().enumerate().map(worker)).collect()
     }
@@ -93,7 +101,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// The same as Kueue has it, where that is another: it does not count what is requested by limits alone.
-    pub fn head_of_kueue(self) -> Option<Cow<'a, Value>> {
+    fn head_of_kueue(self) -> Option<Cow<'a, Value>> {
         let theirs = self.is_fault_tolerant().then(|| self.head_with(false))?;
         (theirs != self.head()).then_some(theirs)
     }
@@ -222,7 +230,7 @@ fn hosts(group: &Value) -> i32 {
 }
 
 /// The image of the container in which Ray runs: the first one.
-fn image(template: &Value) -> Option<String> {
+pub(super) fn image(template: &Value) -> Option<String> {
     template["spec"]["containers"][0]["image"].as_str().map(str::to_owned)
 }
 
@@ -233,7 +241,8 @@ fn submitter_container(image: Option<&str>) -> Value {
     container(SUBMITTER, image, &resources)
 }
 
-fn container(name: &str, image: Option<&str>, resources: &Value) -> Value {
+/// A container that KubeRay adds.
+pub(super) fn container(name: &str, image: Option<&str>, resources: &Value) -> Value {
     let mut container = json!({"name": name, "resources": resources});
     if let (Some(image), Some(fields)) = (image, container.as_object_mut()) {
         fields.insert("image".to_owned(), json!(image));
@@ -241,20 +250,24 @@ fn container(name: &str, image: Option<&str>, resources: &Value) -> Value {
     container
 }
 
-/// Raises what a container requests, or would by its `limits`, to these amounts.
-fn ask_at_least(container: &mut Value, amounts: &[(&str, &str)], limits: bool) {
-    let parse = |value: &Value| match value {
+/// An amount of a resource, if it is one.
+pub(super) fn amount(value: &Value) -> Option<Quantity> {
+    match value {
         Value::String(text) => Quantity::parse(text).ok(),
         Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
         _ => None,
-    };
+    }
+}
+
+/// Raises what a container requests, or would by its `limits`, to these amounts.
+fn ask_at_least(container: &mut Value, amounts: &[(&str, &str)], limits: bool) {
     let resources = container["resources"].clone();
     let mut requests = resources["requests"].as_object().cloned().unwrap_or_default();
     for (resource, least) in amounts {
         let by_limit = if limits { &resources["limits"][*resource] } else { &Value::Null };
         let asked = requests.get(*resource).unwrap_or(by_limit);
         let enough = |asked: Quantity| Quantity::parse(least).is_ok_and(|least| asked >= least);
-        if !parse(asked).is_some_and(enough) {
+        if !amount(asked).is_some_and(enough) {
             requests.insert((*resource).to_owned(), json!(least));
         }
     }

@@ -5,6 +5,7 @@ mod adapter;
 mod cluster;
 mod rules;
 mod status;
+mod worker;
 
 pub(crate) use adapter::{Ray, Submission, Variant};
 pub(crate) use status::{READY, condition, is, name, ready_pods};

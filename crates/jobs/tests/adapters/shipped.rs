@@ -272,6 +272,64 @@ fn a_workflow_is_active_while_pods_run_or_its_nodes_are_not_in_its_status() {
     assert!(active && why.is_some_and(|why| why.contains("takes more than the 200000 steps")));
 }
 
+/// What the containers of a pod ask for, of the init containers and of the others: a job's first pod set, with the example's spec changed.
+fn asked(name: &str, change: impl FnOnce(&mut Value)) -> Result<[Vec<Value>; 2], String> {
+    let (_, folder, _) = shipped().into_iter().find(|(one, ..)| one == name).unwrap();
+    let kind = JobKind::named(&declared(&read(&folder.join("declaration.yaml"))).framework()).unwrap();
+    let mut object = read(&folder.join("object.yaml"));
+    change(&mut object["spec"]);
+    let view = sluice_jobs::observe(kind, &object);
+    if let Some(why) = view.invalid {
+        return Err(why);
+    }
+    let template = json!(view.pod_sets[0].template.as_deref().unwrap());
+    Ok(["initContainers", "containers"].map(|list| {
+        let containers = template["spec"][list].as_array().into_iter().flatten();
+        containers.map(|one| one["resources"].clone()).collect()
+    }))
+}
+
+#[test]
+fn each_pod_of_a_workflow_counts_as_the_largest_of_its_templates() {
+    let of = |templates: Value| asked("argo-workflow", |spec| spec["templates"] = templates);
+    let cpus = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let step = |name: &str, kind: &str, cpu: &str| json!({"name": name, kind: {"image": "i", "resources": cpus(cpu)}});
+    let dag = json!({"name": "all", "dag": {"tasks": [{"name": "a", "template": "large"}]}});
+    let both = of(json!([dag, step("small", "container", "1"), step("large", "script", "64")]));
+    assert_eq!(both, Ok([vec![cpus("1"), cpus("64")], vec![cpus("1")]]));
+    assert_eq!(of(json!([step("only", "script", "64")])), Ok([vec![cpus("64")], vec![cpus("64")]]));
+    let bare = json!([{"name": "bare", "container": {"image": "i"}}, step("large", "container", "64")]);
+    assert_eq!(of(bare), Ok([vec![json!({}), cpus("64")], vec![json!({})]]));
+    assert!(of(json!([dag])).is_err(), "it has no pods that are known");
+}
+
+#[test]
+fn a_virtual_machine_counts_its_processors_its_memory_and_its_devices() {
+    let of = |domain: Value| {
+        asked("virtualmachine", |spec| spec["template"]["spec"]["domain"] = domain).map(|[_, asked]| asked)
+    };
+    let memory = json!({"requests": {"memory": "8Gi"}});
+    let cpus = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let both = json!({"requests": {"cpu": "4", "memory": "8Gi"}});
+    assert_eq!(
+        of(json!({"resources": both, "cpu": {"cores": 8}})),
+        Ok(vec![both.clone()]),
+        "what it requests"
+    );
+    let cpu = json!({"cores": 8, "sockets": 2, "threads": 2});
+    assert_eq!(of(json!({"resources": memory, "cpu": cpu})), Ok(vec![memory.clone(), cpus("32")]));
+    assert_eq!(of(json!({"resources": memory})), Ok(vec![memory.clone(), cpus("1")]));
+    let limits = json!({"limits": {"cpu": "2", "memory": "1Gi"}});
+    assert_eq!(of(json!({"resources": limits})), Ok(vec![limits]));
+    let guest = json!({"cpu": {"cores": 2}, "memory": {"guest": "8Gi"}});
+    assert_eq!(of(guest), Ok(vec![json!({}), cpus("2"), memory]));
+    let device = |name: &str| json!({"name": name, "deviceName": "nvidia.com/gpu"});
+    let devices = json!({"gpus": [device("a"), device("b")], "hostDevices": [device("c")]});
+    let found = of(json!({"resources": both, "devices": devices})).unwrap();
+    assert_eq!(found[1..], vec![json!({"limits": {"nvidia.com/gpu": "1"}}); 3]);
+    assert!(of(json!({"devices": {}})).is_err(), "its size is that of an instance type");
+}
+
 /// A node of a Workflow as Argo writes it: a pod that ended.
 fn of_pods(number: usize) -> (String, Value) {
     let id = format!("diamond-x7k2p-{number:010}");

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use sluice_api::labels;
 use sluice_engine::input::{Kind, ObjectRef, WriteError};
-use sluice_engine::{EndPods, LeftPods};
+use sluice_engine::{EndPods, LeftPods, PodsOf};
 use tracing::warn;
 
 use super::pods_below::PodsBelow;
@@ -160,20 +160,28 @@ fn by_controller(items: &[Item]) -> PodsBelow<&str> {
     PodsBelow::new(items.iter().map(|item| (&*item.metadata.uid, item.metadata.controller.as_deref())))
 }
 
-/// Looks for the pods below these UIDs and does with those that go on what is wanted. Nothing if there are none.
+/// Looks for the pods of these, and those below them, and does with those that go on what is wanted. Nothing if there are none.
 pub async fn end(
     sending: &Sending,
     job: &ObjectRef,
     version: &str,
-    of: &[Arc<str>],
+    of: &PodsOf,
     then: &EndPods,
 ) -> Result<(), WriteError> {
     if let EndPods::LookForLeft { left, lost } = then {
         return look(sending, &job.name, left, lost).await;
     }
-    let items = list(sending, &job.namespace, false).await?;
-    let below = by_controller(&items).below(of.iter().map(|uid| &**uid));
-    let all = items.iter().zip(below).filter_map(|(pod, below)| below.then_some(pod));
+    let items = list(sending, &job.namespace, LIVE).await?;
+    let labelled = match &of.label {
+        Some((key, value)) => list(sending, &job.namespace, &with_label(key, value)).await?,
+        None => Vec::new(),
+    };
+    // What carries the label is one of them, also if its own controller is not known; and so are those that it made.
+    let labelled: BTreeSet<_> = labelled.iter().map(|pod| &*pod.metadata.uid).collect();
+    let uids = of.uids.iter().map(|uid| &**uid).chain(labelled.iter().copied());
+    let below = by_controller(&items).below(uids);
+    let own = items.iter().zip(below).filter(|(pod, below)| *below || labelled.contains(&*pod.metadata.uid));
+    let all = own.map(|(pod, _)| pod);
     let (leaving, going_on): (Vec<_>, Vec<_>) = all.partition(|pod| pod.leaves());
     let leaving = leaving.len();
     match then {
@@ -205,7 +213,7 @@ async fn look(
     lost: &[Arc<str>],
 ) -> Result<(), WriteError> {
     let whole = !lost.is_empty() || left.iter().any(|left| left.ends_within.is_some());
-    let mut items = list(sending, namespace, whole).await?;
+    let mut items = list(sending, namespace, if whole { WHOLE } else { LIVE }).await?;
     items.retain(|item| !whole || !item.uses_nothing(lost));
     let owners = whose(&items, left);
     let own: Vec<_> =
@@ -252,10 +260,15 @@ fn whose(items: &[Item], left: &[LeftPods]) -> Vec<BTreeSet<usize>> {
     items.iter().map(belongs).collect()
 }
 
-/// The pods of a namespace that have not ended: what is known of all objects, or `whole`.
-async fn list(sending: &Sending, namespace: &Arc<str>, whole: bool) -> Result<Vec<Item>, WriteError> {
+/// The query for those with a label.
+fn with_label(key: &str, value: &str) -> String {
+    format!("{LIVE}&labelSelector={}%3D{value}", key.replace('/', "%2F"))
+}
+
+/// The pods of a namespace that have not ended: by this query what is known of all objects, or whole ones.
+async fn list(sending: &Sending, namespace: &Arc<str>, query: &str) -> Result<Vec<Item>, WriteError> {
     let all = ObjectRef::namespaced(Kind::Pod, Arc::clone(namespace), "");
-    let query = if whole { WHOLE } else { LIVE };
+    let whole = query == WHOLE;
     let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
     // Whole lists take turns, and not their pages: each is over soon.

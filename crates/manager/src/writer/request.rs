@@ -1,7 +1,6 @@
 //! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use axum::http::Method;
 use serde::Deserializer as _;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
 use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
-use sluice_engine::effect::{EndPods, PodStep, Write};
+use sluice_engine::effect::{EndPods, PodStep, PodsOf, Write};
 use sluice_engine::input::{Kind, Object, ObjectRef, WriteError};
 use sluice_jobs::{Patch, StartError, Step, applied_by};
 
@@ -28,8 +27,8 @@ pub enum Plan {
     Pod(Vec<Call>),
     /// A PodTemplate that is made from a Workload.
     Template(Box<TemplateSource>),
-    /// What belongs to these UIDs, and what to do about it.
-    EndPods(Vec<Arc<str>>, EndPods),
+    /// Whose pods are looked for, and what to do about them.
+    EndPods(PodsOf, EndPods),
 }
 
 /// Makes the requests of a write, in the version of the kind that is served.

@@ -53,7 +53,10 @@ fn write(request: &WriteRequest) -> String {
         Write::AskController { view, .. } => {
             write!(text, "ask the controller as of {}", view.resource_version)
         }
-        Write::EndPods { of, then } => write!(text, "pods of {}: {then:?}", of.join(" ")),
+        Write::EndPods { of, then } => {
+            let label = of.label.as_ref().map(|(key, value)| format!(" {key}={value}")).unwrap_or_default();
+            write!(text, "pods of {}{label}: {then:?}", of.uids.join(" "))
+        }
         Write::Patch(patch) => write!(text, "PATCH {}", json(&patch.body())),
         Write::Pod(steps) => write!(text, "{steps:?}"),
         Write::Read => write!(text, "GET"),

@@ -27,12 +27,24 @@ async fn looked(
     pages: Vec<Vec<Value>>,
     then: EndPods,
 ) -> (Result<(), WriteError>, Vec<(Method, String, String)>) {
+    looked_for(pages, then, false).await
+}
+
+/// The same of a job whose pods are `labelled`, too: those of the last page are.
+async fn looked_for(
+    pages: Vec<Vec<Value>>,
+    then: EndPods,
+    labelled: bool,
+) -> (Result<(), WriteError>, Vec<(Method, String, String)>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let (noted, pages) = (Arc::clone(&sent), Arc::new(pages));
     let client = fake_api::client(move |method: Method, uri: Uri, body: Bytes| {
         let (text, body) = (uri.to_string(), String::from_utf8_lossy(&body).into_owned());
         let answer = match &method {
             &Method::GET => {
+                if text.contains("labelSelector=example.com%2Fof%3Djob") {
+                    return std::future::ready(found(&json!({"metadata": {}, "items": pages.last()})));
+                }
                 let at = text.split("continue=p").nth(1).map_or(0, |page| page.parse().unwrap());
                 let next = if at + 1 < pages.len() { format!("p{}", at + 1) } else { String::new() };
                 // As the API server says it of nothing.
@@ -45,7 +57,7 @@ async fn looked(
             _ => found(&json!({})),
         };
         noted.lock().unwrap().push((method, text, body));
-        async move { answer }
+        std::future::ready(answer)
     });
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let sending = Sending::alone(server);
@@ -54,7 +66,9 @@ async fn looked(
     } else {
         ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", "job")
     };
-    let result = end(&sending, &job, "v2beta1", &["a".into(), "b".into()], &then).await;
+    let label = labelled.then(|| ("example.com/of", "job".into()));
+    let of = PodsOf { uids: vec!["a".into(), "b".into()], label };
+    let result = end(&sending, &job, "v2beta1", &of, &then).await;
     let sent = sent.lock().unwrap().clone();
     (result, sent)
 }
@@ -100,6 +114,22 @@ async fn all_pods_are_deleted_and_those_that_they_made_on_whatever_page() {
     assert_eq!(deleted, names.each_ref().map(|uri| ("DELETE", &**uri)));
     let options = sent.iter().find(|(_, uri, _)| uri.ends_with("driver")).map(|(_, _, body)| body.clone());
     assert!(options.unwrap().contains("u-driver"), "no namesake");
+}
+
+#[tokio::test]
+async fn pods_with_the_label_are_found_also_where_other_objects_control_them() {
+    let pages = || {
+        vec![
+            vec![pod("theirs", "c", false), pod("worker", "u-of-set", false)],
+            vec![pod("of-set", "replicas", false)],
+        ]
+    };
+    let (result, sent) = looked_for(pages(), EndPods::Delete, true).await;
+    assert_eq!(result, Err(WriteError::PodsLeft { going_on: 2, leaving: 0 }));
+    let deleted = sent.iter().filter(|(method, ..)| method == Method::DELETE);
+    let names: BTreeSet<_> = deleted.map(|(_, uri, _)| uri.rsplit('/').next().unwrap()).collect();
+    assert_eq!(names, ["of-set", "worker"].into(), "and what they made");
+    assert_eq!(looked(pages(), EndPods::Delete).await.0, Ok(()), "without it they are not known");
 }
 
 fn left(workload: &str, of: &[&str]) -> LeftPods {
@@ -263,7 +293,7 @@ fn what_users_write_into_their_pods_is_not_kept() {
     let mut found = 0;
     let cost = allocation_counter::measure(|| {
         let sending = Sending::alone(server);
-        found = runtime.block_on(list(&sending, &"ns".into(), false)).map_or(0, |items| items.len());
+        found = runtime.block_on(list(&sending, &"ns".into(), LIVE)).map_or(0, |items| items.len());
     });
     assert_eq!(found, 3 * PODS);
     let most = u64::try_from(largest).unwrap() + (512 << 10);

@@ -2,7 +2,7 @@
 
 use kube::Client;
 use sluice_api::job::JobKind;
-use sluice_engine::EndPods;
+use sluice_engine::{EndPods, PodsOf};
 
 use super::super::sending::LONG;
 use super::*;
@@ -150,7 +150,7 @@ async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no
 /// A look for the pods of a job.
 fn look(id: u64, then: EndPods) -> WriteRequest {
     let object = ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", format!("job-{id}"));
-    let write = Write::EndPods { of: vec!["a".into()], then };
+    let write = Write::EndPods { of: PodsOf { uids: vec!["a".into()], label: None }, then };
     WriteRequest { id: EffectId(id), object, purpose: Purpose::EndPods, write }
 }
 
