@@ -77,8 +77,8 @@ impl Engine {
         }
         let amount = |of: Option<&Allocatable>, resource: &Name| of.and_then(|of| of.get(resource).copied());
         let differs = |resource: &Name| amount(had, resource) != amount(has, resource);
-        let counted = self.hotswap.flavors.values().flatten();
-        if counted.into_iter().any(differs) { NodeChange::Amounts } else { NodeChange::Other }
+        let mut counted = self.hotswap.flavors.values().flatten();
+        if counted.any(differs) { NodeChange::Amounts } else { NodeChange::Other }
     }
 
     /// A node came, changed or went.

@@ -76,7 +76,9 @@ pub fn run() -> anyhow::Result<ExitCode> {
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
     for (name, budget) in budgets {
         let mut bed = world(budget.racks);
-        println!("events, {name}: CPU time to take one in (goal {GOAL_US} µs), and what all that follows at once counts (budget)");
+        println!(
+            "events, {name}: CPU time to take one in (goal {GOAL_US} µs), and what all that follows at once counts (budget)"
+        );
         for (what, (time, counts)) in measured(&mut bed) {
             let Some(most) = budget.event.get(what) else {
                 failures.push(format!("events {name}: {what} has no budget"));
@@ -186,7 +188,7 @@ fn join(bed: &mut Bed, round: usize) {
 
 fn measured(bed: &mut Bed) -> Vec<(&'static str, Measured)> {
     let events = events(bed);
-    let mut all: Vec<(Vec<Duration>, Counts)> = events.iter().map(|_| Default::default()).collect();
+    let mut all: Vec<(Vec<Duration>, Counts)> = vec![(Vec::new(), Counts::default()); events.len()];
     // Whatever the first of each costs is not counted.
     for round in 0..=ROUNDS {
         for ((_, happens), (times, counts)) in events.iter().zip(&mut all) {

@@ -80,7 +80,9 @@ impl Topologies {
                 let host = self.hosts.get(id);
                 let mut of = host.homes.iter().filter(|home| home.flavor == flavor);
                 if of.any(|home| closed(&id, home) == host.is_open()) {
-                    found.push(format!("topology: the leaf of node {id:?} is closed while that is open, or not"));
+                    found.push(format!(
+                        "topology: the leaf of node {id:?} is closed while that is open, or not"
+                    ));
                 }
             }
             if leaves != homes {

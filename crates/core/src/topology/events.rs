@@ -163,7 +163,8 @@ impl Topologies {
             .collect();
         let mut concerned = self.hosts.get(id).open_flavors();
         let wanted = self.homes_of(id, node);
-        let stays = |home: &Home| wanted.iter().any(|(flavor, path)| (*flavor, path) == (home.flavor, &home.path));
+        let stays =
+            |home: &Home| wanted.iter().any(|(flavor, path)| (*flavor, path) == (home.flavor, &home.path));
         self.leave_trees(usage, id, |home| !stays(home));
         self.offer_instead(usage, id, (offered, node.usable));
         let same = |known: &NodeSpec| {

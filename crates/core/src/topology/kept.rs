@@ -271,8 +271,7 @@ impl Kept {
 
     /// Whether leaves may be worth something else, which all of them are asked for.
     fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
-        let differs =
-            self.relabeled < counting.relabeled.len() || self.spliced < counting.spliced.len();
+        let differs = self.relabeled < counting.relabeled.len() || self.spliced < counting.spliced.len();
         counting.sieve.scores() && differs
     }
 
@@ -378,7 +377,8 @@ impl Kept {
 
     /// Counts all leaves. Returns how many.
     fn count(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
-        let (layout, passes_all) = (counting.layout, counting.sieve.passes_all() && counting.layout.is_all_open());
+        let (layout, passes_all) =
+            (counting.layout, counting.sieve.passes_all() && counting.layout.is_all_open());
         let leaves = layout.places.len();
         let mut scratch = vec![0; counting.ledger.stride()];
         (self.excluded, self.generation) = (Excluded::default(), counting.generation);

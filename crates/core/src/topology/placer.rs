@@ -131,7 +131,8 @@ impl Placer<'_> {
             },
         };
         let shared = bounds.is_all();
-        let kept = if shared { self.kept.shared(&mut counting) } else { self.kept.part(&mut counting, &bounds) };
+        let kept =
+            if shared { self.kept.shared(&mut counting) } else { self.kept.part(&mut counting, &bounds) };
         if let Some(found) = kept.known(&ask).filter(|_| shared) {
             return found.clone();
         }

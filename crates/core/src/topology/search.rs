@@ -71,7 +71,13 @@ impl Search<'_> {
     /// those in the smallest domains where larger ones are to be kept whole, then by values.
     pub(crate) fn key(&self, level: usize, at: usize) -> Key {
         let counts = self.at(level, at);
-        (Reverse(self.score(level, at)), self.directed(counts.slices), counts.pods, self.around(level, at), at)
+        (
+            Reverse(self.score(level, at)),
+            self.directed(counts.slices),
+            counts.pods,
+            self.around(level, at),
+            at,
+        )
     }
 
     /// The order of domains for a leader: those that can have it first, then as [`Search::key`] with what fits besides it.

@@ -219,12 +219,7 @@ impl Tree {
     /// Its domains, laid out anew.
     fn laid_out(&self) -> Layout {
         let rows = self.leaves.iter().filter_map(|(path, leaf)| {
-            leaf.hosts.first().map(|&host| LeafRow {
-                path,
-                place: leaf.place,
-                host,
-                closed: leaf.closed,
-            })
+            leaf.hosts.first().map(|&host| LeafRow { path, place: leaf.place, host, closed: leaf.closed })
         });
         Layout::new(self.levels.len(), rows)
     }

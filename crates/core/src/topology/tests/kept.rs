@@ -146,7 +146,9 @@ fn twenty_refused_shapes_that_are_asked_for_in_turn_are_counted_and_searched_onc
     // So are the answers to questions that differ in the number of pods alone.
     for round in 0..2 {
         for count in 101..113 {
-            world.place(&pods(count).required("rack").each(&[("cpu", 2), ("memory", 1)])).expect_err("none fits");
+            world
+                .place(&pods(count).required("rack").each(&[("cpu", 2), ("memory", 1)]))
+                .expect_err("none fits");
         }
         assert_eq!(work(&world), (first.0 + 12, first.1), "round {round}");
     }

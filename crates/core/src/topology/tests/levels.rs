@@ -156,7 +156,8 @@ fn of_domains_that_are_alike_the_one_that_leaves_larger_ones_whole_is_taken_with
 
 #[test]
 fn so_are_several_domains_that_are_alike() {
-    let racks = [("b1", "r1", "a"), ("b1", "r2", "b"), ("b1", "r3", "c"), ("b2", "r1", "d"), ("b2", "r2", "e")];
+    let racks =
+        [("b1", "r1", "a"), ("b1", "r2", "b"), ("b1", "r3", "c"), ("b2", "r1", "d"), ("b2", "r2", "e")];
     let nodes = racks.map(|(block, rack, name)| (block, rack, name, 4));
     let put = |keep_whole: bool, sets: &[Pods]| {
         let mut world = world(&nodes);
