@@ -51,7 +51,7 @@ pub struct Gates {
     pub tas_multi_layer_topology: bool,
     /// `TASRespectNodeAffinityPreferred`: preferred node affinity decides between domains.
     pub tas_respect_node_affinity_preferred: bool,
-    /// `TASKeepWholeDomains` (ours): of domains that are alike the one that leaves larger ones whole is taken.
+    /// `TASKeepWholeDomains` (ours): of domains that are alike those that leave larger ones whole are taken.
     pub tas_keep_whole_domains: bool,
     /// `TASHandleOverlappingFlavors`: what a node's pods use counts for all flavors that the node belongs to.
     pub tas_handle_overlapping_flavors: bool,

@@ -35,16 +35,29 @@ pub(crate) mod state;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
-use sluice_core::WorkloadKey;
+use sluice_api::slim;
+use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::planned::Planned;
+use crate::hotswap::pod::{Allocatable, PodKey};
 
 /// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
 /// but for what limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// Nodes fail, and come, many at once: the first is looked at in its cycle, and those that follow so soon after a look together.
 const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
+
+/// What is another way with a node than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeChange {
+    /// Nothing that a look finds while nothing is wrong: taints, labels of other software, resources of no queue.
+    Other,
+    /// What it has for pods.
+    Amounts,
+    /// Something that matters to work that starts, too: see [`Engine::says_otherwise_what_to_avoid`].
+    Avoid,
+}
 
 impl Engine {
     /// Flavors, queues or checks changed, or time passed that matters.
@@ -53,16 +66,38 @@ impl Engine {
         self.hotswap_again();
     }
 
-    /// A node came, changed or went; `matters`: to work that starts, see [`Engine::says_otherwise_what_to_avoid`].
-    pub(crate) fn hotswap_node_changed(&mut self, matters: bool) {
-        if matters {
+    /// What is another way with a node that was there before, with what it had and has for pods.
+    pub(crate) fn node_change(
+        &self,
+        (before, had): (&slim::Node, Option<&Allocatable>),
+        (after, has): (&slim::Node, Option<&Allocatable>),
+    ) -> NodeChange {
+        if self.says_otherwise_what_to_avoid(before, after) {
+            return NodeChange::Avoid;
+        }
+        let amount = |of: Option<&Allocatable>, resource: &Name| of.and_then(|of| of.get(resource).copied());
+        let differs = |resource: &Name| amount(had, resource) != amount(has, resource);
+        let mut counted = self.hotswap.flavors.values().flatten();
+        if counted.any(differs) { NodeChange::Amounts } else { NodeChange::Other }
+    }
+
+    /// A node came, changed or went.
+    pub(crate) fn hotswap_node_changed(&mut self, change: NodeChange) {
+        if change == NodeChange::Avoid {
             self.hotswap.nodes_to_avoid.take();
         }
         if self.hotswap.planned.is_pending() {
             // What is planned may be wrong by now.
             return self.hotswap_again();
         }
-        self.hotswap_within(NODES_INTERVAL);
+        if change != NodeChange::Other || !self.hotswap_is_calm() {
+            self.hotswap_within(NODES_INTERVAL);
+        }
+    }
+
+    /// Whether the last look found nothing wrong, so that only the limits of flavors and what to avoid came of it.
+    fn hotswap_is_calm(&self) -> bool {
+        self.hotswap.evaluated_at.is_some() && !self.hotswap.degraded
     }
 
     /// What was found at the last look may be so no more.
@@ -100,7 +135,8 @@ impl Engine {
         } else if self.hotswap.concerned.contains(key) {
             // Of many that are on the move, each is written several times.
             self.hotswap_within(NODES_INTERVAL);
-        } else if self.hotswap.degraded {
+        } else if self.hotswap.degraded || !same_room && self.has_pods(key) {
+            // What is there of its pods counts as quota from now on, or no longer does.
             self.hotswap_soon();
         }
     }
@@ -123,7 +159,14 @@ impl Engine {
         self.exclusive_use(key, entry).iter().any(|label| !self.hotswap.users.contains(label))
     }
 
-    /// A pod of a node came or went.
+    /// A pod of a node came.
+    pub(crate) fn hotswap_pod_came(&mut self, key: &PodKey) {
+        if !(self.hotswap_is_calm() && self.is_counted_as_quota(key)) {
+            self.hotswap_pods_changed();
+        }
+    }
+
+    /// A pod of a node changed or went, or runs for another job than was known.
     pub(crate) fn hotswap_pods_changed(&mut self) {
         if !self.hotswap.flavors.is_empty() {
             self.hotswap_soon();
@@ -156,7 +199,7 @@ impl Engine {
     pub(crate) fn hotswap_state(&self) -> Value {
         let state = &self.hotswap;
         json!({
-            "flavors": state.flavors.iter().map(|flavor| &**flavor).collect::<Vec<_>>(),
+            "flavors": state.flavors.keys().map(|flavor| &**flavor).collect::<Vec<_>>(),
             "looks": state.evaluations,
             "goesOn": self.hotswap_resumes(),
             "lastLook": state.evaluated_at.map(|at| at.to_string()),

@@ -273,6 +273,7 @@ impl Engine {
         self.mark_parent(&key, Some(&view));
         let uid = Arc::clone(&view.job.uid);
         let before = self.world.jobs.get(&key).map(|entry| (entry.seen, &*entry.view));
+        let is_new = before.is_none();
         let seen = SeenByController::next(before, &view, self.now);
         if key.kind.gathers_pods() {
             self.look_at_leaving(&key);
@@ -283,6 +284,9 @@ impl Engine {
         }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             entry.seen = seen;
+        }
+        if is_new {
+            self.hotswap_job_came(&key);
         }
         self.dirty.jobs.extend(self.world.children.get(&uid).into_iter().flatten().cloned());
         self.dirty.jobs.insert(key);

@@ -163,6 +163,46 @@ fn a_job_of_every_kind_is_admitted_runs_and_ends() {
     }
 }
 
+/// The nodes of [`placed_world`].
+const NODES: [&str; 2] = ["n0", "n1"];
+
+/// The same world, where the nodes of the flavor have a topology.
+fn placed_world(job: &Value) -> Manifests {
+    let mut text = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: racks}\n\
+         spec: {levels: [{nodeLabel: rack}, {nodeLabel: kubernetes.io/hostname}]}\n---\n\
+         apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: f}\n\
+         spec: {topologyName: racks, nodeLabels: {pool: f}}\n"
+        .to_owned();
+    for name in NODES {
+        let _ = write!(
+            text,
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{pool: f, rack: r, kubernetes.io/hostname: {name}}}}}\n\
+             status: {{allocatable: {{cpu: {ENOUGH}, memory: 100Gi, nvidia.com/gpu: 8, pods: 110}}, \
+             conditions: [{{type: Ready, status: \"True\"}}]}}\n"
+        );
+    }
+    let mut manifests = world(ENOUGH, job);
+    manifests.objects = whatif::overlay(manifests.objects, read(text).objects);
+    manifests
+}
+
+#[test]
+fn a_job_of_every_kind_gets_nodes_of_its_topology() {
+    for (kind, object) in all() {
+        let simulation = played(&placed_world(&object));
+        let (job, record) = (only(&simulation), simulation.record());
+        assert_eq!(job.admitted, Some(0), "{kind:?}: {:#?}", record.entries);
+        let sets: Vec<_> = record.places.iter().flat_map(|change| change.sets.iter()).collect();
+        let is_node = |values: &[String]| values.last().is_some_and(|node| NODES.contains(&node.as_str()));
+        let placed = |set: &&sluice_sim::PlacedSet| {
+            !set.domains.is_empty() && set.domains.iter().all(|(values, pods)| is_node(values) && *pods > 0)
+        };
+        assert!(!sets.is_empty() && sets.iter().all(placed), "{kind:?}: {:#?}", record.places);
+        let ended = sluice_jobs::ends(kind, &object).then_some(60_000);
+        assert_eq!(job.finished, ended, "{kind:?}: its pods run on these nodes: {:#?}", record.entries);
+    }
+}
+
 #[test]
 fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
     let class = class();

@@ -55,8 +55,10 @@ pub struct Budgets {
     /// The search for room when node pools fail, by name.
     #[serde(default)]
     hotswap: BTreeMap<String, crate::hotswap_bench::Budget>,
-    /// A placement that was refused, while its nodes are as they were.
-    untouched: crate::hotswap_bench::UntouchedBudget,
+    /// Placements that were refused, while their nodes are as they were.
+    pub untouched: crate::hotswap_bench::UntouchedBudget,
+    /// Single events of nodes and pods, by the name of the world.
+    pub events: BTreeMap<String, crate::events_bench::Budget>,
     /// Jobs that are made of many pods, by name.
     #[serde(default)]
     pods: BTreeMap<String, crate::pods_bench::Budget>,
@@ -169,6 +171,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         crate::engine_bench::table(&budgets.engine, &mut failures)?;
         println!();
         crate::hotswap_bench::untouched_table(&budgets.untouched, &mut failures);
+        if !args.counts {
+            println!();
+            crate::events_bench::table(&budgets.events, &mut failures);
+        }
         println!();
         crate::hotswap_bench::table(&budgets.hotswap, &mut failures)?;
         println!();

@@ -7,6 +7,7 @@ mod crds;
 mod demo;
 mod docs;
 mod engine_bench;
+mod events_bench;
 mod hotswap_bench;
 mod manifests;
 mod mutants;
@@ -52,6 +53,8 @@ enum Command {
     Docs(docs::Args),
     /// Measure the whole engine on one world.
     Engine(engine_bench::Args),
+    /// Measure single events of nodes and pods.
+    Events,
     /// Measure the search for room when many node pools fail.
     Hotswap(hotswap_bench::Args),
     /// Write the chart's CRDs and the plain manifests of config/.
@@ -82,6 +85,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::DemoKeeper(args) => demo::keep(&args),
         Command::Docs(args) => docs::run(&args),
         Command::Engine(args) => engine_bench::run(&args),
+        Command::Events => events_bench::run(),
         Command::Hotswap(args) => hotswap_bench::run(&args),
         Command::Pods(args) => pods_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),

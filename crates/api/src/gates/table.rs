@@ -203,6 +203,7 @@ impl Gate {
                 | Self::TASCacheNodeMatchResults
                 | Self::TASCacheTopologyTree
                 | Self::TASCachingRemainingResources
+                | Self::VectorizedResourceRequests
                 | Self::WorkloadRequestUseMergePatch
         )
     }

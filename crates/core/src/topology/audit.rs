@@ -4,6 +4,7 @@ use crate::intern::{FlavorId, HostId, PlaceId};
 use crate::spec::TaintEffect;
 use crate::topology::booking::NodeUsage;
 use crate::topology::columns::PODS_COLUMN;
+use crate::topology::hosts::Home;
 use crate::topology::request::PlacedPods;
 use crate::topology::world::Topologies;
 
@@ -41,10 +42,13 @@ impl Topologies {
     fn audit_homes(&self, found: &mut Vec<String>) {
         for id in self.hosts.ids() {
             let host = self.hosts.get(id);
-            let homes: Vec<FlavorId> = host.flavors();
+            let homes: Vec<FlavorId> = host.homes.iter().map(|home| home.flavor).collect();
             let node = host.spec.as_ref();
             let belongs = |flavor: &FlavorId| {
-                node.is_some_and(|node| self.trees.get(flavor).is_some_and(|tree| tree.path(node).is_some()))
+                let (Some(tree), Some(node)) = (self.trees.get(flavor), node) else { return false };
+                // One that takes no pods may stay where it was.
+                let stays = || homes.contains(flavor) && tree.has_hosts();
+                tree.path(node).is_some() && (node.usable || stays())
             };
             let expected: Vec<FlavorId> = self.trees.keys().copied().filter(belongs).collect();
             if homes != expected {
@@ -71,6 +75,16 @@ impl Topologies {
                 let of = self.hosts.get(id).homes.iter().filter(|home| home.flavor == flavor);
                 homes.extend(of.map(|home| (id, home.place)));
             }
+            let closed = |id: &HostId, home: &Home| tree.closed_for(&home.path) == Some(*id);
+            for id in self.hosts.ids() {
+                let host = self.hosts.get(id);
+                let mut of = host.homes.iter().filter(|home| home.flavor == flavor);
+                if of.any(|home| closed(&id, home) == host.is_open()) {
+                    found.push(format!(
+                        "topology: the leaf of node {id:?} is closed while that is open, or not"
+                    ));
+                }
+            }
             if leaves != homes {
                 found.push(format!("topology: the leaves of {flavor:?} are not the homes of its nodes"));
             }
@@ -83,7 +97,7 @@ impl Topologies {
         let mut expected = vec![0_i128; self.places.len() * stride];
         for id in self.hosts.ids() {
             let host = self.hosts.get(id);
-            for place in host.places() {
+            for place in host.open_places() {
                 for (amounts, sign) in [(&host.offered, 1), (&host.other, -1)] {
                     for &(resource, amount) in amounts {
                         let column = usage.ledger.column(resource).unwrap_or(PODS_COLUMN);

@@ -160,7 +160,7 @@ fn greedy(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Greedy
         found = Greedy { domains: 1, led: Some(at), last: None };
         remaining -= search.at(level, at).slices_led;
     }
-    rest.sort_unstable_by_key(|&at| search.key(level, at));
+    search.sort(&mut rest, |at| search.key(level, at));
     for at in rest {
         let slices = search.at(level, at).slices;
         if remaining <= 0 || slices == 0 {
@@ -215,7 +215,7 @@ fn spread(
     mut domains: Vec<usize>,
     threshold: i64,
 ) -> Option<Vec<usize>> {
-    domains.sort_unstable_by_key(|&at| search.led_key(level, at));
+    search.sort(&mut domains, |at| search.led_key(level, at));
     let number = i64::try_from(domains.len()).ok()?;
     let mut extra = search.ask.slices() - number * threshold;
     if extra < 0 {

@@ -48,6 +48,11 @@ impl AllCounts {
         &mut self.levels[depth - 1]
     }
 
+    /// The counts of the leaves.
+    pub(crate) fn leaves(&self) -> &[Counts] {
+        self.levels.last().map_or(&[], Vec::as_slice)
+    }
+
     /// The counts of a level.
     pub(crate) fn level(&self, level: usize) -> &[Counts] {
         &self.levels[level]
@@ -79,6 +84,11 @@ impl AllCounts {
         }
         levels.reverse();
         self.scores = levels;
+    }
+
+    /// Takes what domains are worth from other counts of them.
+    pub(crate) fn take_scores(&mut self, of: &AllCounts) {
+        self.scores.clone_from(&of.scores);
     }
 
     /// Whether [`AllCounts::tightest`] gives the domain that is the best in either order: no leader fits anywhere, all are worth the same, and
@@ -113,6 +123,20 @@ impl AllCounts {
             count_slices(&mut counts, ask.size);
         }
         (self.set(lowest, leaf, counts), counts)
+    }
+
+    /// A leaf comes, into which nothing fits yet; [`AllCounts::set_leaf`] follows.
+    pub(crate) fn insert_leaf(&mut self, leaf: usize) {
+        let lowest = self.levels.len() - 1;
+        self.levels[lowest].insert(leaf, Counts::default());
+        self.tightest.0.forget(lowest);
+    }
+
+    /// A leaf is gone; [`AllCounts::sum_up_above`] a sibling of it follows.
+    pub(crate) fn remove_leaf(&mut self, leaf: usize) {
+        let lowest = self.levels.len() - 1;
+        self.levels[lowest].remove(leaf);
+        self.tightest.0.forget(lowest);
     }
 
     fn set(&mut self, level: usize, at: usize, counts: Counts) -> Counts {

@@ -6,6 +6,7 @@ use crate::intern::{FlavorId, HostId, Names, PODS, ResourceId};
 use crate::spec::FlavorSpec;
 use crate::topology::booking::NodeUsage;
 use crate::topology::hosts::Home;
+use crate::topology::places::Path;
 use crate::topology::spec::{NodeSpec, TopologySpec};
 use crate::topology::taints::NO_TAINTS;
 use crate::topology::trees::Tree;
@@ -49,7 +50,8 @@ impl Topologies {
 
     /// Makes the tree of a flavor anew, or takes it away.
     fn plant(&mut self, usage: &mut NodeUsage, flavor: FlavorId) {
-        if let Some(tree) = self.trees.get(&flavor) {
+        if let Some(tree) = self.trees.get_mut(&flavor) {
+            tree.forget_layout();
             let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
             for host in hosts {
                 self.leave_trees(usage, host, |home| home.flavor == flavor);
@@ -74,7 +76,7 @@ impl Topologies {
         }
     }
 
-    /// A node that stays where it is has other labels or taints.
+    /// A node that stays where it is has other labels or taints, or is usable and was not, or the other way.
     fn relabel(&mut self, id: HostId) {
         for at in 0..self.hosts.get(id).homes.len() {
             let Home { flavor, place, .. } = self.hosts.get(id).homes[at];
@@ -86,19 +88,27 @@ impl Topologies {
 
     /// A node joins the tree of a flavor, if it belongs there.
     fn join(&mut self, usage: &mut NodeUsage, id: HostId, flavor: FlavorId) {
-        let host = self.hosts.get(id);
-        let (Some(tree), Some(node)) = (self.trees.get_mut(&flavor), &host.spec) else { return };
+        let node = self.hosts.get(id).spec.as_ref().filter(|node| node.usable);
+        let (Some(tree), Some(node)) = (self.trees.get(&flavor), node) else { return };
         let Some(mut path) = tree.path(node) else { return };
-        self.generations += 1;
-        tree.outdate(self.generations);
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
             // Nodes with the same hostname are one domain, wherever else their labels say that they are.
-            path = tree.path_of(place).unwrap_or(path);
+            let known = tree.path_of(place);
+            if let Some(closed) = known.as_ref().and_then(|known| tree.closed_for(known)) {
+                // One that takes no pods leaves it to this one.
+                self.leave_trees(usage, closed, |home| home.flavor == flavor);
+            } else {
+                path = known.unwrap_or(path);
+            }
         }
+        let (Some(tree), host) = (self.trees.get_mut(&flavor), self.hosts.get(id)) else { return };
         let is_new = host.homes.iter().all(|home| home.place != place);
         self.places.link(place, flavor);
-        tree.insert(&path, place, id);
+        if tree.insert(&path, place, id) {
+            self.generations += 1;
+            tree.outdate(self.generations);
+        }
         usage.ledger.grow(self.places.len());
         if is_new {
             usage.ledger.offer(place, &host.offered, 1);
@@ -120,15 +130,16 @@ impl Topologies {
         lost.sort_unstable();
         lost.dedup();
         lost.retain(|place| !after.contains(place));
+        lost.retain(|_| host.is_open());
         for place in lost {
             usage.ledger.offer(place, &host.offered, -1);
             usage.ledger.offer(place, &host.other, 1);
         }
         for home in gone {
             self.places.unlink(home.place, home.flavor);
-            self.outdate(home.flavor);
-            if let Some(tree) = self.trees.get_mut(&home.flavor) {
-                tree.remove(&home.path, id);
+            let tree = self.trees.get_mut(&home.flavor);
+            if tree.is_some_and(|tree| tree.remove(&home.path, id)) {
+                self.outdate(home.flavor);
             }
         }
     }
@@ -150,61 +161,76 @@ impl Topologies {
             .iter()
             .map(|(resource, amount)| (names.resource(resource), amount.get()))
             .collect();
-        let mut concerned = self.hosts.get(id).flavors();
-        let stays = self.is_where_it_was(id, node);
-        if stays {
-            self.offer_instead(usage, id, offered);
-        } else {
-            self.leave_trees(usage, id, |_| true);
-            self.hosts.get_mut(id).offered = offered;
-        }
+        let mut concerned = self.hosts.get(id).open_flavors();
+        let wanted = self.homes_of(id, node);
+        let stays =
+            |home: &Home| wanted.iter().any(|(flavor, path)| (*flavor, path) == (home.flavor, &home.path));
+        self.leave_trees(usage, id, |home| !stays(home));
+        self.offer_instead(usage, id, (offered, node.usable));
         let same = |known: &NodeSpec| {
             (&known.labels, &known.taints, known.usable) == (&node.labels, &node.taints, node.usable)
         };
-        if stays && !self.hosts.get(id).spec.as_ref().is_some_and(same) {
+        if !self.hosts.get(id).spec.as_ref().is_some_and(same) {
             self.relabel(id);
         }
         let taints = self.taints.take(&node.taints);
         let before = self.hosts.set_taints(id, taints);
         self.taints.give_back(before);
         self.hosts.get_mut(id).spec = Some(node.clone());
-        if !stays {
-            self.join_all(usage, id);
-            concerned.extend(self.hosts.get(id).flavors());
-            concerned.sort_unstable();
-            concerned.dedup();
+        let known: Vec<FlavorId> = self.hosts.get(id).homes.iter().map(|home| home.flavor).collect();
+        for (flavor, _) in wanted.iter().filter(|(flavor, _)| !known.contains(flavor)) {
+            self.join(usage, id, *flavor);
         }
+        concerned.extend(self.hosts.get(id).open_flavors());
+        concerned.sort_unstable();
+        concerned.dedup();
         concerned
     }
 
-    fn join_all(&mut self, usage: &mut NodeUsage, id: HostId) {
-        let flavors: Vec<FlavorId> = self.trees.keys().copied().collect();
-        for flavor in flavors {
-            self.join(usage, id, flavor);
-        }
+    /// Where a node is to be with what it is now: one that is not usable stays where it is alone in its leaf.
+    fn homes_of(&self, id: HostId, node: &NodeSpec) -> Vec<(FlavorId, Path)> {
+        let home = |(&flavor, tree): (&FlavorId, &Tree)| {
+            let path = tree.path(node)?;
+            (node.usable || tree.is_alone(&path, id)).then_some((flavor, path))
+        };
+        self.trees.iter().filter_map(home).collect()
     }
 
-    /// Whether a node would have the same homes as it has.
-    fn is_where_it_was(&self, id: HostId, node: &NodeSpec) -> bool {
-        let homes = self.hosts.get(id).homes.iter().map(|home| (home.flavor, home.path.clone()));
-        let new = self.trees.iter().filter_map(|(&flavor, tree)| Some((flavor, tree.path(node)?)));
-        homes.eq(new)
-    }
-
-    /// A node that stays where it is offers something else.
-    fn offer_instead(&mut self, usage: &mut NodeUsage, id: HostId, offered: Vec<(ResourceId, i64)>) {
+    /// A node offers something else where it is; `open`: it takes pods from now on.
+    fn offer_instead(
+        &mut self,
+        usage: &mut NodeUsage,
+        id: HostId,
+        (offered, open): (Vec<(ResourceId, i64)>, bool),
+    ) {
         let host = self.hosts.get_mut(id);
+        let was_open = host.is_open();
         let before = std::mem::replace(&mut host.offered, offered);
+        if (was_open, &before) == (open, &host.offered) {
+            return;
+        }
         for place in host.places() {
-            usage.ledger.offer(place, &before, -1);
-            usage.ledger.offer(place, &host.offered, 1);
+            if was_open {
+                usage.ledger.offer(place, &before, -1);
+            }
+            if open {
+                usage.ledger.offer(place, &host.offered, 1);
+            }
+            if was_open != open {
+                usage.ledger.offer(place, &host.other, if open { -1 } else { 1 });
+            }
+        }
+        for home in host.homes.iter().filter(|_| was_open != open) {
+            if let Some(tree) = self.trees.get_mut(&home.flavor) {
+                tree.set_closed(&home.path, !open);
+            }
         }
     }
 
     /// A Node is gone. Returns the flavors that it concerns.
     pub(crate) fn remove_node(&mut self, usage: &mut NodeUsage, name: &str) -> Vec<FlavorId> {
         let Some(id) = self.hosts.find(name) else { return Vec::new() };
-        let concerned = self.hosts.get(id).flavors();
+        let concerned = self.hosts.get(id).open_flavors();
         self.leave_trees(usage, id, |_| true);
         let before = self.hosts.set_taints(id, NO_TAINTS);
         self.taints.give_back(before);
@@ -228,7 +254,7 @@ impl Topologies {
         let after: Vec<(ResourceId, i64)> =
             other.iter().copied().filter(|(_, amount)| *amount != 0).collect();
         let before = std::mem::replace(&mut host.other, after);
-        for place in host.places() {
+        for place in host.open_places() {
             usage.ledger.offer(place, &before, 1);
             usage.ledger.offer(place, &host.other, -1);
         }
@@ -237,7 +263,7 @@ impl Topologies {
         };
         let is_less =
             |&(resource, _): &(ResourceId, i64)| amount(&before, resource) > amount(&host.other, resource);
-        let concerned = if before.iter().any(is_less) { host.flavors() } else { Vec::new() };
+        let concerned = if before.iter().any(is_less) { host.open_flavors() } else { Vec::new() };
         self.hosts.forget_if_unknown(node);
         concerned
     }

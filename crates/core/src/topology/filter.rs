@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use sluice_quantity::is_extended;
 
-use crate::Name;
 use crate::intern::HostId;
 use crate::matching::{affinity_holds, affinity_score, puts_up_with, selects_node};
 use crate::spec::{Taint, Toleration};
@@ -31,14 +30,30 @@ pub(crate) struct Filter<'a> {
     pub(crate) needs: &'a Needs,
     /// What the flavor tolerates for its pods.
     pub(crate) tolerations: &'a [Toleration],
-    /// Nodes that may not be used.
-    pub(crate) lost: &'a [Name],
-    /// The leaves that may be used; `None` is all.
-    pub(crate) within: Option<Range<usize>>,
-    /// Leaves that may not be used, in order.
-    pub(crate) without: &'a [usize],
     /// Nodes are the lowest domains: else neither taints nor labels count.
     pub(crate) by_host: bool,
+}
+
+/// Which leaves one placement may use, whatever its pods are like.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    /// The leaves that it may use; `None` is all.
+    pub(crate) within: Option<Range<usize>>,
+    /// Leaves that it may not use, in order.
+    pub(crate) without: Vec<usize>,
+}
+
+impl Bounds {
+    /// Whether it may use all.
+    pub(crate) fn is_all(&self) -> bool {
+        self.within.is_none() && self.without.is_empty()
+    }
+
+    /// Whether it may use a leaf.
+    pub(crate) fn has(&self, leaf: usize) -> bool {
+        self.within.as_ref().is_none_or(|within| within.contains(&leaf))
+            && self.without.binary_search(&leaf).is_err()
+    }
 }
 
 /// What was found out about the taints of a number.
@@ -52,6 +67,8 @@ enum Verdict {
 /// Why a leaf is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
+    /// Its node takes no pods: it is as if it were not there, and nobody is told of it.
+    Closed,
     /// The taints of this number are not tolerated.
     Taints(usize),
     /// The node selector.
@@ -113,21 +130,19 @@ impl<'a> Sieve<'a> {
         Sieve { filter, verdicts: vec![Verdict::Unknown; tainted], labels_count }
     }
 
-    /// Whether every leaf may be used, so that none need be asked about.
+    /// Whether every leaf that is not closed may be used.
     pub(crate) fn passes_all(&self) -> bool {
-        self.verdicts.len() <= 1
-            && !self.labels_count
-            && self.filter.within.is_none()
-            && self.filter.without.is_empty()
-            && self.filter.lost.is_empty()
+        self.verdicts.len() <= 1 && !self.labels_count
     }
 
     /// Why a leaf may not be used, whatever is free.
     pub(crate) fn keeps_out(&mut self, layout: &Layout, leaf: usize) -> Option<Why> {
+        if layout.is_closed(leaf) {
+            return Some(Why::Closed);
+        }
         let host = layout.hosts[leaf];
-        let by_labels = |sieve: &Self| if sieve.labels_count { sieve.by_labels(host) } else { None };
         let by_taints = self.by_taints(host);
-        by_taints.or_else(|| by_labels(self)).or_else(|| self.by_domain(layout, leaf, host))
+        by_taints.or_else(|| if self.labels_count { self.by_labels(host) } else { None })
     }
 
     fn by_taints(&mut self, host: HostId) -> Option<Why> {
@@ -157,20 +172,14 @@ impl<'a> Sieve<'a> {
         self.filter.by_host && !self.filter.preferred.is_empty()
     }
 
-    /// What a leaf is worth by the preferred node affinity. One that taints or labels keep out is worth nothing; what is free, and which
-    /// domain is asked for, makes no difference.
+    /// What a leaf is worth by the preferred node affinity. One that is closed, or that taints or labels keep out, is worth nothing; what is
+    /// free, and which domain is asked for, makes no difference.
     pub(crate) fn score(&self, layout: &Layout, leaf: usize, kept_out: Option<Why>) -> i64 {
-        if matches!(kept_out, Some(Why::Taints(_) | Why::NodeSelector | Why::Affinity)) {
+        if matches!(kept_out, Some(Why::Closed | Why::Taints(_) | Why::NodeSelector | Why::Affinity)) {
             return 0;
         }
         let node = self.filter.hosts.get(layout.hosts[leaf]).spec.as_ref();
         node.map_or(0, |node| affinity_score(self.filter.preferred, Some(&node.name), &node.labels))
-    }
-
-    fn by_domain(&self, layout: &Layout, leaf: usize, host: HostId) -> Option<Why> {
-        let outside = self.filter.within.as_ref().is_some_and(|within| !within.contains(&leaf))
-            || self.filter.without.binary_search(&leaf).is_ok();
-        (outside || self.filter.is_lost(layout, leaf, host)).then_some(Why::Domain)
     }
 
     /// Why leaves were left out, of so many.
@@ -201,15 +210,6 @@ impl Filter<'_> {
         let asked = |key: &str| is_extended(key) && self.needs.iter().any(|need| *need.name == *key);
         let tolerations = || self.pod_set.tolerations.iter().chain(self.tolerations);
         self.taints.get(at).iter().find(|taint| !puts_up_with(taint, tolerations(), asked))
-    }
-
-    fn is_lost(&self, layout: &Layout, leaf: usize, host: HostId) -> bool {
-        if self.lost.is_empty() || !self.by_host {
-            return false;
-        }
-        let name = self.hosts.get(host).spec.as_ref().map(|node| &node.name);
-        let value = layout.paths[leaf].last();
-        self.lost.iter().any(|lost| Some(lost) == name || Some(lost) == value)
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct Host {
     pub(crate) offered: Vec<(ResourceId, i64)>,
     /// What pods outside of topologies use of it.
     pub(crate) other: Vec<(ResourceId, i64)>,
-    /// Where it is, in the order of flavors; a node that is not usable is nowhere.
+    /// Where it is, in the order of flavors. A node that is not usable comes nowhere; where it is alone in its leaf, it stays until it is
+    /// usable again, and the leaf is closed.
     pub(crate) homes: Vec<Home>,
 }
 
@@ -41,9 +42,19 @@ impl Host {
         places
     }
 
-    /// The flavors that it belongs to.
-    pub(crate) fn flavors(&self) -> Vec<FlavorId> {
-        self.homes.iter().map(|home| home.flavor).collect()
+    /// Whether it takes pods.
+    pub(crate) fn is_open(&self) -> bool {
+        self.spec.as_ref().is_some_and(|node| node.usable)
+    }
+
+    /// The places for which it has something.
+    pub(crate) fn open_places(&self) -> Vec<PlaceId> {
+        if self.is_open() { self.places() } else { Vec::new() }
+    }
+
+    /// The flavors that it has something for.
+    pub(crate) fn open_flavors(&self) -> Vec<FlavorId> {
+        if self.is_open() { self.homes.iter().map(|home| home.flavor).collect() } else { Vec::new() }
     }
 }
 

@@ -9,17 +9,22 @@ use crate::intern::{FlavorId, PlaceId};
 use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
-use crate::topology::filter::{Excluded, Sieve, Why};
+use crate::topology::filter::{Bounds, Excluded, Sieve, Why};
 use crate::topology::layout::Layout;
 use crate::topology::ledger::Ledger;
 use crate::topology::needs::Needs;
 use crate::topology::placer::Found;
+use crate::topology::trees::Splice;
 use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
-/// Of so many shapes the counts are kept: those that were asked for last.
-const MOST: usize = 8;
+/// Of so many shapes the counts are kept at most: those that were asked for last.
+const MOST: usize = 64;
+/// Of so many they are kept, however many leaves they have.
+const LEAST: usize = 8;
+/// With more shapes than that, so many leaves are kept in all, of 80 bytes or less each.
+const MOST_LEAVES: usize = 1 << 19;
 /// So many searches with the same counts are remembered.
-const MOST_KNOWN: usize = 4;
+const MOST_KNOWN: usize = 16;
 /// What searches found is forgotten once so many leaves are not as they were.
 const MOST_AWAY: usize = 256;
 
@@ -103,6 +108,8 @@ pub(crate) struct Kept {
     generation: u64,
     /// Up to which change of labels and taints since then.
     relabeled: usize,
+    /// Up to which leaf that came or went since then.
+    spliced: usize,
     /// Up to which change of what is free they are of: see [`Ledger::position`].
     position: usize,
     /// When they were asked for last.
@@ -117,8 +124,8 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct KeptCounts {
     kept: Vec<Kept>,
-    /// For what is asked for once.
-    once: Kept,
+    /// For what may use a part of the leaves.
+    part: Kept,
     /// How often counts were asked for.
     asked: u64,
     /// How many leaves were counted.
@@ -134,10 +141,12 @@ pub(crate) struct Counting<'a, 'b> {
     pub(crate) layout: &'a Layout,
     /// What is free.
     pub(crate) ledger: &'a Ledger,
-    /// Changes with everything but what is free, and but for the labels and taints of some leaves: nodes and flavors.
+    /// Changes with everything but what is free, and but for some leaves: nodes and flavors.
     pub(crate) generation: u64,
-    /// Those leaves, one after the other.
+    /// The leaves whose labels or taints have changed since then, or that were closed or opened, one after the other.
     pub(crate) relabeled: &'a [PlaceId],
+    /// The leaves that came or went since then, one after the other.
+    pub(crate) spliced: &'a [Splice],
     /// Which leaves may be used.
     pub(crate) sieve: &'a mut Sieve<'b>,
     /// What pods ask for.
@@ -162,9 +171,22 @@ impl KeptCounts {
 
     /// The counts of a shape that comes again, those that were kept if there are any.
     pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
+        let at = self.count(counting);
+        &mut self.kept[at]
+    }
+
+    /// The counts of a shape within bounds, which hardly come again: taken from those of all leaves.
+    pub(crate) fn part(&mut self, counting: &mut Counting<'_, '_>, bounds: &Bounds) -> &mut Kept {
+        let at = self.count(counting);
+        self.part.take_part(&self.kept[at], counting, bounds);
+        &mut self.part
+    }
+
+    /// Where the counts of a shape are, up to date.
+    fn count(&mut self, counting: &mut Counting<'_, '_>) -> usize {
         self.asked += 1;
         let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
-        let at = self.kept.iter().position(is).unwrap_or_else(|| self.room());
+        let at = self.kept.iter().position(is).unwrap_or_else(|| self.room(counting.layout.places.len()));
         let kept = &mut self.kept[at];
         let is_known = kept.shape.is_some() && kept.generation == counting.generation;
         let counted = if is_known && !kept.is_worth_else(counting) {
@@ -175,24 +197,23 @@ impl KeptCounts {
         };
         self.counted += counted;
         kept.used = self.asked;
-        kept
+        at
     }
 
-    /// The counts of a shape that hardly comes again.
-    pub(crate) fn once(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
-        self.counted += self.once.count(counting);
-        &mut self.once
-    }
-
-    /// Where the counts of one more shape go.
-    fn room(&mut self) -> usize {
-        if self.kept.len() < MOST {
-            self.kept.push(Kept::default());
-            return self.kept.len() - 1;
+    /// Where the counts of one more shape go, with so many leaves: those that were not asked for the longest time make room.
+    fn room(&mut self, leaves: usize) -> usize {
+        let mut all = self.kept.iter().map(|kept| kept.why.len()).sum::<usize>().saturating_add(leaves);
+        let mut room = None;
+        while self.kept.len() >= MOST || self.kept.len() >= LEAST && all > MOST_LEAVES {
+            let Some(oldest) = (0..self.kept.len()).min_by_key(|&at| self.kept[at].used) else { break };
+            let gone = self.kept.swap_remove(oldest);
+            all -= gone.why.len();
+            room = Some(gone);
         }
-        let oldest = (0..self.kept.len()).min_by_key(|&at| self.kept[at].used).unwrap_or(0);
-        self.kept[oldest].shape = None;
-        oldest
+        let mut room: Kept = room.unwrap_or_default();
+        room.shape = None;
+        self.kept.push(room);
+        self.kept.len() - 1
     }
 }
 
@@ -250,13 +271,43 @@ impl Kept {
 
     /// Whether leaves may be worth something else, which all of them are asked for.
     fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
-        counting.sieve.scores() && self.relabeled < counting.relabeled.len()
+        let differs = self.relabeled < counting.relabeled.len() || self.spliced < counting.spliced.len();
+        counting.sieve.scores() && differs
     }
 
-    /// The leaves whose labels or taints have changed, in order.
-    fn relabeled(&self, counting: &Counting<'_, '_>) -> Vec<usize> {
+    /// Makes room for leaves that came, and forgets those that went. Gives those that came and siblings of the others.
+    fn follow(&mut self, splices: &[Splice]) -> Vec<usize> {
+        let mut leaves: Vec<usize> = Vec::new();
+        if !splices.is_empty() {
+            self.forget();
+        }
+        for splice in splices {
+            match *splice {
+                Splice::Came(at) => {
+                    self.why.insert(at, None);
+                    self.counts.insert_leaf(at);
+                    leaves.iter_mut().filter(|leaf| **leaf >= at).for_each(|leaf| *leaf += 1);
+                    leaves.push(at);
+                }
+                Splice::Went(at, sibling) => {
+                    if let Some(why) = self.why.remove(at) {
+                        self.excluded.remove(why);
+                    }
+                    self.counts.remove_leaf(at);
+                    leaves.retain(|leaf| *leaf != at);
+                    leaves.iter_mut().filter(|leaf| **leaf > at).for_each(|leaf| *leaf -= 1);
+                    leaves.push(sibling);
+                }
+            }
+        }
+        leaves
+    }
+
+    /// The leaves whose labels or taints have changed, that were closed or opened, or that came, in order; and siblings of those that went.
+    fn relabeled(&mut self, counting: &Counting<'_, '_>) -> Vec<usize> {
+        let mut leaves = self.follow(counting.spliced.get(self.spliced..).unwrap_or_default());
         let places = counting.relabeled.get(self.relabeled..).unwrap_or_default();
-        let mut leaves: Vec<usize> = places.iter().filter_map(|&place| counting.layout.leaf(place)).collect();
+        leaves.extend(places.iter().filter_map(|&place| counting.layout.leaf(place)));
         leaves.sort_unstable();
         leaves.dedup();
         leaves
@@ -264,7 +315,8 @@ impl Kept {
 
     /// Counts the leaves anew of which something has changed. Returns how many.
     fn recount(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
-        let (mut leaves, relabeled) = (self.changed(counting), self.relabeled(counting));
+        let relabeled = self.relabeled(counting);
+        let mut leaves = self.changed(counting);
         if !relabeled.is_empty() {
             leaves.extend(&relabeled);
             leaves.sort_unstable();
@@ -300,18 +352,38 @@ impl Kept {
         }
         self.counts.sum_up_above(counting.layout, counting.shape.ask, &mut leaves);
         self.position = counting.ledger.position();
-        self.relabeled = counting.relabeled.len();
+        (self.relabeled, self.spliced) = (counting.relabeled.len(), counting.spliced.len());
         wide(counted)
+    }
+
+    /// Takes over the counts of another one, but for leaves out of bounds. Those that are left out for their labels or taints are so still.
+    fn take_part(&mut self, of: &Kept, counting: &Counting<'_, '_>, bounds: &Bounds) {
+        self.excluded.clone_from(&of.excluded);
+        let all = self.counts.reset(counting.layout);
+        for (leaf, (counts, why)) in of.counts.leaves().iter().zip(&of.why).enumerate() {
+            if bounds.has(leaf) || !matches!(why, None | Some(Why::Need(_) | Why::Nothing)) {
+                all.push(*counts);
+                continue;
+            }
+            if let Some(why) = *why {
+                self.excluded.remove(why);
+            }
+            self.excluded.add(Why::Domain);
+            all.push(Counts::default());
+        }
+        self.counts.sum_up(counting.layout, counting.shape.ask);
+        self.counts.take_scores(&of.counts);
     }
 
     /// Counts all leaves. Returns how many.
     fn count(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
-        let (layout, passes_all) = (counting.layout, counting.sieve.passes_all());
+        let (layout, passes_all) =
+            (counting.layout, counting.sieve.passes_all() && counting.layout.is_all_open());
         let leaves = layout.places.len();
         let mut scratch = vec![0; counting.ledger.stride()];
         (self.excluded, self.generation) = (Excluded::default(), counting.generation);
         self.position = counting.ledger.position();
-        self.relabeled = counting.relabeled.len();
+        (self.relabeled, self.spliced) = (counting.relabeled.len(), counting.spliced.len());
         self.forget();
         self.why.clear();
         self.why.reserve(leaves);

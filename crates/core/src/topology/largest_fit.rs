@@ -94,8 +94,8 @@ impl Topologies {
 
     fn sizes(&self, usage: &NodeUsage, tree: &Tree, names: &Names) -> Vec<Size> {
         let mut largest: Vec<(ResourceId, i64)> = Vec::new();
-        for (host, _, _) in tree.hosts() {
-            for &(resource, amount) in &self.hosts.get(host).offered {
+        for host in tree.hosts().map(|(host, ..)| self.hosts.get(host)).filter(|host| host.is_open()) {
+            for &(resource, amount) in &host.offered {
                 match largest.iter_mut().find(|(known, _)| *known == resource) {
                     Some((_, most)) => *most = amount.max(*most),
                     None => largest.push((resource, amount)),

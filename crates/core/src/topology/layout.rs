@@ -24,6 +24,8 @@ pub(crate) struct LeafRow<'a> {
     pub(crate) place: PlaceId,
     /// The node whose labels and taints count.
     pub(crate) host: HostId,
+    /// It takes no pods, as if it were not there.
+    pub(crate) closed: bool,
 }
 
 /// All domains of a tree.
@@ -36,6 +38,10 @@ pub(crate) struct Layout {
     pub(crate) hosts: Vec<HostId>,
     /// For each leaf, the values of all levels.
     pub(crate) paths: Vec<Path>,
+    /// For each leaf, whether it takes no pods, as if it were not there.
+    closed: Vec<bool>,
+    /// How many of them do not.
+    open: usize,
     /// The leaves in the order of their places.
     by_place: Vec<(PlaceId, usize)>,
 }
@@ -56,10 +62,91 @@ impl Layout {
         layout
     }
 
+    /// One more leaf comes into a domain that is there: its position. `None`: a domain comes with it, and all are to be laid out anew.
+    pub(crate) fn insert(&mut self, leaf: &LeafRow<'_>) -> Option<usize> {
+        let at = self.paths.partition_point(|other| other < leaf.path);
+        let lowest = self.depth().checked_sub(1)?;
+        let is_sibling = |at: &usize| {
+            let other = self.paths.get(*at);
+            other.is_some_and(|other| other[..lowest] == leaf.path[..lowest])
+        };
+        let sibling = at.checked_sub(1).filter(is_sibling).or(Some(at).filter(is_sibling))?;
+        let parent = self.levels[lowest].parents[sibling];
+        self.levels[lowest].parents.insert(at, parent);
+        if let Some(above) = lowest.checked_sub(1) {
+            self.levels[above].children[parent + 1..].iter_mut().for_each(|begin| *begin += 1);
+        }
+        self.places.insert(at, leaf.place);
+        self.hosts.insert(at, leaf.host);
+        self.paths.insert(at, leaf.path.clone());
+        self.closed.insert(at, leaf.closed);
+        self.open += usize::from(!leaf.closed);
+        self.by_place.iter_mut().filter(|(_, other)| *other >= at).for_each(|(_, other)| *other += 1);
+        let by_place = self.by_place.partition_point(|(place, _)| *place < leaf.place);
+        self.by_place.insert(by_place, (leaf.place, at));
+        Some(at)
+    }
+
+    /// The leaf at a place goes: its position, and that of a sibling once it is gone. `None`: a domain goes with it, and all are to be laid out
+    /// anew.
+    pub(crate) fn remove(&mut self, place: PlaceId) -> Option<(usize, usize)> {
+        let at = self.leaf(place)?;
+        let lowest = self.depth().checked_sub(1)?;
+        let parents = &self.levels[lowest].parents;
+        let parent = parents[at];
+        let next = parents.get(at + 1).is_some_and(|other| *other == parent).then_some(at);
+        let sibling = next.or_else(|| at.checked_sub(1).filter(|before| parents[*before] == parent))?;
+        self.levels[lowest].parents.remove(at);
+        if let Some(above) = lowest.checked_sub(1) {
+            self.levels[above].children[parent + 1..].iter_mut().for_each(|begin| *begin -= 1);
+        }
+        self.places.remove(at);
+        self.hosts.remove(at);
+        self.paths.remove(at);
+        self.open -= usize::from(!self.closed.remove(at));
+        self.by_place.retain(|(other, _)| *other != place);
+        self.by_place.iter_mut().filter(|(_, other)| *other > at).for_each(|(_, other)| *other -= 1);
+        Some((at, sibling))
+    }
+
     /// The leaf at a place.
     pub(crate) fn leaf(&self, place: PlaceId) -> Option<usize> {
         let at = self.by_place.binary_search_by_key(&place, |(place, _)| *place).ok()?;
         Some(self.by_place[at].1)
+    }
+
+    /// The labels and taints of another node count at a place.
+    pub(crate) fn set_host(&mut self, place: PlaceId, host: HostId) {
+        if let Some(leaf) = self.leaf(place) {
+            self.hosts[leaf] = host;
+        }
+    }
+
+    /// The leaf at a place takes no pods any more, or takes them again.
+    pub(crate) fn set_closed(&mut self, place: PlaceId, closed: bool) {
+        let Some(leaf) = self.leaf(place).filter(|&leaf| self.closed[leaf] != closed) else { return };
+        self.closed[leaf] = closed;
+        self.open = if closed { self.open - 1 } else { self.open + 1 };
+    }
+
+    /// Whether a leaf takes no pods.
+    pub(crate) fn is_closed(&self, leaf: usize) -> bool {
+        self.closed[leaf]
+    }
+
+    /// How many leaves take pods.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Whether all leaves do.
+    pub(crate) fn is_all_open(&self) -> bool {
+        self.open == self.places.len()
+    }
+
+    /// Whether a domain has a leaf that takes pods: one that has none counts for nothing.
+    pub(crate) fn has_open(&self, level: usize, at: usize) -> bool {
+        self.is_all_open() || self.leaves(level, at).any(|leaf| !self.closed[leaf])
     }
 
     fn push(&mut self, depth: usize, leaf: &LeafRow<'_>) {
@@ -76,6 +163,8 @@ impl Layout {
         self.places.push(leaf.place);
         self.hosts.push(leaf.host);
         self.paths.push(leaf.path.clone());
+        self.closed.push(leaf.closed);
+        self.open += usize::from(!leaf.closed);
     }
 
     /// How many levels there are.

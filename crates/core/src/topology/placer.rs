@@ -8,7 +8,7 @@ use crate::intern::{Names, ResourceId};
 use crate::topology::ask::Ask;
 use crate::topology::balanced::balanced;
 use crate::topology::counts::{AllCounts, Counts};
-use crate::topology::filter::{Filter, Sieve};
+use crate::topology::filter::{Bounds, Filter, Sieve};
 use crate::topology::hosts::Hosts;
 use crate::topology::kept::{Counting, KeptCounts, ShapeRef};
 use crate::topology::layout::Layout;
@@ -103,6 +103,7 @@ impl Placer<'_> {
         let leader_needs = leader.map(|leader| Needs::new(self.ledger, self.names, leader.per_pod));
         let respected = self.gates.tas_respect_node_affinity_preferred;
         let preferred = if respected { &part.pod_set.spec.preferred_affinity[..] } else { &[] };
+        let bounds = self.bounds(part);
         let mut sieve = Sieve::new(Filter {
             hosts: self.hosts,
             taints: self.taints,
@@ -110,9 +111,6 @@ impl Placer<'_> {
             preferred,
             needs: &needs,
             tolerations: &self.tree.tolerations,
-            lost: self.lost,
-            within: part.within.clone(),
-            without: part.without,
             by_host: self.tree.has_hosts(),
         });
         let mut counting = Counting {
@@ -120,6 +118,7 @@ impl Placer<'_> {
             ledger: self.ledger,
             generation: self.tree.generation,
             relabeled: self.tree.relabeled(),
+            spliced: self.tree.spliced(),
             sieve: &mut sieve,
             shape: ShapeRef {
                 flavor: self.tree.flavor(),
@@ -131,8 +130,9 @@ impl Placer<'_> {
                 ask: &ask,
             },
         };
-        let shared = part.within.is_none() && part.without.is_empty() && self.lost.is_empty();
-        let kept = if shared { self.kept.shared(&mut counting) } else { self.kept.once(&mut counting) };
+        let shared = bounds.is_all();
+        let kept =
+            if shared { self.kept.shared(&mut counting) } else { self.kept.part(&mut counting, &bounds) };
         if let Some(found) = kept.known(&ask).filter(|_| shared) {
             return found.clone();
         }
@@ -149,7 +149,7 @@ impl Placer<'_> {
         });
         kept.counts.revert();
         let found = placed.map_err(|fit| {
-            let excluded = sieve.exclusions(&kept.excluded, self.layout.places.len());
+            let excluded = sieve.exclusions(&kept.excluded, self.layout.open());
             PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
         });
         let lasts = self.assumed.is_empty() && !self.ledger.is_tried();
@@ -158,6 +158,23 @@ impl Placer<'_> {
         }
         self.kept.count_search();
         found
+    }
+
+    /// The leaves that pods may use: where nodes are the lowest domains, not those of lost nodes.
+    fn bounds(&self, part: &Part<'_>) -> Bounds {
+        let mut without = part.without.to_vec();
+        let lost = if self.tree.has_hosts() { self.lost } else { &[] };
+        let shared = self.gates.tas_handle_overlapping_flavors;
+        for name in lost {
+            // By the hostname, or by the name of the node that has another one.
+            let named = self.places.find(&self.tree.place_key(&[name.clone()].into(), shared));
+            let homes = self.hosts.find(name).into_iter().flat_map(|host| &self.hosts.get(host).homes);
+            let own = homes.filter(|home| home.flavor == self.tree.flavor()).map(|home| home.place);
+            without.extend(named.into_iter().chain(own).filter_map(|place| self.layout.leaf(place)));
+        }
+        without.sort_unstable();
+        without.dedup();
+        Bounds { within: part.within.clone(), without }
     }
 
     /// Takes pods off what is free, for what is placed after them.

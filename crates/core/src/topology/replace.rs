@@ -36,7 +36,8 @@ impl Placer<'_> {
     fn leaf(&self, domain: &AssignedDomain) -> Option<usize> {
         let shared = self.gates.tas_handle_overlapping_flavors;
         let key = self.tree.place_key(&domain.values.clone().into(), shared);
-        self.places.find(&key).and_then(|place| self.layout.leaf(place))
+        let leaf = self.places.find(&key).and_then(|place| self.layout.leaf(place));
+        leaf.filter(|&leaf| !self.layout.is_closed(leaf))
     }
 
     /// The leaves of an assignment's domains; the first value of the first domain without a node if there is one.

@@ -4,8 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use crate::Name;
 use crate::topology::ask::{Ask, slices_of};
 use crate::topology::counts::{AllCounts, Counts};
@@ -35,8 +33,10 @@ impl Unit {
     }
 }
 
-/// The place of a domain in an order: what it is worth, slices, pods, rank.
-type Key = (Reverse<i64>, i64, i64, usize);
+/// The place of a domain in an order: what it is worth, slices, pods, what fits around it, rank.
+type Key = (Reverse<i64>, i64, i64, Around, usize);
+/// What fits into the domains around one, from the nearest to the highest: nothing unless larger domains are to be kept whole.
+type Around = Box<[i64]>;
 
 /// Phase 2 of one placement. A domain is a position in its level of the layout, which is its rank.
 #[derive(Debug)]
@@ -67,18 +67,34 @@ impl Search<'_> {
         self.counts.score(level, at)
     }
 
-    /// The order without regard to leaders: what is worth most first, then most slices (least for LeastFreeCapacity), then fewest pods,
-    /// then by values.
+    /// The order without regard to leaders: what is worth most first, then most slices (least for LeastFreeCapacity), then fewest pods, then
+    /// those in the smallest domains where larger ones are to be kept whole, then by values.
     pub(crate) fn key(&self, level: usize, at: usize) -> Key {
         let counts = self.at(level, at);
-        (Reverse(self.score(level, at)), self.directed(counts.slices), counts.pods, at)
+        (
+            Reverse(self.score(level, at)),
+            self.directed(counts.slices),
+            counts.pods,
+            self.around(level, at),
+            at,
+        )
     }
 
     /// The order of domains for a leader: those that can have it first, then as [`Search::key`] with what fits besides it.
     pub(crate) fn led_key(&self, level: usize, at: usize) -> (i64, Key) {
         let counts = self.at(level, at);
         let score = Reverse(self.score(level, at));
-        (-counts.leaders, (score, self.directed(counts.slices_led), counts.pods_led, at))
+        let around = self.around(level, at);
+        (-counts.leaders, (score, self.directed(counts.slices_led), counts.pods_led, around, at))
+    }
+
+    /// Puts domains in an order.
+    pub(crate) fn sort<K: Ord>(&self, list: &mut [usize], key: impl Fn(usize) -> K) {
+        if self.ask.keep_whole {
+            list.sort_by_cached_key(|&at| key(at));
+        } else {
+            list.sort_unstable_by_key(|&at| key(at));
+        }
     }
 
     fn directed(&self, slices: i64) -> i64 {
@@ -95,7 +111,7 @@ impl Search<'_> {
     fn find(&mut self) -> Result<(usize, Vec<usize>), PlacementFit> {
         let mut level = self.ask.level;
         loop {
-            if self.layout.len(level) == 0 {
+            if self.layout.open() == 0 {
                 let text = format!("no topology domains at level: {}", self.levels[level]);
                 return Err(PlacementFit::Other(text));
             }
@@ -103,7 +119,7 @@ impl Search<'_> {
                 return Ok((level, vec![at]));
             }
             if self.ask.required {
-                let top = (0..self.layout.len(level)).min_by_key(|&at| self.led_key(level, at));
+                let top = self.open(level).min_by_key(|&at| self.led_key(level, at));
                 return Err(self.misfit(level, top.map_or(0, |at| self.at(level, at).slices)));
             }
             if level == 0 || self.ask.unconstrained {
@@ -111,6 +127,11 @@ impl Search<'_> {
             }
             level -= 1;
         }
+    }
+
+    /// The domains of a level that have any node which takes pods.
+    fn open(&self, level: usize) -> impl Iterator<Item = usize> {
+        (0..self.layout.len(level)).filter(move |&at| self.layout.has_open(level, at))
     }
 
     /// The domain that holds everything alone: the first in order for LeastFreeCapacity, else the one with the fewest slices of those that
@@ -135,8 +156,7 @@ impl Search<'_> {
         best.map(|(at, _)| at).filter(|&at| self.ask.required || least_free || self.is_worth_most(level, at))
     }
 
-    /// What fits into the domains around one, from the nearest to the highest, where larger domains are to be kept whole.
-    fn around(&self, level: usize, at: usize) -> SmallVec<[i64; 3]> {
+    fn around(&self, level: usize, at: usize) -> Around {
         let above = if self.ask.keep_whole { level } else { 0 };
         let pods = |above| self.at(above, self.layout.ancestor_from(level, at, above)).pods;
         (0..above).rev().map(pods).collect()
@@ -158,7 +178,7 @@ impl Search<'_> {
         let (mut chosen, mut remaining) = (Vec::new(), wanted);
         if self.ask.leaders > 0 {
             let unit = Unit::Slices(self.ask.size);
-            rest.sort_unstable_by_key(|&at| self.led_key(level, at));
+            self.sort(&mut rest, |at| self.led_key(level, at));
             self.prioritize(level, &mut rest, self.ask.leaders, wanted, unit);
             if self.at(level, rest[0]).leaders < self.ask.leaders {
                 return Err(self.misfit(level, 0));
@@ -211,14 +231,16 @@ impl Search<'_> {
         let mut heap: BinaryHeap<Reverse<Key>> =
             nonempty.map(|&at| Reverse(self.key(level, at))).collect::<Vec<_>>().into();
         while rest > 0 {
-            let Some(Reverse(mut key)) = heap.pop() else { break };
-            if !self.ask.least_free && room(key.3) >= rest {
-                let holds = |other: &Key| other.0 == key.0 && room(other.3) >= rest;
-                let others = heap.iter().map(|other| other.0).filter(holds);
-                key = others.chain([key]).min_by_key(|&one| (room(one.3), one)).unwrap_or(key);
+            let Some(Reverse(key)) = heap.pop() else { break };
+            let mut at = key.4;
+            if !self.ask.least_free && room(at) >= rest {
+                let holds = |other: &&Key| other.0 == key.0 && room(other.4) >= rest;
+                let others = heap.iter().map(|other| &other.0).filter(holds);
+                let tightest = others.chain([&key]).min_by_key(|&one| (room(one.4), one));
+                at = tightest.map_or(at, |one| one.4);
             }
-            let taken = room(key.3).min(rest);
-            picked.push((key.3, taken));
+            let taken = room(at).min(rest);
+            picked.push((at, taken));
             rest -= taken;
         }
         (picked, rest)
@@ -348,7 +370,7 @@ impl Search<'_> {
     fn pool(&self, level: usize, chosen: &[usize], in_order: bool) -> Vec<usize> {
         let mut pool: Vec<usize> = chosen.iter().flat_map(|&at| self.layout.children(level, at)).collect();
         if in_order {
-            pool.sort_unstable_by_key(|&at| self.key(level + 1, at));
+            self.sort(&mut pool, |at| self.key(level + 1, at));
         }
         pool
     }
@@ -368,7 +390,7 @@ impl Search<'_> {
 
     /// How many slices of each layer fit into the domain with the most slices.
     fn layers_misfit(&self, level: usize) -> PlacementFit {
-        let best = (0..self.layout.len(level)).min_by_key(|&at| (-self.at(level, at).slices, at));
+        let best = self.open(level).min_by_key(|&at| (-self.at(level, at).slices, at));
         let fitting = |target: usize, size: i64| -> i64 {
             let in_best = |&at: &usize| best == Some(self.layout.ancestor_from(target, at, level));
             let domains = (0..self.layout.len(target)).filter(in_best);

@@ -31,6 +31,13 @@ impl Tightest {
         self.levels.resize_with(depth, Order::default);
     }
 
+    /// Forgets the order of one level: its domains have other ranks.
+    pub(crate) fn forget(&mut self, level: usize) {
+        if let Some(order) = self.levels.get_mut(level) {
+            *order = Order::default();
+        }
+    }
+
     /// What fits into a domain has changed.
     pub(crate) fn changed(&mut self, level: usize, at: usize, before: &Counts, after: &Counts) {
         if let Some(Order { domains: Some(domains), .. }) = self.levels.get_mut(level)

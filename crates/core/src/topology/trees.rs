@@ -13,6 +13,17 @@ use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
 /// After so many changes of labels and taints all leaves are counted anew.
 const MOST_RELABELED: usize = 256;
+/// After so many leaves that came or went all are laid out anew, once that is needed.
+const MOST_SPLICED: usize = 256;
+
+/// A leaf came or went, and all others of the layout stayed in their order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Splice {
+    /// It is at this position.
+    Came(usize),
+    /// It was there, and since then a sibling is at the second position.
+    Went(usize, usize),
+}
 
 /// One lowest domain that has nodes.
 #[derive(Debug, Clone)]
@@ -20,6 +31,8 @@ struct Leaf {
     place: PlaceId,
     /// Its nodes, in the order of their ids; one where nodes are the lowest level.
     hosts: Vec<HostId>,
+    /// Its only node takes no pods: it counts for nothing until that does, or goes.
+    closed: bool,
 }
 
 /// The tree of one flavor.
@@ -39,7 +52,9 @@ pub(crate) struct Tree {
     pub(crate) generation: u64,
     /// The leaves whose nodes got other labels or taints since that generation, one after the other, while they are few.
     relabeled: Vec<PlaceId>,
-    /// Laid out when a placement needs it, until leaves come or go.
+    /// The leaves that came or went since then, one after the other, while they are few.
+    spliced: Vec<Splice>,
+    /// Laid out when a placement needs it, until domains above leaves come or go.
     layout: OnceLock<Layout>,
 }
 
@@ -55,6 +70,7 @@ impl Tree {
             leaves: BTreeMap::new(),
             generation: 0,
             relabeled: Vec::new(),
+            spliced: Vec::new(),
             layout: OnceLock::new(),
         }
     }
@@ -68,6 +84,12 @@ impl Tree {
     pub(crate) fn outdate(&mut self, generation: u64) {
         self.generation = generation;
         self.relabeled.clear();
+        self.spliced.clear();
+    }
+
+    /// All of it is going to change.
+    pub(crate) fn forget_layout(&mut self) {
+        drop(self.layout.take());
     }
 
     /// A node got other labels or taints, which matter where nodes are the lowest domains. Says whether there were so many of these changes
@@ -85,6 +107,11 @@ impl Tree {
         &self.relabeled
     }
 
+    /// The leaves that came or went since its generation began, one after the other.
+    pub(crate) fn spliced(&self) -> &[Splice] {
+        &self.spliced
+    }
+
     /// Nodes are the lowest domains.
     pub(crate) fn has_hosts(&self) -> bool {
         self.levels.last().is_some_and(|level| &**level == HOSTNAME)
@@ -95,10 +122,10 @@ impl Tree {
         self.levels.iter().position(|other| **other == *level)
     }
 
-    /// The values of all levels for a node, if it belongs to the tree (docs/reference/06-algorithm.md 6.12 "Leaves").
+    /// The values of all levels for a node, if it belongs to the tree once it is usable (docs/reference/06-algorithm.md 6.12 "Leaves").
     pub(crate) fn path(&self, node: &NodeSpec) -> Option<Path> {
         let has = |(key, value): &(Name, Name)| label(&node.labels, key) == Some(&**value);
-        if !node.usable || !self.node_labels.iter().all(has) {
+        if !self.node_labels.iter().all(has) {
             return None;
         }
         let value =
@@ -120,32 +147,79 @@ impl Tree {
         }
     }
 
-    /// A node joins the tree.
-    pub(crate) fn insert(&mut self, path: &Path, place: PlaceId, host: HostId) {
-        let leaf = self.leaves.entry(path.clone()).or_insert_with(|| Leaf { place, hosts: Vec::new() });
-        let at = leaf.hosts.partition_point(|&other| other < host);
-        leaf.hosts.insert(at, host);
-        if at == 0 {
-            drop(self.layout.take());
+    /// A node joins the tree. Says whether that is to be outdated.
+    pub(crate) fn insert(&mut self, path: &Path, place: PlaceId, host: HostId) -> bool {
+        let has_hosts = self.has_hosts();
+        if let Some(leaf) = self.leaves.get_mut(path) {
+            let at = leaf.hosts.partition_point(|&other| other < host);
+            leaf.hosts.insert(at, host);
+            return if at == 0 { self.has_another_first(path, has_hosts) } else { has_hosts };
+        }
+        self.leaves.insert(path.clone(), Leaf { place, hosts: vec![host], closed: false });
+        let row = LeafRow { path, place, host, closed: false };
+        self.splice(|layout| layout.insert(&row).map(Splice::Came))
+    }
+
+    /// Another node is the first one of a leaf. Where nodes are the lowest domains, its labels and taints count. Says whether the tree is to be
+    /// outdated.
+    fn has_another_first(&mut self, path: &Path, counts: bool) -> bool {
+        if let (Some(layout), Some(leaf)) = (self.layout.get_mut(), self.leaves.get(path))
+            && let Some(&first) = leaf.hosts.first()
+        {
+            layout.set_host(leaf.place, first);
+        }
+        counts
+    }
+
+    /// A leaf comes or goes. Says whether the tree is to be outdated.
+    fn splice(&mut self, change: impl FnOnce(&mut Layout) -> Option<Splice>) -> bool {
+        // What is not laid out was outdated before, and nothing is known of it.
+        let Some(layout) = self.layout.get_mut() else { return false };
+        let splice = if self.spliced.len() < MOST_SPLICED { change(layout) } else { None };
+        self.spliced.extend(splice);
+        if splice.is_none() {
+            self.forget_layout();
+        }
+        splice.is_none()
+    }
+
+    /// Whether a node is alone in a leaf, which stays for it while it takes no pods: of domains above nodes the sum changes instead.
+    pub(crate) fn is_alone(&self, path: &Path, host: HostId) -> bool {
+        self.has_hosts() && self.leaves.get(path).is_some_and(|leaf| leaf.hosts == [host])
+    }
+
+    /// The only node of a leaf takes no pods any more, or takes them again.
+    pub(crate) fn set_closed(&mut self, path: &Path, closed: bool) {
+        let Some(leaf) = self.leaves.get_mut(path) else { return };
+        leaf.closed = closed;
+        if let Some(layout) = self.layout.get_mut() {
+            layout.set_closed(leaf.place, closed);
         }
     }
 
-    /// A node leaves the tree.
-    pub(crate) fn remove(&mut self, path: &Path, host: HostId) {
-        let Some(leaf) = self.leaves.get_mut(path) else { return };
-        if leaf.hosts.first() == Some(&host) {
-            drop(self.layout.take());
-        }
+    /// The node for which a leaf is closed.
+    pub(crate) fn closed_for(&self, path: &Path) -> Option<HostId> {
+        self.leaves.get(path).filter(|leaf| leaf.closed)?.hosts.first().copied()
+    }
+
+    /// A node leaves the tree. Says whether that is to be outdated.
+    pub(crate) fn remove(&mut self, path: &Path, host: HostId) -> bool {
+        let has_hosts = self.has_hosts();
+        let Some(leaf) = self.leaves.get_mut(path) else { return false };
+        let is_first = leaf.hosts.first() == Some(&host);
         leaf.hosts.retain(|&other| other != host);
-        if leaf.hosts.is_empty() {
-            self.leaves.remove(path);
+        if !leaf.hosts.is_empty() {
+            return if is_first { self.has_another_first(path, has_hosts) } else { has_hosts };
         }
+        let place = leaf.place;
+        self.leaves.remove(path);
+        self.splice(|layout| layout.remove(place).map(|(at, sibling)| Splice::Went(at, sibling)))
     }
 
     /// Its domains, laid out anew.
     fn laid_out(&self) -> Layout {
         let rows = self.leaves.iter().filter_map(|(path, leaf)| {
-            leaf.hosts.first().map(|&host| LeafRow { path, place: leaf.place, host })
+            leaf.hosts.first().map(|&host| LeafRow { path, place: leaf.place, host, closed: leaf.closed })
         });
         Layout::new(self.levels.len(), rows)
     }
@@ -165,12 +239,12 @@ impl Tree {
         }
     }
 
-    /// The lowest domains with their places, in the order of their values.
+    /// The lowest domains that are not closed, with their places, in the order of their values.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = (&Path, PlaceId)> {
-        self.leaves.iter().map(|(path, leaf)| (path, leaf.place))
+        self.leaves.iter().filter(|(_, leaf)| !leaf.closed).map(|(path, leaf)| (path, leaf.place))
     }
 
-    /// All nodes with their paths and places.
+    /// All nodes with their paths and places, those of closed leaves among them.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (HostId, &Path, PlaceId)> {
         self.leaves
             .iter()

@@ -59,7 +59,7 @@ impl Trial<'_> {
 
     /// The places of a node have so much more for pods, or less if the sign is negative.
     pub(crate) fn offer(&mut self, host: HostId, amounts: &[(ResourceId, i64)], sign: i128) {
-        for place in self.world.hosts.get(host).places() {
+        for place in self.world.hosts.get(host).open_places() {
             self.usage.ledger.offer(place, amounts, sign);
         }
     }
@@ -67,7 +67,7 @@ impl Trial<'_> {
     /// A node has nothing for pods.
     pub(crate) fn close(&mut self, host: HostId) {
         let host = self.world.hosts.get(host);
-        for place in host.places() {
+        for place in host.open_places() {
             self.usage.ledger.offer(place, &host.offered, -1);
             self.usage.ledger.offer(place, &host.other, 1);
         }

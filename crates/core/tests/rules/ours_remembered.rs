@@ -6,6 +6,17 @@ use sluice_core::{HOSTNAME, QueueingStrategy};
 
 /// Two flavors with a topology each, with one node and a queue; the head of the one of `one` does not fit.
 fn world() -> World {
+    let mut w = nodes();
+    let strict = |queue: crate::world::Cq| queue.with(|spec| spec.strategy = QueueingStrategy::StrictFIFO);
+    w.cq(strict(cq("one").flavor("one", &[("gpu", q(100))])));
+    w.cq(cq("two").flavor("two", &[("gpu", q(100))]));
+    w.submit(job("large", "one").gpu(4).count(2));
+    assert_eq!(w.cycle(), ["large TopologyPlacementFailed"]);
+    w
+}
+
+/// Two flavors with a topology each, with one node.
+fn nodes() -> World {
     let mut w = World::new();
     for flavor in ["one", "two"] {
         w.core.set_topology(&topology(flavor, &["rack", HOSTNAME]));
@@ -15,11 +26,6 @@ fn world() -> World {
         });
         host(&mut w, flavor, flavor, 4);
     }
-    let strict = |queue: crate::world::Cq| queue.with(|spec| spec.strategy = QueueingStrategy::StrictFIFO);
-    w.cq(strict(cq("one").flavor("one", &[("gpu", q(100))])));
-    w.cq(cq("two").flavor("two", &[("gpu", q(100))]));
-    w.submit(job("large", "one").gpu(4).count(2));
-    assert_eq!(w.cycle(), ["large TopologyPlacementFailed"]);
     w
 }
 
@@ -41,4 +47,26 @@ fn the_head_of_a_strict_queue_that_does_not_fit_costs_nothing_while_other_queues
     assert_eq!(after.placement_searches - before.placement_searches, 10, "those of the others alone");
     host(&mut w, "one", "h", 4);
     assert_eq!(w.cycle(), ["large admitted one"]);
+}
+
+#[test]
+fn nine_heads_of_as_many_shapes_cost_nothing_while_other_queues_and_nodes_change() {
+    let mut w = nodes();
+    w.cq(cq("two").flavor("two", &[("gpu", q(100))]));
+    for at in 1..=9 {
+        let queue = format!("strict{at}");
+        let strict = cq(&queue).flavor("one", &[("gpu", q(100))]);
+        w.cq(strict.with(|spec| spec.strategy = QueueingStrategy::StrictFIFO));
+        w.submit(job(&format!("large{at}"), &queue).gpu(at).count(9));
+    }
+    assert_eq!(w.cycle().len(), 9);
+    let before = w.core.stats();
+    for round in 0..10 {
+        host(&mut w, "two", &format!("h{round}"), 1);
+        w.cycle();
+    }
+    let after = w.core.stats();
+    assert!(after.evaluations >= before.evaluations + 90, "the heads are evaluated in each cycle");
+    assert_eq!(after.placement_searches, before.placement_searches);
+    assert_eq!(after.counted_domains, before.counted_domains);
 }

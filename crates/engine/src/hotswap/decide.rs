@@ -96,7 +96,7 @@ impl Engine {
         let nodes_to_avoid = NodesToAvoid { users: evaluation.users, ..evaluation.nodes_to_avoid };
         self.hotswap.nodes_to_avoid = nodes_to_avoid.into();
         let before = std::mem::take(&mut self.hotswap.flavors);
-        for flavor in before.iter().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
+        for flavor in before.keys().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
             if self.scheduler.set_capacity(flavor, &[]) {
                 self.request_cycle();
             }
@@ -106,7 +106,7 @@ impl Engine {
                 self.request_cycle();
             }
         }
-        self.hotswap.flavors = scope.flavors.into_keys().collect();
+        self.hotswap.flavors = scope.flavors;
         if self.scheduler.set_displaced(&evaluation.displaced) {
             self.request_cycle();
         }
@@ -364,7 +364,7 @@ impl Engine {
 }
 
 /// Whether a Workload holds quota of a flavor for a resource.
-fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
+pub(super) fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
     let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
     sets.any(|set| set.flavors.get(resource).is_some_and(|f| f == flavor))
 }

@@ -8,7 +8,9 @@ use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
-use super::health;
+use super::decide::holds_of;
+use super::health::{self, Health};
+use super::matching::has_labels;
 use super::pod::{Pod, PodKey, takes};
 use super::snapshot::{holds, leaves, reserved_since};
 use crate::engine::{Alarm, Engine};
@@ -71,9 +73,10 @@ impl Engine {
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }
+            let came = !self.world.pods.contains_key(&key);
             self.world.put_pod(key.clone(), entry);
             self.count_pod(&key);
-            self.hotswap_pods_changed();
+            if came { self.hotswap_pod_came(&key) } else { self.hotswap_pods_changed() }
         }
     }
 
@@ -98,6 +101,22 @@ impl Engine {
         let status = self.world.workloads.get(workload).map(|entry| &entry.object.status);
         let reserved = status.and_then(reserved_since);
         let before = |pod: &Pod| reserved.is_none_or(|at| pod.created.is_none_or(|created| created < at));
+        let own = |key: &PodKey| {
+            self.world
+                .pods
+                .get(key)
+                .is_some_and(|pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload))
+        };
+        let old: BTreeSet<PodKey> = self.pods_of(workload).filter(|key| own(key)).cloned().collect();
+        for key in old {
+            if let Some(pod) = self.world.pods.get_mut(&key) {
+                pod.former = true;
+            }
+        }
+    }
+
+    /// The pods of the job that a Workload is of, maybe with some that only name one like it.
+    fn pods_of<'a>(&'a self, workload: &'a WorkloadKey) -> impl Iterator<Item = &'a PodKey> {
         // Hundreds may be released in a second, and most pods are of other jobs.
         let owner = self.world.workloads.get(workload).and_then(|entry| entry.owner.as_ref());
         let jobset = owner.and_then(|uid| self.world.job_by_uid.get(uid));
@@ -107,18 +126,44 @@ impl Engine {
         let namespace = &workload.namespace;
         let controlled = below.chain(owner).flat_map(|uid| self.world.pods_controlled_by(uid, namespace));
         let named = jobset.into_iter().flat_map(|job| self.world.pods_of_jobset(&job.name, namespace));
-        let own = |key: &PodKey| {
-            self.world
-                .pods
-                .get(key)
-                .is_some_and(|pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload))
-        };
-        let old: BTreeSet<PodKey> = controlled.chain(named).filter(|key| own(key)).cloned().collect();
-        for key in old {
-            if let Some(pod) = self.world.pods.get_mut(&key) {
-                pod.former = true;
-            }
+        controlled.chain(named)
+    }
+
+    /// Whether pods of a Workload may be there.
+    pub(super) fn has_pods(&self, workload: &WorkloadKey) -> bool {
+        self.pods_of(workload).next().is_some()
+    }
+
+    /// A job came. Its pods may have come before it, and were not known to be its.
+    pub(crate) fn hotswap_job_came(&mut self, job: &JobKey) {
+        let Some(entry) = self.world.jobs.get(job) else { return };
+        let controlled = self.world.pods_controlled_by(&entry.view.job.uid, &job.namespace);
+        let named = self.world.pods_of_jobset(&job.name, &job.namespace);
+        if controlled.chain(named).next().is_some() {
+            self.hotswap_pods_changed();
         }
+    }
+
+    /// Whether a pod leaves the limits of all flavors as they are, and is where it may stay: what it takes of a healthy node is counted as
+    /// quota of each flavor in scope that the node is of.
+    pub(super) fn is_counted_as_quota(&self, key: &PodKey) -> bool {
+        let Some(pod) = self.world.pods.get(key).filter(|pod| !pod.leaving) else { return false };
+        let Some(node) = self.world.nodes.get(&pod.node) else { return false };
+        if health::of(node, self.now, &self.config.hotswap) != Health::Healthy {
+            return false;
+        }
+        let mut entries = self.workloads_of_pod(key, pod).filter_map(|of| self.world.workloads.get(of));
+        let Some(entry) = entries.find(|entry| holds(entry) && !pod.is_of_former_run(entry)) else {
+            return false;
+        };
+        let has = |flavor: &Name| {
+            let object = self.world.flavors.get(flavor);
+            object.is_some_and(|object| has_labels(node, &object.spec.node_labels))
+        };
+        self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor)).all(|(flavor, counted)| {
+            let mut asked = pod.requests.iter().filter(|(resource, _)| counted.contains(resource));
+            asked.all(|(resource, _)| holds_of(entry, flavor, resource))
+        })
     }
 
     /// A pod is gone.

@@ -46,8 +46,8 @@ pub(crate) struct HotswapState {
     /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
     /// not count.
     pub(super) concerned: BTreeSet<WorkloadKey>,
-    /// The flavors in scope at the last look.
-    pub(super) flavors: BTreeSet<Name>,
+    /// The flavors in scope at the last look, with the resources that queues have quota of.
+    pub(super) flavors: BTreeMap<Name, BTreeSet<Name>>,
     /// What was known about nodes at the last look, or at a start after nodes, flavors or queues have changed since.
     pub(super) nodes_to_avoid: OnceLock<NodesToAvoid>,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.

@@ -117,8 +117,13 @@ impl Engine {
             // It may be over once the grace of pods that terminate is.
             self.is_active(key);
         }
-        if self.world.jobs.get(key).is_none_or(|entry| *entry.view != view) {
+        let known = self.world.jobs.get(key);
+        let is_new = known.is_none();
+        if known.is_none_or(|entry| *entry.view != view) {
             self.world.put_job(Arc::new(view));
+        }
+        if is_new {
+            self.hotswap_job_came(key);
         }
     }
 

@@ -13,6 +13,7 @@ use sluice_core::{Amount, Name, WorkloadKey};
 use super::seating::Change;
 use super::state::{Hosts, add};
 use crate::engine::Engine;
+use crate::hotswap::NodeChange;
 use crate::hotswap::pod::{PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
@@ -72,7 +73,7 @@ impl Engine {
                 return;
             }
         }
-        self.world.allocatable.insert(Name::clone(name), allocatable(&node));
+        let had = self.world.allocatable.insert(Name::clone(name), allocatable(&node));
         if self.places_pods() {
             self.node_may_fail(name);
             self.topology.hosts.put(name, &node);
@@ -80,7 +81,9 @@ impl Engine {
         }
         let old = self.world.nodes.get(name);
         let moves = old.is_none_or(|old| old.metadata.labels != node.metadata.labels);
-        let matters = old.is_none_or(|old| self.says_otherwise_what_to_avoid(old, &node));
+        let has = self.world.allocatable.get(name);
+        let change = |old: &slim::Node| self.node_change((old, had.as_ref()), (&node, has));
+        let change = old.map_or(NodeChange::Avoid, |old| change(old));
         self.world.nodes.insert(Name::clone(name), node);
         if moves {
             self.node_moved(name);
@@ -89,7 +92,7 @@ impl Engine {
             self.report_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed(matters);
+        self.hotswap_node_changed(change);
         self.terminating_node_changed(name);
         self.mark_stuck_on(name);
     }
@@ -105,7 +108,7 @@ impl Engine {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed(true);
+        self.hotswap_node_changed(NodeChange::Avoid);
         self.mark_stuck_on(name);
     }
 

@@ -146,9 +146,14 @@ impl Bed {
 
     /// Submits a JobSet of so many pods with so many chips each, all of them in one pool, on the nodes that the core assigns.
     pub fn placed_jobset(&mut self, name: &str, priority: &str, pods: i32, chips: i32) {
+        self.placed_jobset_in((name, "q", priority), pods, chips);
+    }
+
+    /// The same with this name, queue and priority.
+    pub fn placed_jobset_in(&mut self, submitted: (&str, &str, &str), pods: i32, chips: i32) {
         let required = Some(POOL.to_owned());
         let request = PodSetTopologyRequest { required, ..PodSetTopologyRequest::default() };
-        self.submit((name, "q", priority), pods, chips, |set| set.topology_request = Some(Box::new(request)));
+        self.submit(submitted, pods, chips, |set| set.topology_request = Some(Box::new(request)));
     }
 
     /// Submits a JobSet of so many pods with so many chips each, wherever there is room.

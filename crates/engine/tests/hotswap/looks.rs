@@ -143,8 +143,10 @@ fn events_among(pools: usize) -> [u64; 2] {
         bed.c.api.edit(&node, &json!({"metadata": {"labels": {"changed": value}}}));
     };
     // This one is looked at.
-    change(&mut bed, "1");
+    let before = looks(&bed);
+    bed.bind("first", None, "p001-1", 1);
     bed.c.settle();
+    assert_eq!(looks(&bed), before + 1);
     let before = looks(&bed);
     bed.c.meter = |work| (Duration::ZERO, allocation_counter::measure(work).count_total);
     let mut spent = |happens: &dyn Fn(&mut Bed)| {

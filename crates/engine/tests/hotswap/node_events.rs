@@ -78,21 +78,68 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
             }),
         ),
         ("a free node that is not ready", cost(&mut bed, |bed| bed.ready(&free, "Unknown"))),
+        ("the same that is ready again", cost(&mut bed, |bed| bed.ready(&free, "True"))),
+        (
+            "a free node that is cordoned",
+            cost(&mut bed, |bed| bed.c.api.edit(&free, &json!({"spec": {"unschedulable": true}}))),
+        ),
+        (
+            "a pod of a Workload",
+            cost(&mut bed, |bed| {
+                bed.bind("another", Some("j1"), &busy.name, 4);
+            }),
+        ),
     ]
 }
+
+/// What may be something that all nodes, pods and Workloads are looked at for.
+const IS_LOOKED_AT: [&str; 5] = [
+    "a pod of another kind",
+    "its end",
+    "a free node that is not ready",
+    "the same that is ready again",
+    "a free node that is cordoned",
+];
 
 #[test]
 fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
     let few = costs(40);
     for (what, [leaves, queues, pods, looks]) in &few {
-        // Two shapes are counted anew where a node goes.
-        let most = if *what == "a free node that is not ready" { 2 * 160 } else { 2 };
-        // What a pod gives back is free for others, and for Hotswap's own work.
-        let told = if *what == "its end" { 2 } else { 1 };
-        assert!(*leaves <= most && *queues <= told && *pods <= 2 && *looks <= 1, "{what}: {few:?}");
+        // What a pod gives back is free for others, and the limits of Hotswap are others.
+        let told = if ["its end", "a free node that is cordoned"].contains(what) { 2 } else { 1 };
+        assert!(*leaves <= 2 && *queues <= told && *pods <= 2, "{what}: {few:?}");
+        assert!(*looks <= u64::from(IS_LOOKED_AT.contains(what)), "{what}: {few:?}");
     }
-    let many = costs(160);
-    for ((what, few), (_, many)) in few.iter().zip(&many).take(6) {
-        assert_eq!(few, many, "{what}");
+    assert_eq!(few, costs(160), "among many nodes");
+}
+
+#[test]
+fn work_that_starts_on_healthy_nodes_is_not_looked_at() {
+    let mut bed = world(40);
+    let before = bed.c.engine.work().hotswap_looks;
+    for job in ["m0", "m1", "m2"] {
+        bed.placed_jobset(job, "high", 4, 4);
+        bed.settle();
+        bed.c.advance(5);
+        assert!(bed.runs(job) && bed.pools_of(job).len() == 1);
     }
+    assert_eq!(bed.c.engine.work().hotswap_looks, before);
+}
+
+#[test]
+fn pods_that_come_before_their_workload_holds_quota_count_as_its_own_from_then_on() {
+    let mut bed = Bed::new();
+    bed.pools(&["a", "b"], 4);
+    bed.page_queue(1_000);
+    bed.c.advance(5);
+    let node = bed.nodes_of(&["a"]).remove(0);
+    // Somebody has started a part of it already.
+    bed.bind("early", Some("j"), &node.name, 4);
+    bed.c.advance(5);
+    bed.plain_jobset("j", "high", 1, 4);
+    bed.c.advance(5);
+    assert!(bed.runs("j"));
+    bed.plain_jobset("rest", "high", 7, 4);
+    bed.c.advance(5);
+    assert!(bed.runs("rest"), "{}", bed.reported("rest", "QuotaReserved"));
 }

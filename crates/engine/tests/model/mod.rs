@@ -120,12 +120,15 @@ pub struct Cluster {
     pub most_looks: u64,
     /// Where time is measured: CPU time so far.
     pub clock: fn() -> Duration,
-    /// The longest cycle by that clock.
+    /// The longest cycle by that clock, and all that looked at the nodes for Hotswap.
     pub longest: Duration,
+    pub looking: Duration,
     /// Where what the engine does is measured: does it, and gives CPU time and allocations.
     pub meter: fn(&mut dyn FnMut()) -> (Duration, u64),
     /// What that measured, added up.
     pub spent: (Duration, u64),
+    /// The time of it that it took to take things in.
+    pub taking_in: Duration,
     /// The most allocations that it took to take one thing in.
     pub most_reported: u64,
     /// The most allocations of one cycle.
@@ -172,11 +175,13 @@ impl Cluster {
             most_looks: 0,
             clock: || Duration::ZERO,
             longest: Duration::ZERO,
+            looking: Duration::ZERO,
             meter: |work| {
                 work();
                 (Duration::ZERO, 0)
             },
             spent: (Duration::ZERO, 0),
+            taking_in: Duration::ZERO,
             most_reported: 0,
             most_allocations: 0,
             checked: true,
@@ -261,6 +266,7 @@ impl Cluster {
         });
         self.spent.0 += time;
         self.spent.1 += allocations;
+        self.taking_in += time;
         self.most_reported = self.most_reported.max(allocations);
     }
 
@@ -382,11 +388,12 @@ impl Cluster {
             self.cycles_left = self.cycles_left.map(|left| left - 1);
             self.cycles += 1;
             let mut busy = self.watch();
-            let before = self.engine.work();
-            let began = (self.clock)();
+            let (before, began) = (self.engine.work(), (self.clock)());
             let effects = self.cycle();
-            self.longest = self.longest.max((self.clock)().saturating_sub(began));
+            let took = (self.clock)().saturating_sub(began);
+            self.longest = self.longest.max(took);
             let after = self.engine.work();
+            self.looking += if after.hotswap_looks > before.hotswap_looks { took } else { Duration::ZERO };
             self.most_steps = self.most_steps.max(after.hotswap_steps - before.hotswap_steps);
             self.most_looks = self.most_looks.max(after.hotswap_looks - before.hotswap_looks);
             busy |= !effects.is_empty();

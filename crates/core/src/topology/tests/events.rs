@@ -40,6 +40,64 @@ fn a_node_concerns_the_flavors_that_it_belongs_to_before_or_after() {
 }
 
 #[test]
+fn a_node_that_takes_no_pods_is_as_if_it_were_not_there() {
+    let mut world = two();
+    let used = world.resolve(&[("b", 1)]);
+    world.usage.add(&used);
+    let mut closed = node("b1", "r1", "b", &[("cpu", 3)]);
+    closed.usable = false;
+    assert_eq!(world.node(&closed), [world.tas]);
+    assert!(!world.fits(&[("b", 1)]));
+    assert_eq!(
+        world.put(&pods(3).selector(&[("x", "y")])),
+        "topology \"default\" doesn't allow to fit any of 3 pod(s). Total nodes: 1; excluded: nodeSelector: 1"
+    );
+    closed.allocatable[0].1 = crate::Amount(9);
+    assert_eq!(world.node(&closed), [], "what it has is of no matter now");
+    world.other("b", 2, 2);
+    assert_eq!(world.other("b", 1, 1), [], "nor what others use of it");
+    let stays = pods(2).previous(&[("a", 1), ("b", 1)]);
+    let failed = show(&world.place_with(&[stays], false, &[], &["a"]));
+    assert!(failed.contains("the stale domain b"), "{failed}");
+    let mut gone = node("b1", "r1", "a", &[("cpu", 2)]);
+    gone.usable = false;
+    world.node(&gone);
+    assert_eq!(world.put(&pods(1).required("rack")), "no topology domains at level: rack");
+    closed.usable = true;
+    assert_eq!(world.node(&closed), [world.tas]);
+    assert_eq!(world.put(&pods(7)), "b=7", "nine, less what is used");
+}
+
+#[test]
+fn a_node_takes_over_the_hostname_of_one_that_takes_no_pods() {
+    let mut world = two();
+    let other = second(&mut world);
+    let mut closed = node("b1", "r1", "a", &[("cpu", 2)]);
+    closed.usable = false;
+    world.node(&closed);
+    let mut twin = node("b1", "r9", "twin", &[("cpu", 4)]);
+    twin.labels.iter_mut().filter(|(key, _)| **key == *HOSTNAME).for_each(|label| label.1 = n("a"));
+    world.node(&twin);
+    assert_eq!(world.put(&pods(4).required("rack")), "a=4");
+    closed.usable = true;
+    world.node(&closed);
+    assert_eq!(world.put(&pods(6).required(HOSTNAME)), "a=6");
+    closed.usable = false;
+    world.node(&closed);
+    twin.usable = false;
+    world.node(&twin);
+    for tas in [world.tas, other] {
+        world.tas = tas;
+        assert_eq!(world.put(&pods(3)), "b=3");
+        assert!(world.put(&pods(4)).contains("only 3 out of 4"));
+    }
+    world.topologies.remove_node(&mut world.usage, "twin");
+    closed.usable = true;
+    world.node(&closed);
+    assert_eq!(world.put(&pods(5)), "a=2 b=3");
+}
+
+#[test]
 fn usage_stays_at_a_node_that_is_gone_and_counts_when_it_comes_back() {
     let mut world = two();
     let used = world.resolve(&[("b", 2)]);

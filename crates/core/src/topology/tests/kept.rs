@@ -43,7 +43,8 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
         let mut used = Vec::new();
         for _ in 0..60 {
             let name = format!("n{}", random.below(12));
-            match random.below(8) {
+            match random.below(10) {
+                9 => drop(world.topologies.remove_node(&mut world.usage, &name)),
                 5 => drop(world.node(&other_node(&name, random.below(5)))),
                 6 if !used.is_empty() => {
                     let mark = world.usage.mark();
@@ -62,6 +63,13 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
                         .collect();
                     known.labels.retain(|(key, _)| **key != *"disk");
                     known.labels.push((n("disk"), n(if random.one_in(2) { "fast" } else { "slow" })));
+                    world.node(&known);
+                }
+                8 => {
+                    let host = world.topologies.hosts.find(&name);
+                    let known = host.and_then(|id| world.topologies.hosts.get(id).spec.clone());
+                    let Some(mut known) = known else { continue };
+                    known.usable = !known.usable;
                     world.node(&known);
                 }
                 0 => {
@@ -110,6 +118,40 @@ fn a_shape_that_comes_again_counts_only_the_nodes_that_changed() {
     world.usage.rollback(&mark);
     world.place(&set).expect("it fits");
     assert_eq!(counted(&world), 211, "what was tried is counted once");
+}
+
+#[test]
+fn twenty_refused_shapes_that_are_asked_for_in_turn_are_counted_and_searched_once() {
+    let mut world = world_of(&LEVELS);
+    for at in 0..200 {
+        let offers = [("cpu", 4), ("memory", 100)];
+        world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &offers));
+    }
+    let shapes: Vec<Pods> = (0..20)
+        .map(|at| pods(100).required("rack").selector(if at % 2 == 0 { &[] } else { &[("block", "b")] }))
+        .zip(1..)
+        .map(|(set, milli)| set.each(&[("cpu", 1 + milli % 3), ("memory", milli)]))
+        .collect();
+    let ask = |world: &mut World| {
+        for set in &shapes {
+            for empty in [false, true] {
+                world.place_with(std::slice::from_ref(set), empty, &[], &[]).expect_err("none fits");
+            }
+        }
+        work(world)
+    };
+    let first = ask(&mut world);
+    assert_eq!(first, (40, 40 * 200));
+    assert_eq!(ask(&mut world), first, "all of them are remembered");
+    // So are the answers to questions that differ in the number of pods alone.
+    for round in 0..2 {
+        for count in 101..113 {
+            world
+                .place(&pods(count).required("rack").each(&[("cpu", 2), ("memory", 1)]))
+                .expect_err("none fits");
+        }
+        assert_eq!(work(&world), (first.0 + 12, first.1), "round {round}");
+    }
 }
 
 /// How many searches were made, and how many leaves were counted.
@@ -213,6 +255,55 @@ fn a_node_that_is_labelled_or_tainted_is_the_one_leaf_that_is_counted_anew() {
     labelled.taints = Vec::new();
     world.node(&labelled);
     assert_eq!(world.put(&set), refused);
+}
+
+#[test]
+fn a_node_that_is_not_ready_or_cordoned_is_the_one_leaf_that_is_counted_anew() {
+    let (mut world, set, refused) = refused();
+    let mut away = node("b", "r0", "n0", &[("cpu", 4)]);
+    away.usable = false;
+    for _ in 0..3 {
+        let (_, counted) = work(&world);
+        world.node(&away);
+        assert_eq!(world.put(&set), refused, "the other rack holds as many");
+        assert_eq!(work(&world).1, counted + 1);
+        away.usable = !away.usable;
+    }
+    let picky = set.selector(&[("disk", "fast")]);
+    for total in ["Total nodes: 3", "Total nodes: 4", "Total nodes: 3"] {
+        assert!(world.put(&picky).contains(total), "{}", world.put(&picky));
+        world.node(&away);
+        away.usable = !away.usable;
+    }
+}
+
+#[test]
+fn a_node_that_joins_a_rack_or_leaves_it_is_the_one_leaf_that_is_counted_anew() {
+    let (mut world, set, refused) = refused();
+    let more = refused.replace("only 8", "only 9");
+    for _ in 0..3 {
+        let (searches, counted) = work(&world);
+        world.node(&node("b", "r1", "n15", &[("cpu", 1)]));
+        assert_eq!((world.put(&set), work(&world)), (more.clone(), (searches + 1, counted + 1)));
+        world.topologies.remove_node(&mut world.usage, "n15");
+        assert_eq!((world.put(&set), work(&world)), (refused.clone(), (searches + 2, counted + 2)));
+    }
+}
+
+#[test]
+fn what_replaces_a_lost_node_counts_all_leaves_of_its_shape_once() {
+    let mut world = world_of(&LEVELS);
+    for at in 0..200 {
+        world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &[("cpu", 4)]));
+    }
+    let used = world.resolve(&[("n0", 4), ("n1", 4)]);
+    world.usage.add(&used);
+    let set = pods(8).required("rack").previous(&[("n0", 4), ("n1", 4)]);
+    for lost in ["n0", "n1", "n0"] {
+        let placed = world.place_with(std::slice::from_ref(&set), false, &[], &[lost]);
+        assert_eq!(show(&placed), if lost == "n0" { "n1=4 n2=4" } else { "n0=4 n2=4" });
+    }
+    assert_eq!(work(&world), (3, 200 + 2), "and the one that the search before it found");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! docs/reference/06-algorithm.md 6.12: the level, and which of its domains.
 
-use super::fixture::{LEVELS, World, node, pods, show, world, world_of};
+use super::fixture::{LEVELS, Pods, World, node, pods, show, world, world_of};
 
 /// One block: racks with 8, 6 and 2 cpus.
 fn racks() -> World {
@@ -152,4 +152,24 @@ fn of_domains_that_are_alike_the_one_that_leaves_larger_ones_whole_is_taken_with
     assert_eq!(blocks(true).put(&pods(4).unconstrained()), "d=4");
     assert_eq!(blocks(true).put(&pods(2).required("rack")), "c=2", "the tightest comes before");
     assert_eq!(blocks(true).put(&pods(8).required("block")), "a=4 b=4");
+}
+
+#[test]
+fn so_are_several_domains_that_are_alike() {
+    let racks =
+        [("b1", "r1", "a"), ("b1", "r2", "b"), ("b1", "r3", "c"), ("b2", "r1", "d"), ("b2", "r2", "e")];
+    let nodes = racks.map(|(block, rack, name)| (block, rack, name, 4));
+    let put = |keep_whole: bool, sets: &[Pods]| {
+        let mut world = world(&nodes);
+        world.config.gates.tas_keep_whole_domains = keep_whole;
+        show(&world.place_with(sets, false, &[], &[]))
+    };
+    for (set, last) in [(pods(8), 4), (pods(7), 3)] {
+        let set = [set.unconstrained()];
+        assert_eq!(put(false, &set), format!("a=4 b={last}"));
+        assert_eq!(put(true, &set), format!("d=4 e={last}"), "the other block stays whole");
+    }
+    let group = [pods(7).unconstrained(), pods(1)];
+    assert_eq!(put(false, &group), "a=3 b=4 | a=1");
+    assert_eq!(put(true, &group), "d=3 e=4 | d=1");
 }

@@ -67,7 +67,12 @@ struct Kept {
 }
 
 fn step(random: &mut Random, world: &mut World, kept: &mut Kept) {
-    match random.below(6) {
+    match random.below(7) {
+        6 if !kept.nodes.is_empty() => {
+            let at = usize::try_from(random.below(1_000)).expect("small") % kept.nodes.len();
+            kept.nodes[at].usable = !kept.nodes[at].usable;
+            world.node(&kept.nodes[at]);
+        }
         0 | 1 => {
             let node = any_node(random);
             world.node(&node);
@@ -109,6 +114,19 @@ fn path_of(node: &NodeSpec, levels: &[&str]) -> Vec<Name> {
     levels.iter().filter_map(value).collect()
 }
 
+/// A leader with its workers.
+fn any_pair(random: &mut Random) -> [Pods; 2] {
+    [any_request(random).with(|spec| spec.count += 1), pods(1).each(&[("gpu", 1)])]
+}
+
+/// What fits where, whoever asks.
+fn fits(world: &World) -> String {
+    let (topologies, usage, names) = (&world.topologies, &world.usage, &world.names);
+    let per_pod = [(crate::fixtures::n("cpu"), 1)];
+    let domains = topologies.domain_fits(usage, world.tas, names, &per_pod, 3);
+    format!("{domains:?} {:?}", topologies.largest_fits(usage, world.tas, names))
+}
+
 /// The same state, built from nothing. Places have other ids there, so that usage is taken over as usage by other pods.
 fn anew(world: &World, kept: &Kept, levels: &[&str]) -> World {
     let mut fresh = world_of(levels);
@@ -146,8 +164,14 @@ fn random_events_leave_what_a_new_start_gives() {
         for _ in 0..40 {
             step(&mut random, &mut world, &mut kept);
             let mut fresh = anew(&world, &kept, &LEVELS);
-            let set = any_request(&mut random);
+            for gates in [&mut world.config.gates, &mut fresh.config.gates] {
+                (gates.tas_profile_mixed, gates.tas_balanced_placement) = (seed % 2 == 0, seed % 3 == 0);
+            }
+            let (set, pair) = (any_request(&mut random), any_pair(&mut random));
             assert_eq!(world.put(&set), fresh.put(&set), "seed {seed}");
+            let both = [&mut world, &mut fresh].map(|world| show(&world.place_with(&pair, false, &[], &[])));
+            assert_eq!(both[0], both[1], "seed {seed}");
+            assert_eq!(fits(&world), fits(&fresh), "seed {seed}");
         }
     }
 }
