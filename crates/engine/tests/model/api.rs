@@ -62,8 +62,14 @@ pub struct Api {
     pub keeps_no_starts_and_stops: bool,
 }
 
-fn decode<T: DeserializeOwned>(value: &Value) -> T {
+pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("the object decodes")
+}
+
+/// The UIDs of the owners that are an object's controller.
+fn controllers(object: &Value) -> impl Iterator<Item = &str> {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.filter(|owner| owner["controller"] == true).filter_map(|owner| owner["uid"].as_str())
 }
 
 fn string(value: &Value) -> Arc<str> {
@@ -125,13 +131,19 @@ impl Api {
     }
 
     pub fn names(&self, kind: Kind) -> Vec<ObjectRef> {
-        self.objects.keys().filter(|r| r.kind == kind).cloned().collect()
+        self.of_kind(kind).map(|(reference, _)| reference.clone()).collect()
+    }
+
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Stored)> {
+        let first = ObjectRef::cluster(kind, "");
+        self.objects.range(first..).take_while(move |(reference, _)| reference.kind == kind)
     }
 
     /// What watches tell: the newest state of each object that changed, once.
     pub fn events_since(&self, revision: u64) -> Vec<Input> {
         let watched = |r: &ObjectRef| r.kind != Kind::PodTemplate;
-        let recent = self.log.iter().filter(|(at, r, _)| *at > revision && watched(r));
+        let known = self.log.partition_point(|(at, ..)| *at <= revision);
+        let recent = self.log[known..].iter().filter(|(_, r, _)| watched(r));
         recent
             .map(|(_, reference, deleted)| match (deleted, self.object(reference)) {
                 (Some(uid), _) => Input::Deleted { object: reference.clone(), uid: Some(Arc::clone(uid)) },
@@ -320,15 +332,30 @@ impl Api {
     }
 
     pub fn workloads(&self) -> Vec<v1beta2::Workload> {
-        let all = self.names(Kind::Workload);
-        all.iter().filter_map(|r| self.json(r)).map(decode::<v1beta2::Workload>).collect()
+        self.kept_workloads().map(decode).collect()
+    }
+
+    /// As they are kept: to decode all of a large world for each question about one takes most of a test's time.
+    pub(super) fn kept_workloads(&self) -> impl Iterator<Item = &Value> {
+        self.of_kind(Kind::Workload).filter_map(|(_, stored)| match stored {
+            Stored::Json(value) => Some(value),
+            Stored::Job(_) => None,
+        })
     }
 
     pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
-        let owned = |w: &v1beta2::Workload| {
-            w.metadata.owner_references.iter().flatten().any(|o| o.uid == uid && o.controller == Some(true))
-        };
-        self.workloads().into_iter().filter(owned).collect()
+        self.kept_workloads().filter(|w| controllers(w).any(|owner| owner == uid)).map(decode).collect()
+    }
+
+    /// Those of each controller, by its UID.
+    pub(super) fn workloads_by_controller(&self) -> BTreeMap<&str, Vec<&Value>> {
+        let mut all: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for workload in self.kept_workloads() {
+            for uid in controllers(workload) {
+                all.entry(uid).or_default().push(workload);
+            }
+        }
+        all
     }
 
     // Writes.

@@ -431,6 +431,7 @@ impl Cluster {
         if let Err(differences) = self.engine.audit() {
             panic!("audit: {differences:#?}");
         }
+        let workloads = self.api.workloads_by_controller();
         for (key, job) in self.api.jobs() {
             let goes = job.view.deleting;
             if job.view.suspended || goes || job.view.queue_name.is_none() || job.started_by_user {
@@ -441,7 +442,8 @@ impl Cluster {
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
                 condition(w, "Admitted") == "True" || (taken_back && condition(w, "QuotaReserved") == "True")
             };
-            let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
+            let of_job = workloads.get(&*job.view.job.uid).into_iter().flatten();
+            let admitted = of_job.map(|workload| api::decode(workload)).any(|workload| let_run(&workload));
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
         }
         self.api.check_pods();
