@@ -100,8 +100,7 @@ async fn the_pods_of_a_job_are_listed_as_kubectl_does() {
         assert_eq!(ageless(&ours), ageless(&theirs), "{more:?}");
         assert!(theirs.lines().count() >= 2, "{theirs}");
     }
-    let of_jobset =
-        printed(&run(&kubeconfig, &["list", "pods", "--for", "jobset/train", "-n", team]).await);
+    let of_jobset = printed(&run(&kubeconfig, &["list", "pods", "--for", "jobset/train", "-n", team]).await);
     assert_eq!(words(&of_jobset)[1][..3], ["d", "0/1", "Pending"]);
     assert_eq!(words(&of_jobset).len(), 2);
     let narrowed = ["list", "pods", "--for", "job/train", "-n", team, "-l", "tier=b", "-o", "json"];

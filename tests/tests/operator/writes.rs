@@ -59,7 +59,8 @@ async fn wait_for(here: &Place<'_>, name: &str, type_: &str, status: &str) {
 
 /// Those writes of the manager that are on what is of a place or on the ClusterQueue of its name: others share the plane.
 fn of_place(writes: &[Write], here: &Place<'_>) -> Vec<Write> {
-    let (namespace, queue) = (format!("/namespaces/{}/", here.name), format!("/clusterqueues/{}/", here.name));
+    let (namespace, queue) =
+        (format!("/namespaces/{}/", here.name), format!("/clusterqueues/{}/", here.name));
     let is_here = |write: &Write| {
         let path = format!("{}/", write.path);
         path.contains(&namespace) || path.contains(&queue)

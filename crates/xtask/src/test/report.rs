@@ -161,7 +161,11 @@ impl Report {
         };
         let mut programs: Vec<_> = self.outcomes.iter().collect();
         programs.sort_by(|a, b| cpu(b).cmp(&cpu(a)).then_with(|| a.name.cmp(&b.name)));
-        let _ = writeln!(text, "CPU time of the programs with all that they started, {:.0} s:", seconds(&programs));
+        let _ = writeln!(
+            text,
+            "CPU time of the programs with all that they started, {:.0} s:",
+            seconds(&programs)
+        );
         let small = programs.partition_point(|program| cpu(program) >= LEAST);
         for program in &programs[..small] {
             let (cpu, took) = (cpu(program).as_secs_f64(), program.took.as_secs_f64());
