@@ -299,7 +299,7 @@ async fn names_are_completed_from_the_cluster() {
         ("stop cq s", "small"),
         ("resume localqueue -n named m", "main"),
         ("list wl -c b", "big"),
-        ("list wl -n named-", "named-empty"),
+        ("list wl -n named-e", "named-empty"),
         ("get cq b", "big"),
         ("get cq/b", "cq/big"),
         ("delete cq sm", "small"),

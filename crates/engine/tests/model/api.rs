@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
-use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Purpose, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
@@ -39,7 +38,7 @@ pub struct JobState {
 }
 
 #[derive(Clone, Debug)]
-enum Stored {
+pub(super) enum Stored {
     Json(Value),
     Job(Box<JobState>),
 }
@@ -64,12 +63,6 @@ pub struct Api {
 
 pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("the object decodes")
-}
-
-/// The UIDs of the owners that are an object's controller.
-fn controllers(object: &Value) -> impl Iterator<Item = &str> {
-    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.filter(|owner| owner["controller"] == true).filter_map(|owner| owner["uid"].as_str())
 }
 
 fn string(value: &Value) -> Arc<str> {
@@ -134,7 +127,7 @@ impl Api {
         self.of_kind(kind).map(|(reference, _)| reference.clone()).collect()
     }
 
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Stored)> {
+    pub(super) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Stored)> {
         let first = ObjectRef::cluster(kind, "");
         self.objects.range(first..).take_while(move |(reference, _)| reference.kind == kind)
     }
@@ -329,33 +322,6 @@ impl Api {
         let mut job = (**job).clone();
         change(&mut job);
         self.store_job(reference, job);
-    }
-
-    pub fn workloads(&self) -> Vec<v1beta2::Workload> {
-        self.kept_workloads().map(decode).collect()
-    }
-
-    /// As they are kept: to decode all of a large world for each question about one takes most of a test's time.
-    pub(super) fn kept_workloads(&self) -> impl Iterator<Item = &Value> {
-        self.of_kind(Kind::Workload).filter_map(|(_, stored)| match stored {
-            Stored::Json(value) => Some(value),
-            Stored::Job(_) => None,
-        })
-    }
-
-    pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
-        self.kept_workloads().filter(|w| controllers(w).any(|owner| owner == uid)).map(decode).collect()
-    }
-
-    /// Those of each controller, by its UID.
-    pub(super) fn workloads_by_controller(&self) -> BTreeMap<&str, Vec<&Value>> {
-        let mut all: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-        for workload in self.kept_workloads() {
-            for uid in controllers(workload) {
-                all.entry(uid).or_default().push(workload);
-            }
-        }
-        all
     }
 
     // Writes.

@@ -10,6 +10,7 @@ pub mod api;
 pub mod build;
 pub mod played;
 pub mod pods;
+mod workloads;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
