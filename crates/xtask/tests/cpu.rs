@@ -27,6 +27,18 @@ fn what_a_program_leaves_behind_is_waited_for_and_counted() {
 }
 
 #[test]
+fn what_its_process_waited_for_before_is_not_counted() {
+    // The shell waits for the first, and becomes the second.
+    let script =
+        format!("sh -c '{}'; wait; exec \"$0\" test-program true", LEFT_BEHIND.replace("(work) &", "work"));
+    let output = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_sluice-xtask")]).output();
+    let output = output.expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let ms = said.trim_end().strip_prefix("cpu time in ms: ").and_then(|ms| ms.parse::<u64>().ok());
+    assert!(ms.is_some_and(|ms| ms < 200), "{output:?}");
+}
+
+#[test]
 fn a_program_that_dies_of_a_signal_ends_as_a_shell_says() {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice-xtask"))
         .args(["test-program", "sh", "-c", "kill -9 $$"])

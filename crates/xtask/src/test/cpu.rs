@@ -1,6 +1,6 @@
 //! How much CPU time a test program takes, with all that it starts.
 //!
-//! A plane that the tests of a program share outlives it by a moment: the watchdog stops it, and there is nobody left to count what it took. So each
+//! A plane that the tests of a program share outlives it by a moment: the watchdog stops it, and no process is left that counts what it took. So each
 //! program runs below a process of its own that inherits what it leaves behind, waits for it too, and prints the sum as its last line.
 
 use std::ffi::OsString;
@@ -28,13 +28,15 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     set_child_subreaper(Some(getpid())).context("inheriting what the program leaves behind")?;
     let program = args.command.first().context("no program")?;
+    // Of those that it had before it became this program, as the last of a shell's commands does.
+    let before = so_far()?;
     let child = Command::new(program)
         .args(&args.command[1..])
         .spawn()
         .with_context(|| format!("starting {}", program.display()))?;
     let child = Pid::from_child(&child);
     let (ended, ends) = mpsc::channel();
-    // An error says that there is nobody left to wait for.
+    // An error says that none is left to wait for.
     std::thread::spawn(move || {
         while let Ok(Some(end)) = wait(WaitOptions::empty()) {
             if ended.send(end).is_err() {
@@ -50,9 +52,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let began = Instant::now();
     while ends.recv_timeout(PATIENCE.saturating_sub(began.elapsed())).is_ok() {}
-    let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc")?;
-    println!("{LINE}{}", of_children(&stat).context("no times in /proc/self/stat")?.as_millis());
+    println!("{LINE}{}", so_far()?.saturating_sub(before).as_millis());
     Ok(ExitCode::from(code(status)))
+}
+
+/// What the children of this process took that were waited for.
+fn so_far() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc")?;
+    of_children(&stat).context("no times in /proc/self/stat")
 }
 
 /// The exit code, or as a shell says by which signal it ended.
