@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::assets::{self, Tool, workspace};
 use crate::plane::ControlPlane;
+use crate::plane_parts::COLLECTING;
 use crate::setup::Setup;
 
 /// The namespace that the chart is installed in.
@@ -46,7 +47,7 @@ pub async fn helm(plane: &ControlPlane, args: &[&str]) -> Result<String> {
     ] {
         command.env(variable, home.join(folder));
     }
-    command.env_remove("KUBECONFIG").env_remove("HELM_NAMESPACE");
+    command.env(COLLECTING.0, COLLECTING.1).env_remove("KUBECONFIG").env_remove("HELM_NAMESPACE");
     let output = command.output().await.context("running helm")?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
@@ -88,7 +89,7 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
     ];
     helm(plane, &args).await.context("installing the chart")?;
     if all["crds"]["enabled"] != false {
-        crate::crds::wait_until_served(&plane.client().await?, &sluice_api::crds()).await?;
+        crate::crds::wait_until_served(&plane.client().await?, crate::crds::own()).await?;
     }
     // What the chart makes of the configuration is what the manager in the cluster would read.
     let maps: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);

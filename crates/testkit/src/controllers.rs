@@ -48,13 +48,16 @@ pub async fn crds(tool: Tool) -> Result<Vec<CustomResourceDefinition>> {
     paths.iter().map(read).collect()
 }
 
-/// Installs the CustomResourceDefinitions of a program's kinds and waits until they are served.
+/// Installs those CustomResourceDefinitions of a program's kinds that are not there, and waits until they are served.
 ///
 /// # Errors
 ///
 /// If the program is missing (see [`crds`]), or its definitions are refused or not served in time (see [`crate::crds::apply`]).
 pub async fn install_crds(client: &Client, tool: Tool) -> Result<()> {
-    crate::crds::apply(client, &crds(tool).await?).await
+    let crds = crds(tool).await?;
+    let missing = crate::crds::missing(client, &crds).await?;
+    crate::crds::apply(client, &missing).await?;
+    crate::crds::wait_until_served(client, &crds).await
 }
 
 /// Makes a folder of the plane that has the certificate and the key of webhooks as controllers look for them.

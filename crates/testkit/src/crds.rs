@@ -1,20 +1,47 @@
 //! Installing CustomResourceDefinitions and waiting until they are served.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+use http::{Method, Request};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition,
 };
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::wait::{Progress, eventually, progress};
 
 /// How long the API server may take to serve a new kind.
 const DEADLINE: Duration = Duration::from_mins(3);
+
+/// Where the API server has the definitions.
+const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Sluice's own, which take a while to be generated.
+static OWN: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(sluice_api::crds);
+
+/// Sluice's own definitions, generated once.
+pub fn own() -> &'static [CustomResourceDefinition] {
+    &OWN
+}
+
+/// What of a definition is read back: without the schema, which is nearly all of it, and which a test would decode for longer than it looks at
+/// anything else.
+#[derive(Deserialize)]
+struct Bare {
+    spec: BareSpec,
+}
+
+#[derive(Deserialize)]
+struct BareSpec {
+    conversion: Option<CustomResourceConversion>,
+}
 
 /// Installs Sluice's own CRDs. With `webhook_url` objects of v1beta1 are converted by the manager that listens there, which
 /// also puts its certificate authority in; without it the API server does not convert, and only v1beta2 is of use.
@@ -23,7 +50,7 @@ const DEADLINE: Duration = Duration::from_mins(3);
 ///
 /// As [`apply`].
 pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
-    let mut crds = sluice_api::crds();
+    let mut crds = own().to_vec();
     for crd in &mut crds {
         match (&mut crd.spec.conversion, webhook_url) {
             (Some(conversion), Some(url)) => {
@@ -40,21 +67,42 @@ pub async fn install(client: &Client, webhook_url: Option<&str>) -> Result<()> {
     apply(client, &crds).await
 }
 
-/// Applies the definitions (server-side) and waits until each is served.
+/// Makes the definitions, applies those that are there already (server-side), and waits until each is served.
 ///
 /// # Errors
 ///
 /// If the API server cannot be reached, refuses a definition, or does not serve them all in time: see [`wait_until_served`].
 pub async fn apply(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let params = PatchParams::apply("sluice-testkit").force();
     for crd in crds {
         let name = crd.metadata.name.as_deref().unwrap_or_default();
-        api.patch(name, &params, &Patch::Apply(crd))
-            .await
-            .with_context(|| format!("installing the CRD {name}"))?;
+        put(client, name, crd).await.with_context(|| format!("installing the CRD {name}"))?;
     }
     wait_until_served(client, crds).await
+}
+
+/// Makes a definition, which costs the API server less than to apply one: that it does where one is there.
+async fn put(client: &Client, name: &str, crd: &CustomResourceDefinition) -> Result<()> {
+    let body = serde_json::to_vec(crd)?;
+    let query = "fieldManager=sluice-testkit";
+    let post = (Method::POST, format!("{PATH}?{query}"), "application/json");
+    match send::<IgnoredAny>(client, post, body.clone()).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let apply =
+                (Method::PATCH, format!("{PATH}/{name}?{query}&force=true"), "application/apply-patch+yaml");
+            send::<IgnoredAny>(client, apply, body).await?;
+        }
+        made => drop(made?),
+    }
+    Ok(())
+}
+
+async fn send<T: DeserializeOwned>(
+    client: &Client,
+    (method, uri, content): (Method, String, &str),
+    body: Vec<u8>,
+) -> kube::Result<T> {
+    let request = Request::builder().method(method).uri(uri).header("content-type", content).body(body);
+    client.request(request.map_err(kube::Error::HttpError)?).await
 }
 
 /// Waits until the API server serves every one of the definitions and names it in its discovery, from which kubectl knows the
@@ -80,6 +128,21 @@ pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition
         Ok(progress(missing.is_empty(), format!("without {}", missing.join(", "))))
     })
     .await
+}
+
+/// Those of the definitions of which a served version is not in the discovery.
+///
+/// # Errors
+///
+/// If the API server cannot be reached.
+pub async fn missing(
+    client: &Client,
+    crds: &[CustomResourceDefinition],
+) -> Result<Vec<CustomResourceDefinition>> {
+    let discovery = client.list_api_groups_aggregated().await.context("asking for the served kinds")?;
+    let is_missing =
+        |crd: &&CustomResourceDefinition| !undiscovered(&discovery, std::slice::from_ref(crd)).is_empty();
+    Ok(crds.iter().filter(is_missing).cloned().collect())
 }
 
 /// Every served version of the definitions that the discovery does not name yet, as `group/version/plural`.
@@ -118,19 +181,19 @@ fn undiscovered(discovery: &APIGroupDiscoveryList, crds: &[CustomResourceDefinit
 /// If one of these waits takes more than three minutes: for the certificate authority in a definition, for the definitions to be served, for the
 /// webhooks to let a ClusterQueue through.
 pub async fn wait_until_converting(client: &Client) -> Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let crds = sluice_api::crds();
-    for crd in &crds {
+    for crd in own() {
         let name = crd.metadata.name.as_deref().unwrap_or_default();
         eventually(&format!("the certificate authority in {name}"), DEADLINE, || async {
-            let conversion = api.get(name).await?.spec.conversion.unwrap_or_default();
+            let get = (Method::GET, format!("{PATH}/{name}"), "application/json");
+            let found: Bare = send(client, get, Vec::new()).await?;
+            let conversion = found.spec.conversion.unwrap_or_default();
             let config = conversion.webhook.and_then(|webhook| webhook.client_config).unwrap_or_default();
             let has_authority = config.ca_bundle.is_some_and(|bundle| !bundle.0.is_empty());
             Ok(progress(conversion.strategy != "Webhook" || has_authority, "not there"))
         })
         .await?;
     }
-    wait_until_served(client, &crds).await?;
+    wait_until_served(client, own()).await?;
     wait_until_admitting(client).await
 }
 

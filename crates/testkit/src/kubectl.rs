@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::assets::{self, Tool};
 use crate::plane::ControlPlane;
+use crate::plane_parts::COLLECTING;
 use crate::vital::VITALS;
 
 /// What a kubectl call printed, and whether it succeeded.
@@ -73,7 +74,7 @@ pub async fn try_kubectl<S: AsRef<OsStr>>(
     let mut command = tokio::process::Command::new(program);
     command.arg("--kubeconfig").arg(kubeconfig).arg("--cache-dir").arg(cache).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command.env_remove("KUBECONFIG");
+    command.env(COLLECTING.0, COLLECTING.1).env_remove("KUBECONFIG");
     let mut child = command.spawn().context("starting kubectl")?;
     let stdin = child.stdin.take();
     let feed = async {

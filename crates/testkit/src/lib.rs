@@ -69,4 +69,4 @@ pub use plane_faults::Part;
 pub use ports::free_ports;
 pub use proxy::{Disruption, Fault, FaultProxy, Harm, Scope, Step, Write};
 pub use setup::{Limits, Setup};
-pub use shared::{Complete, shared};
+pub use shared::{Complete, lasting, shared};

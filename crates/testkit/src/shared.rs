@@ -2,8 +2,10 @@
 //! that need one to themselves.
 
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use anyhow::Result;
+use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
 use crate::jobset::Controller;
@@ -59,4 +61,19 @@ static SHARED: OnceCell<Complete> = OnceCell::const_new();
 /// As [`Complete::start`].
 pub async fn shared() -> Result<&'static ControlPlane> {
     Ok(SHARED.get_or_try_init(Complete::start).await?)
+}
+
+/// What runs tasks of what tests share, such as a [`crate::FaultProxy`]: a test's own runtime takes them along when it ends.
+static LASTING: LazyLock<Runtime> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a process may have threads")
+});
+
+/// A runtime that lives as long as the test process.
+///
+/// # Panics
+///
+/// If the process may not have more threads.
+pub fn lasting() -> &'static Runtime {
+    &LASTING
 }

@@ -71,6 +71,8 @@ enum Command {
     Sim(sim::Args),
     /// Build and run the tests, and name the slowest.
     Test(test::Args),
+    #[command(hide = true)]
+    TestProgram(test::ProgramArgs),
     /// Check what the compiler does not: file sizes, words, dependencies between crates.
     Tidy(tidy::Args),
 }
@@ -94,6 +96,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Scale(args) => scale::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::TestProgram(args) => test::run_program(&args),
         Command::Tidy(args) => tidy::run(&args),
     }
 }

@@ -10,7 +10,9 @@ use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::json;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, crds, kubectl, shared};
+use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, kubectl, shared};
+
+use crate::bed::definitions;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
@@ -45,12 +47,10 @@ async fn the_chart_installs_for_a_manager_outside_and_uninstalls_without_deletin
 
 #[tokio::test]
 async fn sluices_own_crds_install_without_the_chart() {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    let client = plane.client().await.unwrap();
-    crds::install(&client, None).await.unwrap();
+    let plane = definitions().await;
     let flavor = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: plain}\n";
-    kubectl::apply(&plane, flavor).await.unwrap();
-    let got = kubectl::kubectl(&plane, &["get", "resourceflavors", "-o", "name"]).await.unwrap();
+    kubectl::apply(plane, flavor).await.unwrap();
+    let got = kubectl::kubectl(plane, &["get", "resourceflavors", "plain", "-o", "name"]).await.unwrap();
     assert_eq!(got.trim(), "resourceflavor.kueue.x-k8s.io/plain");
 }
 

@@ -20,8 +20,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use outcome::Outcome;
 use protocol::Protocol;
-use sluice_testkit::{Fault, Step};
+use sluice_testkit::{Fault, Step, lasting};
 use stage::{Bed, Play, Stage, bed};
+use tokio::sync::Mutex;
 
 /// How many plays are played at once, at most.
 const AT_ONCE: usize = 48;
@@ -72,6 +73,24 @@ struct Whole {
     cells: Vec<Vec<String>>,
 }
 
+/// What the tests share, each at its turn: the stage, and what all protocols came to on it when nothing happened. A test that fails takes its stage
+/// along, and the next one has another.
+static SHARED: Mutex<Option<Shared>> = Mutex::const_new(None);
+
+struct Shared {
+    bed: &'static Bed,
+    stage: Stage,
+    wholes: BTreeMap<Protocol, Whole>,
+}
+
+impl Shared {
+    async fn new() -> Self {
+        let bed = bed().await;
+        let (stage, wholes) = wholes(Stage::new(bed).await, bed).await;
+        Self { bed, stage, wholes }
+    }
+}
+
 /// All protocols played to their ends, at the same time, with nothing happening to any.
 async fn wholes(stage: Stage, bed: &'static Bed) -> (Stage, BTreeMap<Protocol, Whole>) {
     let plays = join_all(Protocol::ALL.map(|protocol| async move {
@@ -83,8 +102,7 @@ async fn wholes(stage: Stage, bed: &'static Bed) -> (Stage, BTreeMap<Protocol, W
     let wholes = join_all(plays.iter().map(|play| async {
         let outcome = play.outcome(None).await.unwrap();
         let steps = stage.proxy.scope(&play.place.name).steps;
-        let cells = vec![Vec::new(); steps.len()];
-        (play.protocol, Whole { outcome, steps, cells })
+        (play.protocol, Whole { outcome, steps, cells: Vec::new() })
     }))
     .await;
     (stage, wholes.into_iter().collect())
@@ -146,17 +164,18 @@ fn cuts(wholes: &BTreeMap<Protocol, Whole>, dies: bool) -> Vec<Cut> {
 }
 
 /// All cuts of all protocols that the manager survives, or those that it does not: what each came to.
-async fn matrix(mut stage: Stage, bed: &'static Bed, dies: bool) -> (Stage, BTreeMap<Protocol, Whole>) {
-    let mut all;
-    (stage, all) = wholes(stage, bed).await;
-    for cuts in cuts(&all, dies).chunks(AT_ONCE) {
-        let (next, verdicts) = cut(stage, bed, cuts, &all).await;
+async fn matrix(Shared { bed, mut stage, mut wholes }: Shared, dies: bool) -> Shared {
+    for whole in wholes.values_mut() {
+        whole.cells = vec![Vec::new(); whole.steps.len()];
+    }
+    for cuts in cuts(&wholes, dies).chunks(AT_ONCE) {
+        let (next, verdicts) = cut(stage, bed, cuts, &wholes).await;
         stage = next;
         for (cut, verdict) in cuts.iter().zip(verdicts) {
-            all.get_mut(&cut.protocol).unwrap().cells[cut.index].push(verdict);
+            wholes.get_mut(&cut.protocol).unwrap().cells[cut.index].push(verdict);
         }
     }
-    (stage, all)
+    Shared { bed, stage, wholes }
 }
 
 /// A protocol's part of the matrix, and what went wrong.
@@ -182,49 +201,67 @@ fn judge(protocol: Protocol, whole: &Whole, dies: bool) -> (String, Vec<String>)
     (text, wrong)
 }
 
-/// Plays the matrix on a bed of its own.
-async fn play(dies: bool) {
-    let bed = bed().await;
-    let (_stage, all) = matrix(Stage::new(bed).await, bed, dies).await;
+/// Plays on the stage that is shared, from which what went wrong is taken.
+fn play<F: Future<Output = (Shared, Vec<String>)>>(act: impl FnOnce(Shared) -> F) {
+    lasting().block_on(async {
+        let mut turn = SHARED.lock().await;
+        let shared = match turn.take() {
+            Some(shared) => shared,
+            // On the heap: a test's stack is too small for all of it in a debug build.
+            None => Box::pin(Shared::new()).await,
+        };
+        let (shared, wrong) = Box::pin(act(shared)).await;
+        *turn = Some(shared);
+        drop(turn);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}
+
+/// Plays the matrix; what went wrong.
+async fn play_matrix(shared: Shared, dies: bool) -> (Shared, Vec<String>) {
+    let shared = matrix(shared, dies).await;
     let mut wrong = Vec::new();
-    for (protocol, whole) in all.iter().filter(|(protocol, _)| ways(**protocol, dies).next().is_some()) {
+    for (protocol, whole) in
+        shared.wholes.iter().filter(|(protocol, _)| ways(**protocol, dies).next().is_some())
+    {
         let (text, bad) = judge(*protocol, whole, dies);
         println!("{text}");
         wrong.extend(bad);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    (shared, wrong)
 }
 
-#[tokio::test]
-async fn every_protocol_comes_to_the_same_end_after_any_cut_that_the_manager_survives() {
-    play(false).await;
+#[test]
+fn every_protocol_comes_to_the_same_end_after_any_cut_that_the_manager_survives() {
+    play(|shared| play_matrix(shared, false));
 }
 
-#[tokio::test]
-async fn every_protocol_comes_to_the_same_end_after_any_cut_with_a_restart() {
-    play(true).await;
+#[test]
+fn every_protocol_comes_to_the_same_end_after_any_cut_with_a_restart() {
+    play(|shared| play_matrix(shared, true));
 }
 
 // No other replica is there, and the manager dies at that very moment.
-#[tokio::test]
-async fn every_protocol_comes_to_the_same_end_after_a_cut_of_which_the_manager_dies_at_once() {
-    let bed = bed().await;
-    let (mut stage, all) = wholes(Stage::new(bed).await, bed).await;
+#[test]
+fn every_protocol_comes_to_the_same_end_after_a_cut_of_which_the_manager_dies_at_once() {
+    play(play_alone);
+}
+
+async fn play_alone(Shared { bed, mut stage, wholes }: Shared) -> (Shared, Vec<String>) {
     let mut wrong = Vec::new();
     for protocol in Protocol::ALL {
-        let steps = all[&protocol].steps.iter().enumerate().filter(|(_, step)| !step.by_chance);
+        let steps = wholes[&protocol].steps.iter().enumerate().filter(|(_, step)| !step.by_chance);
         let steps: Vec<_> = steps.collect();
         for (at, carried_out) in [(steps.len() / 3, true), (steps.len() * 2 / 3, false)] {
             let (index, step) = steps[at];
             let fault = Fault { at: step.clone(), carried_out, for_good: true };
             let label = &step.what;
             let cuts = [Cut { protocol, index, fault, alone: true }];
-            let (next, verdicts) = cut(stage, bed, &cuts, &all).await;
+            let (next, verdicts) = cut(stage, bed, &cuts, &wholes).await;
             stage = next;
             let bad = verdicts.iter().filter(|verdict| *verdict != "same");
             wrong.extend(bad.map(|verdict| format!("{}, alone at {label}: {verdict}", protocol.title())));
         }
     }
-    drop(stage);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    (Shared { bed, stage, wholes }, wrong)
 }

@@ -19,6 +19,7 @@ use sluice_testkit::{ControlPlane, crds, plugin};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::{OnceCell, RwLock};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases/c1f6bfd2.kueue.x-k8s.io";
 const FORWARD: &str = "/api/v1/namespaces/kueue-system/pods/manager-1/portforward?&ports=8081";
@@ -59,33 +60,34 @@ fn pod(name: &str, namespace: &str, label: &str, job: &str) -> String {
 
 #[tokio::test]
 async fn the_pods_of_a_job_are_listed_as_kubectl_does() {
-    // Its own, without controllers: pods stay as they are made.
-    let plane = ControlPlane::builder().start().await.unwrap();
-    for namespace in ["team", "other"] {
+    let plane = plane().await;
+    let namespaces = ["pods", "pods-other"];
+    for namespace in namespaces {
         plane.make_namespace(namespace).await.unwrap();
-        kubectl(&plane, &["create", "serviceaccount", "default", "-n", namespace]).await.unwrap();
+        kubectl(plane, &["create", "serviceaccount", "default", "-n", namespace]).await.unwrap();
     }
+    let [team, other] = namespaces;
     let (job, jobset) = ("batch.kubernetes.io/job-name", "jobset.sigs.k8s.io/jobset-name");
     let pods = [
-        pod("a", "team", job, "train"),
-        pod("b", "team", job, "train"),
-        pod("c", "team", job, "eval"),
-        pod("d", "team", jobset, "train"),
-        pod("e", "other", job, "train"),
+        pod("a", team, job, "train"),
+        pod("b", team, job, "train"),
+        pod("c", team, job, "eval"),
+        pod("d", team, jobset, "train"),
+        pod("e", other, job, "train"),
     ];
-    apply(&plane, &pods.concat()).await.unwrap();
+    apply(plane, &pods.concat()).await.unwrap();
     let kubeconfig = plane.kubeconfig_path();
     let label = format!("{job}=train");
     for (more, of_kubectl) in [
-        (vec!["-n", "team"], vec!["-n", "team"]),
+        (vec!["-n", team], vec!["-n", team]),
         (vec!["-A"], vec!["-A"]),
-        (vec!["-n", "team", "--no-headers"], vec!["-n", "team", "--no-headers"]),
-        (vec!["-n", "team", "-o", "name"], vec!["-n", "team", "-o", "name"]),
+        (vec!["-n", team, "--no-headers"], vec!["-n", team, "--no-headers"]),
+        (vec!["-n", team, "-o", "name"], vec!["-n", team, "-o", "name"]),
     ] {
         let ours =
             printed(&run(&kubeconfig, &[&["list", "pods", "--for", "job/train"][..], &more].concat()).await);
         let theirs =
-            kubectl(&plane, &[&["get", "pods", "-l", &label][..], &of_kubectl].concat()).await.unwrap();
+            kubectl(plane, &[&["get", "pods", "-l", &label][..], &of_kubectl].concat()).await.unwrap();
         // An age may have become a second more between the two: it is the last cell, so all else stays in its place.
         let ageless = |text: &str| -> Vec<String> {
             let is_age = |word: &str| word.strip_suffix('s').is_some_and(|age| age.parse::<u32>().is_ok());
@@ -98,23 +100,21 @@ async fn the_pods_of_a_job_are_listed_as_kubectl_does() {
         assert_eq!(ageless(&ours), ageless(&theirs), "{more:?}");
         assert!(theirs.lines().count() >= 2, "{theirs}");
     }
-    let of_jobset =
-        printed(&run(&kubeconfig, &["list", "pods", "--for", "jobset/train", "-n", "team"]).await);
+    let of_jobset = printed(&run(&kubeconfig, &["list", "pods", "--for", "jobset/train", "-n", team]).await);
     assert_eq!(words(&of_jobset)[1][..3], ["d", "0/1", "Pending"]);
     assert_eq!(words(&of_jobset).len(), 2);
-    let narrowed = ["list", "pods", "--for", "job/train", "-n", "team", "-l", "tier=b", "-o", "json"];
+    let narrowed = ["list", "pods", "--for", "job/train", "-n", team, "-l", "tier=b", "-o", "json"];
     let narrowed: Value = serde_json::from_str(&printed(&run(&kubeconfig, &narrowed).await)).unwrap();
     assert_eq!(
         (narrowed["items"][0]["metadata"]["name"].as_str(), narrowed["items"][1].as_str()),
         (Some("b"), None)
     );
     assert_eq!(narrowed["items"][0]["kind"], "Pod");
-    let missing = run(&kubeconfig, &["list", "pods", "--for", "job/missing", "-n", "team"]).await;
+    let missing = run(&kubeconfig, &["list", "pods", "--for", "job/missing", "-n", team]).await;
     assert_eq!(
         (printed(&missing).as_str(), String::from_utf8_lossy(&missing.stderr).trim()),
-        ("", "No resources found in team namespace.")
+        ("", "No resources found in pods namespace.")
     );
-    plane.stop();
 }
 
 const QUEUES: &str = "
@@ -129,42 +129,61 @@ metadata: {name: small}
 spec: {namespaceSelector: {}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+";
+
+/// A queue to one of them.
+const QUEUE: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
-metadata: {name: main, namespace: team}
+metadata: {name: main, namespace: TEAM}
 spec: {clusterQueue: big}
 ";
 
-/// Two Jobs that nothing runs, and a flavor.
+/// Two Jobs that nothing runs.
 const JOBS: &str = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: spot}
----
 apiVersion: batch/v1
 kind: Job
-metadata: {name: first, namespace: team}
+metadata: {name: first, namespace: TEAM}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}}
 ---
 apiVersion: batch/v1
 kind: Job
-metadata: {name: second, namespace: team}
+metadata: {name: second, namespace: TEAM}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}}
 ";
 
-/// A plane of its own, since all queues are listed, with the kinds, two ClusterQueues and a LocalQueue in `team`. `other` is empty.
-async fn queues() -> ControlPlane {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    crds::install(&plane.client().await.unwrap(), None).await.unwrap();
-    for namespace in ["team", "other"] {
+static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+/// For those who compare ClusterQueues, beside those who change one.
+static COMPARING: RwLock<()> = RwLock::const_new(());
+
+/// The plane of these tests, since all ClusterQueues are listed: with the kinds, two of them and a flavor. Without controllers: pods stay as they are
+/// made, and Workloads outlive their owners.
+async fn plane() -> &'static ControlPlane {
+    let make = async || {
+        let plane = ControlPlane::builder().start().await.unwrap();
+        crds::install(&plane.client().await.unwrap(), None).await.unwrap();
+        apply(&plane, QUEUES).await.unwrap();
+        plane
+    };
+    PLANE.get_or_init(make).await
+}
+
+/// The plane, with two namespaces of the test's own: in the first is a LocalQueue, and the second is empty.
+async fn queues(namespaces: [&str; 2]) -> &'static ControlPlane {
+    let plane = plane().await;
+    for namespace in namespaces {
         plane.make_namespace(namespace).await.unwrap();
     }
-    apply(&plane, QUEUES).await.unwrap();
+    apply(plane, &QUEUE.replace("TEAM", namespaces[0])).await.unwrap();
     plane
 }
 
 #[tokio::test]
 async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
-    let plane = queues().await;
+    let plane = queues(["formats", "formats-empty"]).await;
+    let _comparing = COMPARING.read().await;
     let kubeconfig = plane.kubeconfig_path();
     let said = |stdout: &[u8], stderr: &[u8], well: bool| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -180,14 +199,14 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
             "get clusterqueues -o jsonpath-as-json={.items[*].spec}",
         ),
         ("list cq -o json --show-managed-fields", "get clusterqueues -o json --show-managed-fields"),
-        ("list queues -n team -o json", "get localqueues -n team -o json"),
+        ("list queues -n formats -o json", "get localqueues -n formats -o json"),
         ("list cq -o go-template={{len(.items)}}", "get clusterqueues -o go-template={{len(.items)}}"),
         (
             "list cq -o custom-columns=N:.metadata.name",
             "get clusterqueues -o custom-columns=N:.metadata.name",
         ),
         ("get cq big --as eve -o name", "get clusterqueues big --as eve -o name"),
-        ("list lq -n other", "get localqueues -n other"),
+        ("list lq -n formats-empty", "get localqueues -n formats-empty"),
         ("list cq -l no=such", "get clusterqueues -l no=such"),
         ("list cq --as eve --as-group writers", "get clusterqueues --as eve --as-group writers"),
         ("stop cq none", "patch clusterqueues.kueue.x-k8s.io none --type=merge -p {}"),
@@ -213,22 +232,22 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && stderr.contains(expected), "{line}: {stderr}");
     }
-    plane.stop();
 }
 
 #[tokio::test]
 async fn a_dry_run_changes_nothing_and_says_what_would_change() {
-    let plane = queues().await;
+    let plane = queues(["dry", "dry-empty"]).await;
+    let _comparing = COMPARING.write().await;
     let kubeconfig = plane.kubeconfig_path();
-    let workload = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata: {name: alone, namespace: team}\nspec: {queueName: main, \
+    let workload = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata: {name: alone, namespace: dry}\nspec: {queueName: main, \
         podSets: [{name: main, count: 1, template: {spec: {containers: [{name: c, image: i}], restartPolicy: Never}}}]}\n";
-    apply(&plane, workload).await.unwrap();
+    apply(plane, workload).await.unwrap();
     let ours = async |line: &str| printed(&run(&kubeconfig, &line.split(' ').collect::<Vec<_>>()).await);
     let state = async || {
-        let of = |resource: &'static str, path: &'static str| vec!["get", resource, "-n", "team", "-o", path];
+        let of = |resource: &'static str, path: &'static str| vec!["get", resource, "-n", "dry", "-o", path];
         let policies =
-            kubectl(&plane, &of("clusterqueues", "jsonpath={.items[*].spec.stopPolicy}")).await.unwrap();
-        let active = kubectl(&plane, &of("workloads.kueue.x-k8s.io", "jsonpath={.items[*].spec.active}"))
+            kubectl(plane, &of("clusterqueues", "jsonpath={.items[*].spec.stopPolicy}")).await.unwrap();
+        let active = kubectl(plane, &of("workloads.kueue.x-k8s.io", "jsonpath={.items[*].spec.active}"))
             .await
             .unwrap();
         (policies, active)
@@ -241,36 +260,35 @@ async fn a_dry_run_changes_nothing_and_says_what_would_change() {
         ("stop cq big --dry-run=server", "clusterqueue.kueue.x-k8s.io/big stopped (server dry run)\n"),
         (&format!("stop cq big --dry-run=client -o {policy}"), "HoldAndDrain"),
         (&format!("stop cq big --dry-run=server --keep-already-running -o {policy}"), "Hold"),
-        ("stop kwl alone -n team --dry-run=server -o jsonpath={.spec.active}", "false"),
-        ("create lq new -c big -n team --dry-run=server -o name", "localqueue.kueue.x-k8s.io/new\n"),
+        ("stop kwl alone -n dry --dry-run=server -o jsonpath={.spec.active}", "false"),
+        ("create lq new -c big -n dry --dry-run=server -o name", "localqueue.kueue.x-k8s.io/new\n"),
         (
-            "delete wl alone -n team --dry-run=server",
-            "workload.kueue.x-k8s.io \"alone\" deleted from team namespace (server dry run)\n",
+            "delete wl alone -n dry --dry-run=server",
+            "workload.kueue.x-k8s.io \"alone\" deleted from dry namespace (server dry run)\n",
         ),
-        ("delete wl alone -n team --dry-run=client -o name", "workload.kueue.x-k8s.io/alone\n"),
-        ("delete wl --all -n team --dry-run=server -o jsonpath={.metadata.name}", "alone"),
+        ("delete wl alone -n dry --dry-run=client -o name", "workload.kueue.x-k8s.io/alone\n"),
+        ("delete wl --all -n dry --dry-run=server -o jsonpath={.metadata.name}", "alone"),
     ] {
         assert_eq!(ours(line).await, expected, "{line}");
         assert_eq!(state().await, before, "{line}");
     }
     assert_eq!(ours("stop cq small -o name").await, "clusterqueue.kueue.x-k8s.io/small\n");
-    assert_eq!(ours("stop wl alone -n team -o jsonpath={.spec.active}").await, "false");
+    assert_eq!(ours("stop wl alone -n dry -o jsonpath={.spec.active}").await, "false");
     assert_eq!(state().await, ("None HoldAndDrain".to_owned(), "false".to_owned()));
     assert_eq!(ours("resume cq small").await, "clusterqueue.kueue.x-k8s.io/small resumed\n");
     assert_eq!(ours(&format!("resume cq small -o {policy}")).await, "None");
     // Without an answer nothing is deleted, and with --yes none is needed.
-    let asked = run(&kubeconfig, &["delete", "wl", "alone", "-n", "team"]).await;
+    let asked = run(&kubeconfig, &["delete", "wl", "alone", "-n", "dry"]).await;
     assert!(!asked.status.success() && asked.stdout.is_empty(), "{asked:?}");
-    assert_eq!(ours("delete wl alone -n team -y -o jsonpath={.metadata.name}").await, "alone");
-    let rest = run(&kubeconfig, &["delete", "wl", "--all", "-n", "team", "-y"]).await;
-    assert_eq!(String::from_utf8_lossy(&rest.stderr), "No resources found in team namespace.\n");
-    plane.stop();
+    assert_eq!(ours("delete wl alone -n dry -y -o jsonpath={.metadata.name}").await, "alone");
+    let rest = run(&kubeconfig, &["delete", "wl", "--all", "-n", "dry", "-y"]).await;
+    assert_eq!(String::from_utf8_lossy(&rest.stderr), "No resources found in dry namespace.\n");
 }
 
 #[tokio::test]
 async fn names_are_completed_from_the_cluster() {
-    let plane = queues().await;
-    apply(&plane, JOBS).await.unwrap();
+    let plane = queues(["named", "named-empty"]).await;
+    apply(plane, &JOBS.replace("TEAM", "named")).await.unwrap();
     let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig_path().display());
     let folder = tempfile::tempdir().unwrap();
     // kubectl asks the program of this name.
@@ -279,18 +297,18 @@ async fn names_are_completed_from_the_cluster() {
     for (line, expected) in [
         ("stop cq ", "big small"),
         ("stop cq s", "small"),
-        ("resume localqueue -n team m", "main"),
+        ("resume localqueue -n named m", "main"),
         ("list wl -c b", "big"),
-        ("list wl -n te", "team"),
+        ("list wl -n named-e", "named-empty"),
         ("get cq b", "big"),
         ("get cq/b", "cq/big"),
         ("delete cq sm", "small"),
         ("create cq x --nominal-quota sp", "spot:"),
         ("create cq x --nominal-quota tpu:cpu=1,sp", "tpu:cpu=1,spot:"),
-        ("list pods -n team --for job/", "job/first job/second"),
-        ("list wl -n team --for jobs.batch/se", "jobs.batch/second"),
-        ("explain -n team job/fi", "job/first"),
-        ("explain -n team job ", "first second"),
+        ("list pods -n named --for job/", "job/first job/second"),
+        ("list wl -n named --for jobs.batch/se", "jobs.batch/second"),
+        ("explain -n named job/fi", "job/first"),
+        ("explain -n named job ", "first second"),
     ] {
         let words = std::iter::once(kubeconfig.as_str()).chain(line.split(' '));
         let output = Command::new(&program).args(words).output().unwrap();
@@ -300,7 +318,6 @@ async fn names_are_completed_from_the_cluster() {
         let directive = if expected.ends_with(':') { ":6" } else { ":4" };
         assert_eq!(text.lines().last(), Some(directive), "{line}");
     }
-    plane.stop();
 }
 
 #[test]

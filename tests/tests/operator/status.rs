@@ -9,14 +9,20 @@ use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, chart};
+use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, chart, lasting};
 use sluice_tests::place::{DEADLINE, Place, patch};
+use tokio::sync::OnceCell;
 
-async fn start() -> (ControlPlane, FaultProxy, Manager) {
-    start_with(&json!({})).await
+static SHARED: OnceCell<(ControlPlane, FaultProxy, Manager)> = OnceCell::const_new();
+
+/// A plane that those share who have nothing to configure, each with a namespace and names of its own: so they count the writes of theirs alone.
+pub async fn shared() -> (&'static ControlPlane, &'static FaultProxy) {
+    let start = || async { lasting().spawn(async { start_with(&json!({})).await }).await.unwrap() };
+    let (plane, proxy, _) = SHARED.get_or_init(start).await;
+    (plane, proxy)
 }
 
-/// A plane of its own with the chart, and its manager behind a proxy that counts its writes.
+/// A plane with the chart, and its manager behind a proxy that counts its writes.
 pub async fn start_with(configuration: &Value) -> (ControlPlane, FaultProxy, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
@@ -37,8 +43,8 @@ fn writes(proxy: &FaultProxy, path: &str) -> usize {
 
 #[tokio::test]
 async fn figures_are_true_and_written_no_more_often_than_they_change() {
-    let (plane, proxy, manager) = start().await;
-    let here = Place::new(&plane, "figures", 4).await.unwrap();
+    let (plane, proxy) = shared().await;
+    let here = Place::new(plane, "figures", 4).await.unwrap();
     for n in 0..12 {
         here.job(&format!("j{n}"), "lq", 1).await.unwrap();
     }
@@ -62,16 +68,16 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     // Twelve Workloads came, four were admitted: far more changes than writes, at most one a second.
     let paths = ["/clusterqueues/figures", "/namespaces/figures/localqueues/lq"];
     for path in paths {
-        let count = writes(&proxy, path);
+        let count = writes(proxy, path);
         assert!((1..=12).contains(&count), "{path}: {count}");
     }
     // What does not change the status does not write it, and a status that is right is left alone.
-    let before = paths.map(|path| writes(&proxy, path));
+    let before = paths.map(|path| writes(proxy, path));
     let note = json!({"metadata": {"annotations": {"note": "a"}}});
     patch(&here.cluster_queues(), "figures", note.clone()).await.unwrap();
     patch(&here.local_queues(), "lq", note).await.unwrap();
     consistently("no more writes", Duration::from_secs(4), || async {
-        let now = paths.map(|path| writes(&proxy, path));
+        let now = paths.map(|path| writes(proxy, path));
         Ok(progress(now == before, format!("{now:?} after {before:?}")))
     })
     .await
@@ -79,10 +85,8 @@ async fn figures_are_true_and_written_no_more_often_than_they_change() {
     // A status that another client spoilt is put right again.
     let wrong = json!({"status": {"pendingWorkloads": 99}}).to_string();
     let args = ["patch", "clusterqueue", "figures", "--subresource=status", "--type=merge", "-p", &wrong];
-    kubectl(&plane, &args).await.unwrap();
+    kubectl(plane, &args).await.unwrap();
     here.wait_for_counts([8, 4, 4]).await.unwrap();
-    manager.stop().await.unwrap();
-    plane.stop();
 }
 
 async fn active(api: &Api<DynamicObject>, name: &str, expected: &str) {
@@ -140,8 +144,8 @@ spec:
 
 #[tokio::test]
 async fn conditions_name_every_reason_and_what_is_held_says_by_what() {
-    let (plane, _proxy, manager) = start().await;
-    let here = Place::bare(&plane, "reasons").await.unwrap();
+    let (plane, _) = shared().await;
+    let here = Place::bare(plane, "reasons").await.unwrap();
     let (queues, locals) = (here.cluster_queues(), here.local_queues());
     here.local_queue("lq", "reasons").await.unwrap();
     active(&locals, "lq", "False/ClusterQueueDoesNotExist: Can't submit new workloads to clusterQueue").await;
@@ -172,7 +176,7 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_what() {
         "False/AdmissionCheckNotFound: Can't admit new workloads: references missing AdmissionCheck(s): mine.",
     )
     .await;
-    apply(&plane, CHECK).await.unwrap();
+    apply(plane, CHECK).await.unwrap();
     active(
         &queues,
         "reasons",
@@ -184,20 +188,20 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_what() {
     }]}})
     .to_string();
     let args = ["patch", "admissioncheck", "mine", "--subresource=status", "--type=merge", "-p", &condition];
-    kubectl(&plane, &args).await.unwrap();
+    kubectl(plane, &args).await.unwrap();
     active(&queues, "reasons", "True/Ready: Can admit new workloads").await;
     active(&locals, "lq", "True/Ready: Can submit new workloads to localQueue").await;
     patch(&locals, "lq", json!({"spec": {"stopPolicy": "Hold"}})).await.unwrap();
     active(&locals, "lq", "False/Stopped: LocalQueue is stopped").await;
 
     // An event says what uses an object that is to be deleted; it goes when it is free.
-    apply(&plane, COHORT).await.unwrap();
+    apply(plane, COHORT).await.unwrap();
     let (flavors, checks) =
         (here.global("ResourceFlavor", "resourceflavors"), here.global("AdmissionCheck", "admissionchecks"));
     checks.delete("mine", &DeleteParams::default()).await.unwrap();
     flavors.delete("reasons", &DeleteParams::default()).await.unwrap();
-    wait_for_note(&plane, "mine", "Kept until it is no longer used by: ClusterQueue reasons").await;
-    wait_for_note(&plane, "reasons", "Kept until it is no longer used by: ClusterQueue reasons").await;
+    wait_for_note(plane, "mine", "Kept until it is no longer used by: ClusterQueue reasons").await;
+    wait_for_note(plane, "reasons", "Kept until it is no longer used by: ClusterQueue reasons").await;
     patch(&queues, "reasons", json!({"spec": {"admissionChecksStrategy": null}})).await.unwrap();
     gone(&checks, "mine").await;
     patch(&queues, "reasons", json!({"spec": {"resourceGroups": null}})).await.unwrap();
@@ -206,8 +210,6 @@ async fn conditions_name_every_reason_and_what_is_held_says_by_what() {
     here.global("Cohort", "cohorts").delete("team", &DeleteParams::default()).await.unwrap();
     queues.delete("reasons", &DeleteParams::default()).await.unwrap();
     gone(&queues, "reasons").await;
-    manager.stop().await.unwrap();
-    plane.stop();
 }
 
 async fn gone(api: &Api<DynamicObject>, name: &str) {

@@ -11,7 +11,7 @@ use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{FaultProxy, Write, workloads};
 use sluice_tests::place::{DEADLINE, Place};
 
-use crate::status::start_with;
+use crate::status::{shared, start_with};
 
 fn api(here: &Place<'_>) -> Api<DynamicObject> {
     workloads::namespaced(&here.client, &here.name, "Workload", "workloads")
@@ -57,19 +57,29 @@ async fn wait_for(here: &Place<'_>, name: &str, type_: &str, status: &str) {
     .unwrap();
 }
 
-/// The writes on a Workload by the manager.
-fn of(proxy: &FaultProxy, name: &str) -> Vec<Write> {
-    let on = |write: &Write| write.path.contains(&format!("/workloads/{name}"));
-    proxy.writes().into_iter().filter(on).collect()
+/// Those writes of the manager that are on what is of a place or on the ClusterQueue of its name: others share the plane.
+fn of_place(writes: &[Write], here: &Place<'_>) -> Vec<Write> {
+    let (namespace, queue) =
+        (format!("/namespaces/{}/", here.name), format!("/clusterqueues/{}/", here.name));
+    let is_here = |write: &Write| {
+        let path = format!("{}/", write.path);
+        path.contains(&namespace) || path.contains(&queue)
+    };
+    writes.iter().filter(|write| is_here(write)).cloned().collect()
 }
 
 #[tokio::test]
 async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
-    let (plane, proxy, manager) = start_with(&json!({})).await;
-    let here = Place::new(&plane, "counted", 1).await.unwrap();
+    let (plane, proxy) = shared().await;
+    let here = Place::new(plane, "counted", 1).await.unwrap();
     let queues = workloads::namespaced(&here.client, &here.name, "LocalQueue", "localqueues");
     here.wait_for_queue(&queues, "lq", "True/Ready").await.unwrap();
-    proxy.forget_writes();
+    let before = proxy.writes().len();
+    let all = || of_place(&proxy.writes()[before..], &here);
+    let of = |name: &str| {
+        let on = |write: &Write| write.path.contains(&format!("/workloads/{name}"));
+        all().into_iter().filter(on).collect::<Vec<_>>()
+    };
     make(&here, "first", 1).await;
     wait_for(&here, "first", "Admitted", "True").await;
     make(&here, "waits", 1).await;
@@ -87,28 +97,26 @@ async fn a_workload_takes_one_write_and_one_more_if_it_waits() {
         make(&here, &name, 1).await;
         wait_for(&here, &name, "Admitted", "True").await;
         finish(&here, &name).await;
-        let count = of(&proxy, &name).len();
-        assert!((1..=2).contains(&count), "{name}: {:?}", of(&proxy, &name));
+        let count = of(&name).len();
+        assert!((1..=2).contains(&count), "{name}: {:?}", of(&name));
         waited += count - 1;
     }
-    let counts = || ["first", "waits", "large"].map(|name| of(&proxy, name).len());
-    assert_eq!(counts(), [1, 2, 1], "{:?}", proxy.writes());
+    let counts = || ["first", "waits", "large"].map(|name| of(name).len());
+    assert_eq!(counts(), [1, 2, 1], "{:?}", all());
     consistently("no more writes", Duration::from_secs(2), || async {
         Ok(progress(counts() == [1, 2, 1], format!("{:?}", counts())))
     })
     .await
     .unwrap();
-    let conflicts: Vec<_> = proxy.writes().into_iter().filter(|write| write.status == 409).collect();
+    let conflicts: Vec<_> = all().into_iter().filter(|write| write.status == 409).collect();
     assert!(conflicts.is_empty(), "{conflicts:?}");
-    let events = proxy.writes().iter().filter(|write| write.path.contains("/events")).count();
+    let events = all().iter().filter(|write| write.path.contains("/events")).count();
     // Seven admissions with an event each, and the Workloads that waited.
     assert!(events <= 9 + waited, "{events}");
-    manager.stop().await.unwrap();
-    plane.stop();
 }
 
-/// What was written on a Job and its Workload since the last look, in that order: the methods, and whether on the Workload or its status.
-async fn of_job(here: &Place<'_>, proxy: &FaultProxy, job: &str) -> Vec<String> {
+/// What was written on a Job and its Workload from one write on, in that order: the methods, and whether on the Workload or its status.
+async fn of_job(here: &Place<'_>, proxy: &FaultProxy, job: &str, from: &mut usize) -> Vec<String> {
     let workload = here.workload(job).await.unwrap();
     let workload = workload["metadata"]["name"].as_str().unwrap();
     let what = |write: &Write| {
@@ -125,8 +133,9 @@ async fn of_job(here: &Place<'_>, proxy: &FaultProxy, job: &str) -> Vec<String> 
         assert!(write.status < 300, "{write:?}");
         Some(format!("{} {on}", write.method))
     };
-    let writes = proxy.writes().iter().filter_map(what).collect();
-    proxy.forget_writes();
+    let all = proxy.writes();
+    let writes = of_place(&all[*from..], here).iter().filter_map(what).collect();
+    *from = all.len();
     writes
 }
 
@@ -153,19 +162,18 @@ async fn a_job_takes_three_writes_until_it_runs_and_two_at_its_end() {
     let (plane, proxy, manager) = start_with(&json!({"waitForPodsReady": {"timeout": "5m"}})).await;
     let here = Place::new(&plane, "counted-jobs", 1).await.unwrap();
     here.wait_for_queue(&here.local_queues(), "lq", "True/Ready").await.unwrap();
-    proxy.forget_writes();
+    let mut from = proxy.writes().len();
     here.job("a", "lq", 1).await.unwrap();
     here.wait_until("a", true).await.unwrap();
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     report_pods(&here, "a", &ready).await;
     here.wait_for_condition("a", "PodsReady", "True").await.unwrap();
     assert_eq!(
-        of_job(&here, &proxy, "a").await,
+        of_job(&here, &proxy, "a", &mut from).await,
         ["POST workload", "PATCH status", "PATCH job", "PATCH status"],
         "it is made, admitted, started, and ready"
     );
     report_pods(&here, "a", &json!({"phase": "Succeeded", "conditions": []})).await;
-    let mut end = Vec::new();
     eventually("the end of the Job", DEADLINE, || async {
         let workload = here.workload("a").await?;
         let finalizers = workload["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
@@ -173,14 +181,14 @@ async fn a_job_takes_three_writes_until_it_runs_and_two_at_its_end() {
     })
     .await
     .unwrap();
-    end.extend(of_job(&here, &proxy, "a").await);
+    let mut end = of_job(&here, &proxy, "a", &mut from).await;
     consistently("no more writes", Duration::from_secs(1), || async {
-        let more = proxy.writes().into_iter().filter(|write| write.path.contains("/jobs/")).count();
+        let more = proxy.writes()[from..].iter().filter(|write| write.path.contains("/jobs/")).count();
         Ok(progress(more == 0, more.to_string()))
     })
     .await
     .unwrap();
-    end.extend(of_job(&here, &proxy, "a").await);
+    end.extend(of_job(&here, &proxy, "a", &mut from).await);
     assert_eq!(end, ["PATCH status", "PATCH workload"], "Finished, and the finalizer");
     manager.stop().await.unwrap();
     plane.stop();
@@ -188,8 +196,8 @@ async fn a_job_takes_three_writes_until_it_runs_and_two_at_its_end() {
 
 #[tokio::test]
 async fn a_preempted_job_takes_four_more_writes_and_its_stop() {
-    let (plane, proxy, manager) = start_with(&json!({})).await;
-    let here = Place::bare(&plane, "counted-turns").await.unwrap();
+    let (plane, proxy) = shared().await;
+    let here = Place::bare(plane, "counted-turns").await.unwrap();
     here.flavor(&here.name).await.unwrap();
     let preempts = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
     here.cluster_queue(&here.name, 1, &preempts).await.unwrap();
@@ -198,18 +206,16 @@ async fn a_preempted_job_takes_four_more_writes_and_its_stop() {
     here.job("low", "lq", 1).await.unwrap();
     here.wait_until("low", true).await.unwrap();
     here.wait_for_condition("low", "Admitted", "True").await.unwrap();
-    proxy.forget_writes();
+    let mut from = proxy.writes().len();
     make_with(&here, "high", 1, 1_000).await;
     wait_for(&here, "high", "Admitted", "True").await;
     here.wait_until("low", false).await.unwrap();
     finish(&here, "high").await;
     here.wait_until("low", true).await.unwrap();
     here.wait_for_condition("low", "Admitted", "True").await.unwrap();
-    let mut writes = of_job(&here, &proxy, "low").await;
+    let mut writes = of_job(&here, proxy, "low", &mut from).await;
     let stops = writes.iter().filter(|write| *write == "PATCH job").count() - 1;
     assert!((1..=2).contains(&stops), "{writes:?}");
     writes.retain(|write| write != "PATCH job");
     assert_eq!(writes, ["PATCH status"; 3], "evicted, its quota released and reserved again");
-    manager.stop().await.unwrap();
-    plane.stop();
 }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::status_apply::apply_status;
-use sluice_api::v1beta2;
 use sluice_engine::{Input, Kind, Object, ObjectRef, PodStep, Purpose, Write, WriteError, WriteRequest};
 use sluice_jobs::pods::Member;
 
@@ -39,7 +38,7 @@ pub struct JobState {
 }
 
 #[derive(Clone, Debug)]
-enum Stored {
+pub(super) enum Stored {
     Json(Value),
     Job(Box<JobState>),
 }
@@ -64,7 +63,7 @@ pub struct Api {
     pub keeps_no_starts_and_stops: bool,
 }
 
-fn decode<T: DeserializeOwned>(value: &Value) -> T {
+pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> T {
     T::deserialize(value).expect("the object decodes")
 }
 
@@ -127,7 +126,12 @@ impl Api {
     }
 
     pub fn names(&self, kind: Kind) -> Vec<ObjectRef> {
-        self.objects.keys().filter(|r| r.kind == kind).cloned().collect()
+        self.of_kind(kind).map(|(reference, _)| reference.clone()).collect()
+    }
+
+    pub(super) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Stored)> {
+        let first = ObjectRef::cluster(kind, "");
+        self.objects.range(first..).take_while(move |(reference, _)| reference.kind == kind)
     }
 
     /// What watches tell: the newest state of each object that changed, once.
@@ -321,23 +325,6 @@ impl Api {
         let mut job = (**job).clone();
         change(&mut job);
         self.store_job(reference, job);
-    }
-
-    pub fn workloads(&self) -> Vec<v1beta2::Workload> {
-        let all = self.names(Kind::Workload);
-        all.iter().filter_map(|r| self.json(r)).map(decode::<v1beta2::Workload>).collect()
-    }
-
-    pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
-        let all = self.objects.iter().filter(|(r, _)| r.kind == Kind::Workload);
-        let owned = all.filter_map(|(_, object)| match object {
-            Stored::Json(value) => {
-                let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-                owners.any(|o| o["uid"] == *uid && o["controller"] == true).then_some(value)
-            }
-            Stored::Job(_) => None,
-        });
-        owned.map(decode::<v1beta2::Workload>).collect()
     }
 
     // Writes.

@@ -10,6 +10,7 @@ pub mod api;
 pub mod build;
 pub mod played;
 pub mod pods;
+mod workloads;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -443,6 +444,7 @@ impl Cluster {
         if let Err(differences) = self.engine.audit() {
             panic!("audit: {differences:#?}");
         }
+        let workloads = self.api.workloads_by_controller();
         for (key, job) in self.api.jobs() {
             let goes = job.view.deleting;
             if job.view.suspended || goes || job.view.queue_name.is_none() || job.started_by_user {
@@ -454,7 +456,8 @@ impl Cluster {
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
                 is_true("Admitted") || (taken_back && is_true("QuotaReserved"))
             };
-            let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
+            let of_job = workloads.get(&*job.view.job.uid).into_iter().flatten();
+            let admitted = of_job.map(|workload| api::decode(workload)).any(|workload| let_run(&workload));
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
         }
         self.api.check_pods();

@@ -118,9 +118,9 @@ impl Api {
 
     /// The UIDs of jobs with pods that carry the name of a Workload, and go on: its own, unless that is stopped, and the parts of that.
     fn carriers(&self, workload: &str) -> Vec<Arc<str>> {
-        let named = self.workloads().into_iter().find(|w| w.metadata.name.as_deref() == Some(workload));
-        let owners = named.and_then(|w| w.metadata.owner_references).unwrap_or_default();
-        let owned = |uid: &str| owners.iter().any(|owner| owner.uid == uid);
+        let named = self.kept_workloads().find(|kept| kept["metadata"]["name"] == *workload);
+        let owners = named.and_then(|kept| kept["metadata"]["ownerReferences"].as_array());
+        let owned = |uid: &str| owners.into_iter().flatten().any(|owner| owner["uid"] == *uid);
         let goes_on = |job: &JobState| job.view.active && !job.view.suspended && !job.view.deleting;
         if !self.jobs().any(|(_, job)| owned(&job.view.job.uid) && goes_on(job)) {
             return Vec::new();

@@ -1,5 +1,6 @@
 //! Pods that are queued themselves, and the kubelet that runs them.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -265,7 +266,7 @@ impl Api {
 
     /// No pod may be scheduled whose Workload is not admitted, unless its user lets it.
     pub(super) fn check_pods(&self) {
-        let mut workloads = None;
+        let workloads = LazyCell::new(|| self.workloads());
         for reference in self.names(Kind::Job(JobKind::POD)) {
             let pod = self.json(&reference).unwrap();
             let metadata = &pod["metadata"];
@@ -274,7 +275,6 @@ impl Api {
             if is_gated(pod) || has_ended(pod) || freed {
                 continue;
             }
-            let workloads = workloads.get_or_insert_with(|| self.workloads());
             let admitted = workloads.iter().any(|workload| {
                 let mut owners = workload.metadata.owner_references.iter().flatten();
                 let taken_back = condition(workload, "QuotaReserved") == "True";

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: builds the test programs once, runs them, and says at the end what failed and which ten tests took longest.
+//! `cargo xtask test`: builds the test programs once, runs them, and says at the end what failed, what CPU time each
+//! took with all that it started, and which ten tests took longest.
 //!
 //! Programs that start control planes wait most of the time, and the others compute; so both sorts run side by side: of the first as many tests at a
 //! time as three for each core, of the others one program at a time. Programs of [`ALONE`] come last and by themselves, because they measure.
@@ -6,6 +7,7 @@
 //! One or two failed tests of a program on control planes are run a second time, alone. They stay failed; if they pass then, the report names
 //! them `UNSTABLE`: there is a race to be found, in the test or in what it tests.
 
+mod cpu;
 mod plan;
 mod report;
 mod run;
@@ -17,6 +19,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use sluice_testkit::assets;
 
+pub use cpu::{Args as ProgramArgs, run as run_program};
 use plan::Program;
 use report::Report;
 

@@ -13,11 +13,13 @@ use super::{ALONE, ON_PLANES, SLOW, cargo_output};
 
 /// The programs on control planes that run in parts, the longest first: the target, what the names of the part's tests begin with, or none for the rest,
 /// and how many of these run at a time. Tests that take turns are parts of their own, as they would hold places in which others could run.
-const PARTS: [(&str, Option<&str>, usize); 7] = [
+const PARTS: [(&str, Option<&str>, usize); 9] = [
     ("operator", None, 4),
-    ("operator", Some("hotswap::"), 2),
+    ("faults", Some("restart_matrix::"), 1),
+    ("faults", Some("hostile::"), 1),
     ("faults", Some("soak::"), 1),
-    ("faults", Some("restart_matrix::"), 2),
+    ("operator", Some("hotswap::"), 2),
+    ("views", None, 2),
     ("operator", Some("examples::"), 2),
     ("faults", Some("bad_days::"), 2),
     ("faults", None, 2),

@@ -4,13 +4,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::plan::Part;
-use super::run;
+use super::{cpu, run};
 
 /// If more tests of a program fail, none of them is run a second time: that is no coincidence.
 const MOST_SECOND_ATTEMPTS: usize = 2;
 
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
+
+/// What took less CPU time has no line of its own.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// What one program printed.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ pub struct ProgramResult {
     result: String,
     good: bool,
     took: Duration,
+    /// CPU time of the program and of all that it started; none if it was not counted.
+    cpu: Option<Duration>,
 }
 
 impl ProgramResult {
@@ -49,6 +54,8 @@ impl ProgramResult {
                 self.failed.push(name.to_owned());
             }
             self.tests.push((format!("{} {name}", self.name), took));
+        } else if let Some(time) = cpu::read(line) {
+            self.cpu = Some(time);
         } else if line.starts_with("test result: ") {
             line.clone_into(&mut self.result);
         } else if line == "failures:" || !self.failures.is_empty() {
@@ -115,7 +122,7 @@ impl Report {
         self.doc_tests != Some(false) && self.outcomes.iter().all(|outcome| outcome.good)
     }
 
-    /// The programs that failed, the slowest tests, and how long it took beside how long it should at most.
+    /// The programs that failed, what each took, the slowest tests, and how long it took beside how long it should at most.
     pub fn text(&self, built: Duration, took: Duration, goal: Duration) -> String {
         let mut text = String::from("\n");
         for bad in self.outcomes.iter().filter(|outcome| !outcome.good) {
@@ -142,7 +149,32 @@ impl Report {
         for (name, took) in tests.into_iter().take(SLOWEST) {
             let _ = writeln!(text, "{:7.1} s  {name}", took.as_secs_f64());
         }
+        self.costs(&mut text);
         text
+    }
+
+    /// The CPU time of each program with all that it started, the most first, beside how long it ran.
+    fn costs(&self, text: &mut String) {
+        let cpu = |program: &ProgramResult| program.cpu.unwrap_or_default();
+        let seconds = |programs: &[&ProgramResult]| {
+            programs.iter().map(|program| cpu(program)).sum::<Duration>().as_secs_f64()
+        };
+        let mut programs: Vec<_> = self.outcomes.iter().collect();
+        programs.sort_by(|a, b| cpu(b).cmp(&cpu(a)).then_with(|| a.name.cmp(&b.name)));
+        let _ = writeln!(
+            text,
+            "CPU time of the programs with all that they started, {:.0} s:",
+            seconds(&programs)
+        );
+        let small = programs.partition_point(|program| cpu(program) >= LEAST);
+        for program in &programs[..small] {
+            let (cpu, took) = (cpu(program).as_secs_f64(), program.took.as_secs_f64());
+            let _ = writeln!(text, "{cpu:7.1} s CPU in {took:6.1} s  {}", program.name);
+        }
+        let others = &programs[small..];
+        if !others.is_empty() {
+            let _ = writeln!(text, "{:7.1} s CPU of {} others", seconds(others), others.len());
+        }
     }
 }
 
@@ -167,8 +199,23 @@ mod tests {
             text.contains("12 tests: built in 3 s, run in 4 s; together they should take 9 s at most."),
             "{text}"
         );
-        let named: Vec<_> = text.lines().filter(|line| line.contains(" s  ")).collect();
+        let named: Vec<_> = text.lines().filter(|line| line.contains(" s  p ")).collect();
         assert_eq!((named.len(), named[0], named[9]), (10, "   12.0 s  p t12", "    3.0 s  p t3"));
+    }
+
+    #[test]
+    fn what_took_most_cpu_time_is_named_first_and_what_took_little_is_summed() {
+        let mut report = Report::default();
+        for (name, ms, took) in [("a", 900, 1), ("b", 12_340, 3), ("c", 300, 1), ("d", 250_000, 99)] {
+            let mut program = outcome(&format!("test result: ok.\ncpu time in ms: {ms}"));
+            name.clone_into(&mut program.name);
+            program.end(true, Duration::from_secs(took), "");
+            report.add(program);
+        }
+        let text = report.text(Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let expected = "CPU time of the programs with all that they started, 264 s:\n  250.0 s CPU in   99.0 s  d\n   \
+                        12.3 s CPU in    3.0 s  b\n    1.2 s CPU of 2 others\n";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

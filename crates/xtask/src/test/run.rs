@@ -56,15 +56,15 @@ fn with_second_attempt(part: &Part<'_>, filter: &str, report: &Mutex<Report>) ->
 fn one(part: &Part<'_>, filter: &[&str]) -> Result<ProgramResult> {
     let program = part.program;
     let began = Instant::now();
-    let mut command = if program.is_on_planes() {
-        Command::new(&program.path)
-    } else {
+    // By this link, as the build may have replaced the file.
+    let ourselves = "/proc/self/exe";
+    let mut command = Command::new(ourselves);
+    command.arg("test-program");
+    if !program.is_on_planes() {
         // What computes takes the time that the others leave: these have deadlines.
-        let mut nice = Command::new("nice");
-        nice.arg("-n10").arg(&program.path);
-        nice
-    };
-    command.current_dir(&program.folder).args(["--report-time", "-Zunstable-options"]);
+        command.args(["nice", "-n10"]);
+    }
+    command.arg(&program.path).current_dir(&program.folder).args(["--report-time", "-Zunstable-options"]);
     command.arg(format!("--test-threads={}", part.threads));
     command.args(part.group).args(part.without.iter().flat_map(|group| ["--skip", group]));
     command.args(filter.iter().filter(|part| !part.is_empty()));

@@ -27,7 +27,7 @@ pub struct Bed {
     setup: Setup,
 }
 
-/// A bed of its own for a test. It is never dropped; the watchdog stops everything when the test process ends.
+/// A bed of its own. It is never dropped; the watchdog stops everything when the test process ends.
 pub async fn bed() -> &'static Bed {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let served = autoscaler::Served::Both;

@@ -88,7 +88,7 @@ async fn migrations_find_the_cluster_as_kubectl_does() {
 
 #[tokio::test]
 async fn a_proxy_of_the_environment_is_not_for_this_computer() {
-    let plane = queues().await;
+    let plane = plane().await;
     let kubeconfig = plane.kubeconfig_path();
     // Nothing listens there.
     let listed = async |kubeconfig: &Path, proxy: &str| {
@@ -112,5 +112,4 @@ async fn a_proxy_of_the_environment_is_not_for_this_computer() {
         said.contains("https://192.0.2.1:6443/ is to be reached through a proxy (HTTPS_PROXY)"),
         "{said}"
     );
-    plane.stop();
 }

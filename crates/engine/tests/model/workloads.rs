@@ -1,0 +1,44 @@
+//! The Workloads that the API server keeps.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_api::v1beta2;
+use sluice_engine::Kind;
+
+use super::api::{Api, Stored, decode};
+
+/// The UIDs of the owners that are an object's controller.
+fn controllers(object: &Value) -> impl Iterator<Item = &str> {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.filter(|owner| owner["controller"] == true).filter_map(|owner| owner["uid"].as_str())
+}
+
+impl Api {
+    pub fn workloads(&self) -> Vec<v1beta2::Workload> {
+        self.kept_workloads().map(decode).collect()
+    }
+
+    /// As they are kept: to decode all of a large world for each question about one takes most of a test's time.
+    pub(super) fn kept_workloads(&self) -> impl Iterator<Item = &Value> {
+        self.of_kind(Kind::Workload).filter_map(|(_, stored)| match stored {
+            Stored::Json(value) => Some(value),
+            Stored::Job(_) => None,
+        })
+    }
+
+    pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
+        self.kept_workloads().filter(|w| controllers(w).any(|owner| owner == uid)).map(decode).collect()
+    }
+
+    /// Those of each controller, by its UID.
+    pub(super) fn workloads_by_controller(&self) -> BTreeMap<&str, Vec<&Value>> {
+        let mut all: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for workload in self.kept_workloads() {
+            for uid in controllers(workload) {
+                all.entry(uid).or_default().push(workload);
+            }
+        }
+        all
+    }
+}
