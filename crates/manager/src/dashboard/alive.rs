@@ -10,7 +10,7 @@ use sluice_engine::input::Kind;
 use super::store::Store;
 use crate::api_call::Call;
 use crate::shutdown::Stop;
-use crate::watch::sync::SyncTracker;
+use crate::watch::sync::{Moment, SyncTracker};
 
 /// Between two looks, and how long the API server may take for its answer. A watch says nothing of a network that is gone for minutes.
 const LOOK: Duration = Duration::from_secs(5);
@@ -30,13 +30,13 @@ const WATCHED: [Kind; 7] = [
 
 /// Notes what the watches and the API server say of themselves, until stopped.
 pub async fn follow(store: &Store, sync: &SyncTracker, client: &Client, mut stop: Stop) {
-    let mut reached = Timestamp::now();
+    let mut reached = Moment::now();
     while stop.sleep(LOOK).await {
-        let asked = Timestamp::now();
+        let asked = Moment::now();
         if answers(client).await {
             reached = asked;
         }
-        let now = Timestamp::now();
+        let now = Moment::now();
         judge(store, reached, sync.cut_off(&WATCHED, now), now);
     }
 }
@@ -49,11 +49,11 @@ async fn answers(client: &Client) -> bool {
     }
 }
 
-fn judge(store: &Store, reached: Timestamp, watches: Option<Timestamp>, now: Timestamp) {
-    let is_late = now.duration_since(reached).unsigned_abs() > LATE;
-    match watches.into_iter().chain(is_late.then_some(reached)).min() {
+fn judge(store: &Store, reached: Moment, watches: Option<Timestamp>, now: Moment) {
+    let is_late = reached.until(now) > LATE;
+    match watches.into_iter().chain(is_late.then_some(reached.time.min(now.time))).min() {
         Some(at) => store.cut_off_since(at),
-        None => store.alive(now),
+        None => store.alive(now.time),
     }
 }
 
@@ -68,16 +68,23 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_as_old_as_the_oldest_sign_of_life() {
-        let (store, now) = (Store::default(), Timestamp::now());
-        let ago = |seconds: u64| now - Duration::from_secs(seconds);
-        judge(&store, ago(6), None, now);
+        let (store, first) = (Store::default(), Moment::now());
+        let after = |seconds: u64| {
+            let by = Duration::from_secs(seconds);
+            Moment { time: first.time + by, instant: first.instant + by }
+        };
+        judge(&store, first, None, after(6));
         assert_eq!(store.old(), None);
-        judge(&store, ago(20), None, now);
-        assert_eq!(store.old(), Some(ago(20)));
-        judge(&store, now, None, now);
+        judge(&store, first, None, after(20));
+        assert_eq!(store.old(), Some(first.time));
+        judge(&store, after(20), None, after(20));
         assert_eq!(store.old(), None);
-        judge(&store, ago(20), Some(ago(40)), now);
-        assert_eq!(store.old(), Some(ago(40)));
+        judge(&store, after(20), Some(first.time), after(40));
+        assert_eq!(store.old(), Some(first.time));
+        // The clock was set back by an hour, and the API server answers.
+        let set = Moment { time: first.time - Duration::from_hours(1), ..after(46) };
+        judge(&store, after(41), None, set);
+        assert_eq!(store.old(), None);
     }
 
     #[tokio::test]

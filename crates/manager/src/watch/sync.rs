@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use sluice_engine::input::Kind;
@@ -25,12 +25,33 @@ const SILENT: Duration = Duration::from_secs(330);
 /// One that fails has so long to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// When something was: the time to show, and the clock that nobody sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// By the machine's clock.
+    pub time: Timestamp,
+    /// What durations are measured by: setting the machine's clock makes nothing late.
+    pub instant: Instant,
+}
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        Self { time: Timestamp::now(), instant: Instant::now() }
+    }
+
+    /// How long ago it was.
+    pub fn until(self, now: Self) -> Duration {
+        now.instant.saturating_duration_since(self.instant)
+    }
+}
+
 /// What was heard of a watch.
 #[derive(Clone, Copy, Debug)]
 struct Sign {
-    last: Timestamp,
+    last: Moment,
     /// When it failed first since then.
-    lost: Option<Timestamp>,
+    lost: Option<Moment>,
 }
 
 /// The state of all watched kinds in the current epoch: all lists since the engine was built; the signs of life of their watches; and in which epoch
@@ -110,13 +131,13 @@ impl SyncTracker {
 
     /// The watch of a kind gave a sign of life.
     pub fn heard(&self, kind: Kind) {
-        self.signs().insert(kind, Sign { last: Timestamp::now(), lost: None });
+        self.signs().insert(kind, Sign { last: Moment::now(), lost: None });
     }
 
     /// The watch of a kind failed.
     pub fn lost(&self, kind: Kind) {
         if let Some(sign) = self.signs().get_mut(&kind) {
-            sign.lost.get_or_insert_with(Timestamp::now);
+            sign.lost.get_or_insert_with(Moment::now);
         }
     }
 
@@ -125,15 +146,15 @@ impl SyncTracker {
         self.signs().remove(&kind);
     }
 
-    /// Of what time all of these kinds are known, if a watch of them is cut off.
-    pub fn cut_off(&self, kinds: &[Kind], now: Timestamp) -> Option<Timestamp> {
+    /// Of what time all of these kinds are known, if a watch of them is cut off; by a clock that was set back, not of one that is still to come.
+    pub fn cut_off(&self, kinds: &[Kind], now: Moment) -> Option<Timestamp> {
         let signs = self.signs();
         let is_late = |sign: &&Sign| {
-            let is_longer = |since: Timestamp, limit| now.duration_since(since).unsigned_abs() > limit;
             // A kind of which little happens was heard of long before it fails.
-            sign.lost.is_some_and(|lost| is_longer(lost, GRACE)) || is_longer(sign.last, SILENT)
+            sign.lost.is_some_and(|lost| lost.until(now) > GRACE) || sign.last.until(now) > SILENT
         };
-        kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
+        let late = kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late);
+        late.map(|sign| sign.last.time.min(now.time)).min()
     }
 
     /// What is not listed yet, with the reason if there is one; empty when all is.
@@ -172,6 +193,8 @@ pub async fn end_unless_synced(
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
 
     #[test]
@@ -185,17 +208,21 @@ mod tests {
         assert!(tracker.missing().is_empty());
     }
 
+    fn later(seconds: u64) -> Moment {
+        let (now, after) = (Moment::now(), Duration::from_secs(seconds));
+        Moment { time: now.time + after, instant: now.instant + after }
+    }
+
     #[test]
     fn a_watch_is_cut_off_when_it_fails_for_a_while_or_is_silent() {
         let (tracker, kinds) = (SyncTracker::new([]), [Kind::Node, Kind::Workload]);
-        let later = |seconds: u64| Timestamp::now() + Duration::from_secs(seconds);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None, "nothing is there yet");
         tracker.heard(Kind::Node);
         tracker.heard(Kind::Pod);
         assert_eq!(tracker.cut_off(&kinds, later(300)), None);
         assert!(tracker.cut_off(&kinds, later(400)).is_some_and(|at| at <= Timestamp::now()));
         tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None, "most watches are back at once");
+        assert_eq!(tracker.cut_off(&kinds, Moment::now()), None, "most watches are back at once");
         assert!(tracker.cut_off(&kinds, later(10)).is_some());
         assert_eq!(tracker.cut_off(&[Kind::Workload], later(1000)), None);
         tracker.heard(Kind::Node);
@@ -206,16 +233,34 @@ mod tests {
 
     #[test]
     fn a_quiet_watch_that_fails_has_its_grace_from_the_failure() {
-        let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Timestamp::now());
-        let last = now - Duration::from_mins(5);
-        tracker.signs().insert(Kind::Node, Sign { last, lost: None });
-        tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), None);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now() + Duration::from_secs(10)), Some(last));
+        let (tracker, kinds, last) = (SyncTracker::new([]), [Kind::Node], Moment::now());
+        tracker.signs().insert(Kind::Node, Sign { last, lost: Some(later(300)) });
+        assert_eq!(tracker.cut_off(&kinds, later(302)), None);
+        assert_eq!(tracker.cut_off(&kinds, later(310)), Some(last.time));
         // Each attempt fails: that is one failure, which began with the first.
-        tracker.signs().insert(Kind::Node, Sign { last, lost: Some(now - Duration::from_secs(10)) });
+        tracker.signs().insert(Kind::Node, Sign { last, lost: Some(last) });
         tracker.lost(Kind::Node);
-        assert_eq!(tracker.cut_off(&kinds, Timestamp::now()), Some(last));
+        assert_eq!(tracker.cut_off(&kinds, later(6)), Some(last.time));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_cuts_no_watch_off() {
+        let (tracker, kinds) = (SyncTracker::new([]), [Kind::Node]);
+        tracker.heard(Kind::Node);
+        tracker.lost(Kind::Node);
+        let set = |by: i64, after: u64| {
+            let real = later(after);
+            Moment { time: real.time + SignedDuration::from_secs(by), ..real }
+        };
+        for by in [-3_600, 3_600] {
+            assert_eq!(tracker.cut_off(&kinds, set(by, 0)), None, "{by}");
+            let now = set(by, 10);
+            assert!(tracker.cut_off(&kinds, now).is_some_and(|at| at <= now.time), "{by}");
+        }
+        tracker.heard(Kind::Node);
+        for by in [-3_600, 3_600] {
+            assert_eq!(tracker.cut_off(&kinds, set(by, 300)), None, "{by}");
+        }
     }
 
     #[test]
