@@ -145,7 +145,7 @@ fn s6_4_17_a_strict_fifo_head_whose_writes_wait_keeps_its_place() {
 }
 
 #[test]
-fn s6_4_17_what_waits_in_its_place_holds_nobody_up_in_a_best_effort_queue_or_once_it_is_gone() {
+fn s6_4_17_what_waits_in_its_place_holds_up_no_best_effort_queue_and_none_once_it_is_gone() {
     let mut w = World::new();
     w.cq(cq("a").quota(q(4)).strict());
     w.submit_all([job("first", "a").gpu(1), job("next", "a").gpu(1), job("last", "a").gpu(1)]);

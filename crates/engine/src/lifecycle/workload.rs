@@ -80,7 +80,7 @@ impl Engine {
             WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));
                 let pause = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
-                // It gets what it is to get only when that can be written. Nobody else gets it before for that reason.
+                // It gets nothing that cannot be written; nor does, for that reason, another one before it.
                 let backoff = requeue_at.filter(|at| *at > time(self.now));
                 *keeps_place = pause.is_some() && backoff.is_none();
                 *requeue_at = (*requeue_at).max(pause);

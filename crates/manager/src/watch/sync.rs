@@ -25,7 +25,7 @@ const SILENT: Duration = Duration::from_secs(330);
 /// One that fails has so long to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// When something was: the time to show, and the clock that nobody sets.
+/// When something was: the time to show, and that of a clock that is never set.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// By the machine's clock.
