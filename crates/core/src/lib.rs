@@ -112,7 +112,8 @@ mod world;
 pub use capacity::Displaced;
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use reason::{
-    Detail, LoopKind, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason, Refusal, Unadmitted,
+    Detail, LoopKind, PREEMPTION_HELD_BACK, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason,
+    Refusal, Unadmitted,
 };
 pub use report::{
     Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,

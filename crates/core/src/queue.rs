@@ -6,6 +6,7 @@
 //! one did not fit, and to flush them back, exchanges two sets instead of moving members one by one.
 
 mod audit;
+mod head;
 mod shapes;
 
 use std::cmp::Reverse;
@@ -46,6 +47,8 @@ pub(crate) enum Placement {
     Inadmissible,
     /// Inadmissible until its namespace matches, its backoff ends or its condition Requeued flips.
     OnHold,
+    /// On hold, but in its place: in a StrictFIFO queue those behind it wait for it.
+    Paused,
 }
 
 /// The pending workloads of one class.
@@ -89,7 +92,7 @@ impl EquivalenceClass {
         match placement {
             Placement::Active => &mut self.active,
             Placement::Inadmissible => &mut self.inadmissible,
-            Placement::OnHold => &mut self.on_hold,
+            Placement::OnHold | Placement::Paused => &mut self.on_hold,
         }
     }
 }
@@ -107,6 +110,8 @@ pub(crate) struct PendingQueue {
     index: BTreeMap<ClassKey, ClassId>,
     /// The first active member of each class.
     heads: BTreeSet<HeadKey>,
+    /// Those on hold that keep their place.
+    paused: BTreeSet<HeadKey>,
     /// Classes with inadmissible members, or that failed as a whole.
     to_flush: BTreeSet<ClassId>,
     /// The workload that preempted.
@@ -230,7 +235,10 @@ impl PendingQueue {
         }
         match placement {
             Placement::Active => self.insert_active(id, key),
-            Placement::Inadmissible | Placement::OnHold => {
+            Placement::Inadmissible | Placement::OnHold | Placement::Paused => {
+                if placement == Placement::Paused {
+                    self.paused.insert((Reverse(self.class(id).key.priority), key.clone(), id));
+                }
                 if self.class_mut(id).set(placement).insert(key) {
                     self.inadmissible += 1;
                 }
@@ -288,7 +296,11 @@ impl PendingQueue {
         let placement = [Placement::Inadmissible, Placement::OnHold]
             .into_iter()
             .find(|&placement| class.set(placement).remove(key))?;
+        let priority = Reverse(class.key.priority);
         self.inadmissible -= 1;
+        if !self.paused.is_empty() {
+            self.paused.remove(&(priority, key.clone(), id));
+        }
         Some(placement)
     }
 
@@ -334,47 +346,6 @@ impl PendingQueue {
         self.classes[id.at()] = None;
         self.to_flush.remove(&id);
         self.free.push(id);
-    }
-
-    /// Takes the head out: the sticky preemptor if it is in the heap, otherwise the first by priority, timestamp and
-    /// UID. With `rank`, the LocalQueue's rank comes before all of that.
-    pub(crate) fn pop(
-        &mut self,
-        sticky: Option<(ClassId, OrderKey)>,
-        rank: Option<&[f64]>,
-    ) -> Option<(ClassId, OrderKey)> {
-        let head = match rank {
-            None if sticky.is_none() => return self.pop_first(),
-            None => sticky,
-            Some(rank) => {
-                let rank_of = |class: ClassId| {
-                    self.class(class).key.local.and_then(|local| rank.get(local.at())).copied().unwrap_or(0.0)
-                };
-                let first = self.heads.iter().min_by(|a, b| rank_of(a.2).total_cmp(&rank_of(b.2)));
-                let first = first.map(|(_, key, class)| (*class, key.clone()));
-                match (sticky, first) {
-                    (Some(sticky), Some(first)) => {
-                        Some(if rank_of(first.0) < rank_of(sticky.0) { first } else { sticky })
-                    }
-                    (sticky, first) => sticky.or(first),
-                }
-            }
-        }?;
-        self.remove_active(head.0, &head.1);
-        Some(head)
-    }
-
-    /// Takes out the first by priority, timestamp and UID.
-    fn pop_first(&mut self) -> Option<(ClassId, OrderKey)> {
-        let &(priority, _, id) = self.heads.first()?;
-        let class = self.classes[id.at()].as_mut().expect("a class with a head is in use");
-        class.active.pop_first();
-        self.active -= 1;
-        // The next one goes in before the first one leaves: a set that never gets empty keeps its memory.
-        if let Some(next) = class.active.first() {
-            self.heads.insert((priority, next.clone(), id));
-        }
-        self.heads.pop_first().map(|(_, key, id)| (id, key))
     }
 
     /// Makes a whole class inadmissible: what is in the heap, and newcomers until the next flush. Returns the members to

@@ -198,6 +198,9 @@ pub enum Detail {
     },
 }
 
+/// What the message of [`Detail::PreemptionLoop`] has, and no other.
+pub const PREEMPTION_HELD_BACK: &str = "Preemption is held back";
+
 /// How preemption goes round in a circle, while nothing changes outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopKind {
@@ -411,7 +414,7 @@ impl Unadmitted {
                     LoopKind::Repeated => "which this workload preempted twice",
                 };
                 format!(
-                    "{flavors}. Preemption is held back: it would evict {victim}, {why}, and nothing changed since"
+                    "{flavors}. {PREEMPTION_HELD_BACK}: it would evict {victim}, {why}, and nothing changed since"
                 )
             }
         }

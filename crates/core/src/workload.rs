@@ -126,8 +126,10 @@ pub enum WorkloadState {
     Inactive,
     /// Waits for quota.
     Pending {
-        /// `requeueState.requeueAt`: not before this.
+        /// `requeueState.requeueAt`, or while writes on it fail, when the next one is tried: not before this.
         requeue_at: Option<Time>,
+        /// It waits until then in its place, as only its writes have to wait: in a StrictFIFO queue nothing behind it is looked at.
+        keeps_place: bool,
         /// The condition Requeued is False: not before it flips.
         requeued_false: bool,
         /// It has an admission check in Retry or Rejected.
@@ -156,6 +158,7 @@ impl WorkloadState {
     /// Waits for quota, with nothing in its way.
     pub const PENDING: WorkloadState = WorkloadState::Pending {
         requeue_at: None,
+        keeps_place: false,
         requeued_false: false,
         failed_checks: false,
         invalid: None,

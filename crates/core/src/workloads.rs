@@ -64,6 +64,7 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Waiting {
     pub(crate) requeue_at: Option<Time>,
+    pub(crate) keeps_place: bool,
     pub(crate) requeued_false: bool,
     pub(crate) failed_checks: bool,
     pub(crate) invalid: Option<String>,

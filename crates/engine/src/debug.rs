@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_core::{Name, PendingPosition, Unadmitted, WorkloadKey};
 
 use crate::engine::Engine;
-use crate::input::{Kind, ObjectRef};
-use crate::world::World;
+use crate::input::ObjectRef;
+use crate::lifecycle::workload::is_being_reserved;
+use crate::world::{World, workload_ref};
 
 /// Where a waiting workload stands and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,13 +101,12 @@ impl Engine {
 
     /// The Workloads that are known, with their objects.
     pub fn workloads(&self) -> impl Iterator<Item = (ObjectRef, &sluice_api::slim::Workload)> {
-        self.world.workloads.iter().map(|(key, entry)| {
-            let reference = ObjectRef::namespaced(
-                Kind::Workload,
-                std::sync::Arc::clone(&key.namespace),
-                std::sync::Arc::clone(&key.name),
-            );
-            (reference, &entry.object)
-        })
+        self.world.workloads.iter().map(|(key, entry)| (workload_ref(key), &entry.object))
+    }
+
+    /// The Workloads that were given quota of which it is not known whether that is written.
+    pub fn reserving(&self) -> impl Iterator<Item = ObjectRef> {
+        let all = self.world.workloads.iter().filter(|(_, entry)| is_being_reserved(entry));
+        all.map(|(key, _)| workload_ref(key))
     }
 }

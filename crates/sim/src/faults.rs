@@ -10,7 +10,7 @@
 
 mod watches;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_engine::{Engine, Input, ObjectRef, WriteRequest};
@@ -130,6 +130,17 @@ impl Clock {
     }
 }
 
+/// That a manager gave a Workload quota.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// When it decided so.
+    pub at: Timestamp,
+    /// Until when it counted on that, so far: by then it knew what had become of it, or did not lead any more.
+    pub until: Timestamp,
+    /// The Workloads to which it had given quota by then, as far as it knew.
+    pub beside: BTreeSet<ObjectRef>,
+}
+
 /// The replica that does not lead.
 #[derive(Clone, Debug)]
 pub(crate) struct Standby {
@@ -161,8 +172,10 @@ pub(crate) struct FaultRun {
     /// Workloads that got quota, and jobs that were started, by a write of a former leader; and when. As long as the next one has not yet
     /// started the job, or stopped it.
     pub late: BTreeMap<ObjectRef, Timestamp>,
-    /// When a manager last decided to give a Workload quota, whatever became of the write.
-    pub decided: BTreeMap<ObjectRef, Timestamp>,
+    /// When a manager last decided to give a Workload quota, whatever became of that.
+    pub decided: BTreeMap<ObjectRef, Decided>,
+    /// The Workloads for which the manager that leads has decided so, while it does not know what became of that.
+    reserving: BTreeSet<ObjectRef>,
     pub check: Option<Box<Check>>,
 }
 
@@ -193,6 +206,7 @@ impl FaultRun {
             counts: PerFault::default(),
             late: BTreeMap::new(),
             decided: BTreeMap::new(),
+            reserving: BTreeSet::new(),
             check: Some(check),
         }
     }
@@ -267,8 +281,22 @@ impl FaultRun {
         }
     }
 
+    /// Notes what the manager that leads has decided: these Workloads have quota as far as it knows.
+    pub fn note_decisions(&mut self, now: Timestamp, reserving: BTreeSet<ObjectRef>) {
+        for workload in reserving.union(&self.reserving) {
+            if self.reserving.contains(workload) {
+                self.decided.entry(workload.clone()).and_modify(|decided| decided.until = now);
+            } else {
+                let decided = Decided { at: now, until: now, beside: reserving.clone() };
+                self.decided.insert(workload.clone(), decided);
+            }
+        }
+        self.reserving = reserving;
+    }
+
     /// The next manager leads after a while. What the last one has under way may arrive before or after that.
     pub fn next_term(&mut self, now: Timestamp) {
+        self.note_decisions(now, BTreeSet::new());
         self.term += 1;
         self.leads_at = Some(after(now, self.pause_or_none()));
     }

@@ -38,6 +38,9 @@ impl Scheduler {
         let displaced = displaced.get(&id).cloned();
         let sticky = displaced.or_else(|| self.blocked(id)).or_else(|| self.sticky(id));
         let rank = self.orders_by_usage(&self.world.queues[id.at()]).then_some(local_usage);
+        if sticky.is_none() && self.is_held_up(id, rank) {
+            return None;
+        }
         let (class, key) = self.world.queues[id.at()].pending.pop(sticky, rank)?;
         let workload = self.world.workloads.get(key.id);
         let preemptor = self.world.queues[id.at()].pending.preemptor() == Some(key.id);
@@ -84,6 +87,13 @@ impl Scheduler {
             return None;
         }
         self.in_heap(id, workload)
+    }
+
+    /// Whether all in the heap of a StrictFIFO queue wait for one before them that is paused. A displaced one goes before all others.
+    fn is_held_up(&self, id: QueueId, rank: Option<&[f64]>) -> bool {
+        let queue = &self.world.queues[id.at()];
+        let strict = queue.spec.as_ref().is_some_and(|spec| spec.strategy == QueueingStrategy::StrictFIFO);
+        strict && (queue.pending.is_held_up(rank) || queue.pending.paused().any(|id| self.is_displaced(id)))
     }
 
     /// The head of this queue that waits until all pods are ready.

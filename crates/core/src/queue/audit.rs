@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::PendingQueue;
+use super::{HeadKey, PendingQueue};
 
 impl PendingQueue {
     /// Consistency of counters and heads; for the audit.
@@ -36,6 +36,13 @@ impl PendingQueue {
         }
         if heads != self.heads {
             return Err("the heads of the classes are wrong".to_owned());
+        }
+        let on_hold = |(priority, key, id): &HeadKey| {
+            let class = self.classes.get(id.at()).and_then(Option::as_ref);
+            class.is_some_and(|class| class.key.priority == priority.0 && class.on_hold.contains(key))
+        };
+        if !self.paused.iter().all(on_hold) {
+            return Err("one is paused that is not on hold".to_owned());
         }
         Ok(())
     }

@@ -227,11 +227,11 @@ impl Scheduler {
         match (state, &workload.place) {
             (WorkloadState::Inactive, Place::Inactive) => true,
             (
-                WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid },
+                WorkloadState::Pending { requeue_at, keeps_place, requeued_false, failed_checks, invalid },
                 Place::Pending(is),
             ) => {
-                (is.requeue_at, is.requeued_false, is.failed_checks, &is.invalid)
-                    == (*requeue_at, *requeued_false, *failed_checks, invalid)
+                (is.requeue_at, is.keeps_place, is.requeued_false, is.failed_checks, &is.invalid)
+                    == (*requeue_at, *keeps_place, *requeued_false, *failed_checks, invalid)
             }
             (
                 WorkloadState::Reserved { admission, reserved_at, admitted, evicted, pods_ready, topology },
@@ -274,8 +274,9 @@ impl Scheduler {
         }
         match state {
             WorkloadState::Inactive => self.world.workloads.get_mut(id).last_assignment = None,
-            WorkloadState::Pending { requeue_at, requeued_false, failed_checks, invalid } => {
-                let waiting = Waiting { requeue_at, requeued_false, failed_checks, invalid, at: None };
+            WorkloadState::Pending { requeue_at, keeps_place, requeued_false, failed_checks, invalid } => {
+                let waiting =
+                    Waiting { requeue_at, keeps_place, requeued_false, failed_checks, invalid, at: None };
                 self.world.workloads.get_mut(id).place = Place::Pending(Box::new(waiting));
                 self.queue_pending(id, was, now);
             }

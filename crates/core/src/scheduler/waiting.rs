@@ -51,13 +51,18 @@ impl Scheduler {
         let workload = self.world.workloads.get(id);
         let Some(waiting) = workload.waiting() else { return };
         let local = workload.local;
-        let (requeue_at, held_back) = (waiting.requeue_at.filter(|&at| at > now), waiting.requeued_false);
+        let requeue_at = waiting.requeue_at.filter(|&at| at > now);
+        let placement = match (requeue_at, waiting.requeued_false) {
+            (_, true) => Placement::OnHold,
+            (Some(_), false) if waiting.keeps_place => Placement::Paused,
+            (Some(_), false) => Placement::OnHold,
+            (None, false) => Placement::Active,
+        };
         self.world.locals[local.at()].pending.insert(id);
         self.changes.locals.mark(local.at());
         let Some(queue) = self.world.locals[local.at()].target() else { return };
         let class = self.class_key(id, queue);
         let key = self.world.workloads.order_key(id);
-        let placement = if requeue_at.is_some() || held_back { Placement::OnHold } else { Placement::Active };
         let pending = &mut self.world.queues[queue.at()].pending;
         let class = pending.ensure_class(class);
         let was = was.filter(|was| was.queue == queue);

@@ -37,6 +37,7 @@ fn a_workload(random: &mut Random, world: &World, now: Time) -> WorkloadSpec {
         0 => WorkloadState::Inactive,
         1 => WorkloadState::Pending {
             requeue_at: random.chance(50).then(|| Time(now.0 + 3_000_000_000)),
+            keeps_place: random.chance(50),
             requeued_false: random.chance(50),
             failed_checks: random.chance(20),
             invalid: random.chance(20).then(|| "requests must not exceed its limits".to_owned()),

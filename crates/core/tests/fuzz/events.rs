@@ -285,6 +285,7 @@ fn state(c: &mut Choices<'_>, pod_sets: &[PodSetSpec], now: Time) -> WorkloadSta
         150..170 => WorkloadState::Inactive,
         170..200 => WorkloadState::Pending {
             requeue_at: c.maybe(|c| Time(now.0.saturating_add(i64::from(c.byte()) * 500_000_000))),
+            keeps_place: c.flag(),
             requeued_false: c.flag(),
             failed_checks: c.flag(),
             invalid: c.maybe(|_| "wrong".to_owned()),

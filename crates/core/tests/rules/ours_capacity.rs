@@ -135,6 +135,7 @@ fn a_displaced_workload_is_tried_after_its_backoff_although_its_equals_have_no_r
     w.submit(job("x", "a").gpu(4).with(|spec| {
         spec.state = WorkloadState::Pending {
             requeue_at: Some(until),
+            keeps_place: false,
             requeued_false: false,
             failed_checks: false,
             invalid: None,

@@ -49,6 +49,7 @@ fn s6_17_03_a_victim_waits_again_only_once_it_is_released() {
         "r",
         WorkloadState::Pending {
             requeue_at: None,
+            keeps_place: false,
             requeued_false: true,
             failed_checks: false,
             invalid: None,

@@ -127,6 +127,7 @@ fn s6_2_09_a_workload_that_fails_validation_is_misconfigured_with_the_message() 
         "j",
         WorkloadState::Pending {
             requeue_at: None,
+            keeps_place: false,
             requeued_false: false,
             failed_checks: false,
             invalid: Some(message.to_owned()),

@@ -49,7 +49,13 @@ fn s6_4_13_a_relevant_change_takes_it_out_of_inadmissible() {
 }
 
 fn backoff(requeue_at: Option<Time>, requeued_false: bool) -> WorkloadState {
-    WorkloadState::Pending { requeue_at, requeued_false, failed_checks: false, invalid: None }
+    WorkloadState::Pending {
+        requeue_at,
+        keeps_place: false,
+        requeued_false,
+        failed_checks: false,
+        invalid: None,
+    }
 }
 
 #[test]
@@ -109,6 +115,48 @@ fn s6_4_17_even_a_strict_fifo_head_that_can_never_fit_blocks() {
     w.submit_all([job("never", "a").gpu(5), job("small", "a").gpu(1)]);
     assert_eq!(w.cycle(), ["never ExceedsMaxQuota"]);
     assert_eq!(w.cycle(), ["never ExceedsMaxQuota"]);
+}
+
+/// `first` is to wait until then in its place, as its writes have to wait.
+fn pause(w: &mut World, until: i64) {
+    let state = WorkloadState::Pending {
+        requeue_at: Some(Time::from_seconds(until)),
+        keeps_place: true,
+        requeued_false: false,
+        failed_checks: false,
+        invalid: None,
+    };
+    w.state("first", state);
+}
+
+#[test]
+fn s6_4_17_a_strict_fifo_head_whose_writes_wait_keeps_its_place() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).strict());
+    w.submit(job("more", "a").gpu(1).priority(1));
+    w.submit_all([job("first", "a").gpu(1), job("next", "a").gpu(1)]);
+    let until = w.now().0 / 1_000_000_000 + 4;
+    pause(&mut w, until);
+    assert_eq!(w.inadmissible("a"), ["first"]);
+    assert_eq!(w.cycle(), ["more admitted default"], "one of higher priority is before it");
+    assert!(w.cycle().is_empty() && w.cycle().is_empty());
+    assert_eq!(w.cycle(), ["first admitted default"]);
+    assert_eq!(w.cycle(), ["next admitted default"]);
+}
+
+#[test]
+fn s6_4_17_what_waits_in_its_place_holds_up_no_best_effort_queue_and_none_once_it_is_gone() {
+    let mut w = World::new();
+    w.cq(cq("a").quota(q(4)).strict());
+    w.submit_all([job("first", "a").gpu(1), job("next", "a").gpu(1), job("last", "a").gpu(1)]);
+    pause(&mut w, 1_000_000_000);
+    assert!(w.cycle().is_empty());
+    w.cq(cq("a").quota(q(4)));
+    assert_eq!(w.cycle(), ["next admitted default"]);
+    w.cq(cq("a").quota(q(4)).strict());
+    assert!(w.cycle().is_empty());
+    w.finished("first");
+    assert_eq!(w.cycle(), ["last admitted default"]);
 }
 
 #[test]

@@ -6,7 +6,13 @@ use sluice_core::{Config, Detail, FairSharing, Reason, Selector, StopPolicy, Una
 
 fn pending(failed_checks: bool, invalid: Option<&str>) -> WorkloadState {
     let invalid = invalid.map(str::to_owned);
-    WorkloadState::Pending { requeue_at: None, requeued_false: false, failed_checks, invalid }
+    WorkloadState::Pending {
+        requeue_at: None,
+        keeps_place: false,
+        requeued_false: false,
+        failed_checks,
+        invalid,
+    }
 }
 
 #[test]

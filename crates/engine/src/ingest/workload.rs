@@ -243,6 +243,7 @@ pub(crate) fn state(
         return core::WorkloadState::Inactive;
     }
     core::WorkloadState::Pending {
+        keeps_place: false,
         requeue_at: status.requeue_state.as_ref().and_then(|r| r.requeue_at.as_ref()).map(|t| time(t.0)),
         requeued_false: conditions::is_false(&status.conditions, Type::Requeued.as_str()),
         failed_checks: status

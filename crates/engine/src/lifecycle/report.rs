@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::job::JobView;
-use sluice_core::{Detail, Reason, Unadmitted, WorkloadKey};
+use sluice_core::{Detail, PREEMPTION_HELD_BACK, Reason, Unadmitted, WorkloadKey};
 use sluice_quantity::Quantity;
 
 use super::workload::later;
@@ -78,6 +78,11 @@ pub(super) fn news(known: &Condition, why: &Unadmitted, granular: bool, message:
     }
     if same_reason && same_words(&known.message, message) {
         return News::Figures;
+    }
+    // Not before something changes does it get what others use, although it could preempt them.
+    let held_back = |text: &str| text.contains(PREEMPTION_HELD_BACK);
+    if held_back(&known.message) != held_back(message) {
+        return News::Reason;
     }
     let others = [
         Reason::WaitingForQuota,
@@ -214,7 +219,42 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use sluice_core::LoopKind;
+
     use super::*;
+
+    #[test]
+    fn that_preemption_is_held_back_is_no_news_of_others() {
+        let detail = |pod_sets| Detail::Flavors { pod_sets, pending_preemptions: 0 };
+        let lacks = Unadmitted {
+            reason: Reason::WaitingForQuota,
+            detail: detail(Vec::new()),
+            requests: Arc::from([]),
+        };
+        let victim = WorkloadKey::new("team-a", "victim");
+        let kind = LoopKind::Repeated;
+        let detail = Detail::PreemptionLoop { victim, elsewhere: false, kind, pod_sets: Vec::new() };
+        let held_back = Unadmitted { detail, ..lacks.clone() };
+        let known = |message: &str| Condition {
+            type_: "QuotaReserved".to_owned(),
+            status: "False".to_owned(),
+            reason: Reason::WaitingForQuota.as_str().to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        };
+        for (before, now, expected) in [
+            ("1 more needed", &lacks, News::Others),
+            ("1 more needed", &held_back, News::Reason),
+            (held_back.message().as_str(), &held_back, News::Figures),
+            (held_back.message().as_str(), &lacks, News::Reason),
+        ] {
+            assert_eq!(news(&known(before), now, true, &now.message()), expected, "{before}");
+        }
+    }
 
     #[test]
     fn digits_in_names_are_no_figures() {

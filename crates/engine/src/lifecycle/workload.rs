@@ -48,12 +48,9 @@ impl Engine {
 
     fn sync_alone(&mut self, key: &WorkloadKey) {
         let Some((kept, entry)) = self.world.workloads.get_key_value(key) else { return };
-        let reserving = entry.uncertain
-            || matches!(entry.decision, Some(Decision::Reserve { .. }))
-            || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status));
         let placing = matches!(entry.decision, Some(Decision::Place(..)))
             || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
-        if reserving || placing && can_be_placed(&entry.object) {
+        if is_being_reserved(entry) || placing && can_be_placed(&entry.object) {
             return;
         }
         let around = self.world.around(&key.namespace, &self.config);
@@ -80,10 +77,13 @@ impl Engine {
                 *evicted |=
                     is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));
             }
-            WorkloadState::Pending { requeue_at, invalid, .. } => {
+            WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));
-                let backoff = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
-                *requeue_at = (*requeue_at).max(backoff);
+                let pause = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
+                // It gets nothing that cannot be written; nor does, for that reason, another one before it.
+                let backoff = requeue_at.filter(|at| *at > time(self.now));
+                *keeps_place = pause.is_some() && backoff.is_none();
+                *requeue_at = (*requeue_at).max(pause);
             }
             WorkloadState::Inactive => {}
         }
@@ -312,6 +312,13 @@ impl Engine {
         self.evict_from(key, next, &eviction);
         true
     }
+}
+
+/// Whether a Workload was given quota, and it is not known whether that is written.
+pub(crate) fn is_being_reserved(entry: &WorkloadEntry) -> bool {
+    entry.uncertain
+        || matches!(entry.decision, Some(Decision::Reserve { .. }))
+        || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status))
 }
 
 /// Whether a Workload can still get other nodes: it holds quota, and goes on.

@@ -1,7 +1,7 @@
 //! Stopped LocalQueues, deactivation of what waits, priorities that change (docs/reference/06-algorithm.md 6.18 and 6.19).
 
 use serde_json::json;
-use sluice_engine::{Kind, ObjectRef, Purpose};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, reported};
@@ -150,4 +150,37 @@ fn a_raised_priority_preempts() {
     c.settle();
     assert!(c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     assert_eq!(condition(&c.workload("a"), "Preempted"), "True");
+}
+
+/// The jobs whose Workloads were to get quota, in that order.
+fn in_order(c: &Cluster) -> Vec<&'static str> {
+    let job_of = |workload: &ObjectRef| {
+        ["first", "second"].into_iter().find(|job| Api::workload_ref(&c.workload(job)) == *workload)
+    };
+    let writes = c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::ReserveQuota);
+    let mut order: Vec<_> = writes.filter_map(|(workload, _)| job_of(workload)).collect();
+    order.dedup();
+    order
+}
+
+#[test]
+fn the_head_of_a_strict_fifo_queue_keeps_its_place_while_its_writes_fail() {
+    let transient = || WriteError::Transient("busy".to_owned());
+    let refused = || WriteError::Refused("no".to_owned());
+    for (purpose, error, cpu, order) in [
+        // Why it waits could not be written: it waits on, as it does not fit.
+        (Purpose::Pend, transient(), "5", &[][..]),
+        (Purpose::ReserveQuota, refused(), "1", &["first", "second"][..]),
+    ] {
+        let mut c = Cluster::plain();
+        c.api.simple("4", &json!({"queueingStrategy": "StrictFIFO"}));
+        c.fail.extend([(purpose, error.clone()), (purpose, error)]);
+        c.api.add_job(job("team-a", "first", "lq", 1, cpu));
+        c.settle();
+        c.api.add_job(job("team-a", "second", "lq", 1, "1"));
+        c.settle();
+        assert!(c.fail.len() < 2 && c.api.job("second").view.suspended, "{purpose:?}");
+        c.advance(120);
+        assert_eq!(in_order(&c), order, "{purpose:?}");
+    }
 }

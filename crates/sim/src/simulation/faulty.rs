@@ -10,7 +10,7 @@ use sluice_engine::{
 
 use super::{SimError, Simulation};
 use crate::agenda::after;
-use crate::faults::{Check, FaultRun, InFlight, Manager, PerFault, Watches, WriteOutcome};
+use crate::faults::{Check, Decided, FaultRun, InFlight, Manager, PerFault, Watches, WriteOutcome};
 use crate::json::text;
 use crate::object;
 
@@ -61,8 +61,8 @@ impl Simulation {
     }
 
     /// When a manager last decided to give a Workload quota: for it, that counts from then on, although the write may be slow or fail.
-    pub fn decided_at(&self, workload: &ObjectRef) -> Option<Timestamp> {
-        self.bad_day.as_ref()?.decided.get(workload).copied()
+    pub fn decided(&self, workload: &ObjectRef) -> Option<&Decided> {
+        self.bad_day.as_ref()?.decided.get(workload)
     }
 
     /// Whether it is still only a late write that gave a Workload quota, or started a job.
@@ -235,14 +235,14 @@ impl Simulation {
         });
         let mut writes = writes.collect::<Vec<_>>().into_iter();
         let now = self.now;
+        if let Some(day) = &mut self.bad_day {
+            day.note_decisions(now, self.engine.reserving().collect());
+        }
         while let Some(request) = writes.next() {
             let Some(day) = &mut self.bad_day else {
                 self.carry_out(&request);
                 continue;
             };
-            if request.purpose == Purpose::ReserveQuota {
-                day.decided.insert(request.object.clone(), now);
-            }
             match day.write_outcome(now) {
                 WriteOutcome::Slow(wait) => {
                     let term = day.term;

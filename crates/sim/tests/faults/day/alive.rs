@@ -125,7 +125,7 @@ fn undone(world: &World, seen: &BTreeMap<Name, Seen>, stuck: &BTreeSet<Name>) ->
 /// are behind them in a StrictFIFO queue.
 fn stuck(world: &World, seen: &BTreeMap<Name, Seen>) -> BTreeSet<Name> {
     let is_held_back =
-        |seen: &Seen| seen.waits_for.as_ref().is_some_and(|(_, message)| message.contains("preempted"));
+        |seen: &Seen| seen.waits_for.as_ref().is_some_and(|(_, why)| why.contains("Preemption is held back"));
     let waiting: Vec<_> = seen.values().filter(|seen| seen.held.is_none() && !seen.finished).collect();
     let first: Vec<_> = waiting.iter().filter(|seen| is_held_back(seen)).collect();
     let strict =

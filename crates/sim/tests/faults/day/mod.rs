@@ -33,7 +33,11 @@ const BAD: SignedDuration = SignedDuration::from_mins(7);
 /// one waits for that time; failed writes are tried again after a minute at most, and backoffs of statuses and messages are shorter.
 const RECOVERY: SignedDuration = SignedDuration::from_mins(4);
 
-/// How often, and with which pauses, it is looked again whether that is so.
+/// It is so from then on: how often that is judged, and how long after the time before.
+const MOMENTS: u32 = 4;
+const APART: SignedDuration = SignedDuration::from_mins(1);
+
+/// How often, and with which pauses, it is looked again whether it is so.
 const LOOKS: u32 = 10;
 const PAUSE: SignedDuration = SignedDuration::from_secs(2);
 
@@ -73,15 +77,17 @@ pub fn begin(seed: u64, rates: PerFault) -> Result<(Simulation, Arc<Judged>), St
 pub fn end(seed: u64, simulation: &mut Simulation) -> Result<(), String> {
     let fair = Drawn::new(seed).world.fair;
     let said = |error: sluice_sim::SimError| error.to_string();
-    simulation.advance(BAD + RECOVERY).map_err(said)?;
-    // What happened a moment ago may still be under way: a status that is written at most once a second, victims that have to stop.
-    let mut looks = 0;
-    while let Err(why) = alive::check(simulation, fair.clone()) {
-        if looks == LOOKS {
-            return Err(format!("at {}: {why}", simulation.now()));
+    for moment in 0..MOMENTS {
+        simulation.advance(if moment == 0 { BAD + RECOVERY } else { APART }).map_err(said)?;
+        // What happened a moment ago may still be under way: a status that is written at most once a second, victims that have to stop.
+        let mut looks = 0;
+        while let Err(why) = alive::check(simulation, fair.clone()) {
+            if looks == LOOKS {
+                return Err(format!("at {}: {why}", simulation.now()));
+            }
+            looks += 1;
+            simulation.advance(PAUSE).map_err(said)?;
         }
-        looks += 1;
-        simulation.advance(PAUSE).map_err(said)?;
     }
     simulation.run(|_| {}).map_err(said)?;
     alive::check(simulation, fair).map_err(|why| format!("at the end: {why}"))

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Amount, Quantity, amount_of};
-use sluice_sim::Simulation;
+use sluice_sim::{Simulation, faults};
 
 use super::oracle::world::{
     Admitted, BorrowWithinCohort, Cohort, FairStrategy, Flavor, Fr, Fungibility, Group, Name, PodSet, Policy,
@@ -148,14 +148,34 @@ pub struct Seen {
     /// It holds quota by a late write of a former leader, and its job has not been started: that may be beyond what there is.
     pub late: bool,
     pub finished: bool,
-    /// When a manager last decided to give it quota.
-    pub decided: Option<Timestamp>,
+    /// That a manager last decided to give it quota.
+    pub decided: Option<Decided>,
     /// Whether it may be admitted as far as it goes: active, not told to wait, no check failed, its queue is not stopped.
     pub may_run: bool,
     /// While it is evicted because of a preemption: the reason, and the preemptor's UID.
     pub preempted: Option<(String, String)>,
     /// Why it waits: the reason of `QuotaReserved`, while that is not true.
     pub waits_for: Option<(String, String)>,
+}
+
+/// That a manager gave a Workload quota.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    pub at: Timestamp,
+    /// Until when it counted on that.
+    pub until: Timestamp,
+    /// The Workloads to which it had given quota by then, as far as it knew.
+    pub beside: BTreeSet<Name>,
+}
+
+fn decided(decided: &faults::Decided) -> Decided {
+    let beside = decided.beside.iter().map(key).collect();
+    Decided { at: decided.at, until: decided.until, beside }
+}
+
+/// The name of a Workload with its namespace.
+fn key(reference: &ObjectRef) -> Name {
+    name(&format!("{}/{}", reference.namespace, reference.name))
 }
 
 fn pod_set(set: &Value, reclaimable: i64) -> PodSet {
@@ -210,7 +230,7 @@ pub fn workload(simulation: &Simulation, reference: &ObjectRef, value: &Value) -
         of.and_then(|pods| pods["count"].as_i64()).unwrap_or(0)
     };
     let plain = Workload {
-        key: name(&format!("{}/{}", reference.namespace, reference.name)),
+        key: key(reference),
         uid: name(text(&metadata["uid"])),
         queue: local.map_or(name(""), |queue| name(text(&queue["clusterQueue"]))),
         priority: spec["priority"].as_i64().and_then(|p| i32::try_from(p).ok()).unwrap_or(0),
@@ -233,7 +253,7 @@ pub fn workload(simulation: &Simulation, reference: &ObjectRef, value: &Value) -
     Seen {
         held: reserved.then(|| held(value, &plain)),
         late: simulation.late_since(reference).is_some(),
-        decided: simulation.decided_at(reference),
+        decided: simulation.decided(reference).map(decided),
         finished,
         may_run: spec["active"] != false
             && metadata["deletionTimestamp"].is_null()

@@ -29,9 +29,11 @@ use super::oracle::quota::{Node, Tree};
 use super::oracle::snapshot::{Snapshot, queue};
 use super::oracle::world::{FairStrategy, Name, Policy, Reservation, Strategy, Usage, Workload, World};
 
+/// How long a watch lags at most on a bad day, also one that is broken. Who leads lists what there is first.
+const LAG: SignedDuration = SignedDuration::from_secs(40);
 /// How old what a manager knows may be on a bad day: a watch that lags, then a slow write, and another replica in between.
 const STALE: SignedDuration = SignedDuration::from_secs(100);
-/// How long a Workload may have to wait on a bad day although it is its turn: a failed write is tried again after a minute at most, several may fail in
+/// How long what is to be undone may last on a bad day: a failed write is tried again after a minute at most, several may fail in
 /// a row, and another manager may lead meanwhile.
 const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
@@ -54,13 +56,12 @@ struct Configured {
     until: Timestamp,
 }
 
-/// How long until a manager has looked at what it knows, where others lead in between.
-const BEHIND: SignedDuration = SignedDuration::from_mins(2);
-
 /// What is remembered from step to step.
 pub struct Safety {
     fair: Option<Vec<FairStrategy>>,
     stale: SignedDuration,
+    /// How long a watch lags at most.
+    lag: SignedDuration,
     generations: Vec<i64>,
     /// The last one is in force.
     worlds: Vec<Configured>,
@@ -74,9 +75,11 @@ pub struct Safety {
 
 impl Safety {
     pub fn new(fair: Option<Vec<FairStrategy>>, rates: PerFault, judged: Arc<Judged>) -> Self {
+        let quiet = rates == PerFault::NONE;
         Self {
             fair,
-            stale: if rates == PerFault::NONE { SignedDuration::ZERO } else { STALE },
+            stale: if quiet { SignedDuration::ZERO } else { STALE },
+            lag: if quiet { SignedDuration::ZERO } else { LAG },
             generations: Vec::new(),
             worlds: Vec::new(),
             judged,
@@ -131,7 +134,9 @@ impl Safety {
         let says_so = |one: &Seen| {
             one.waits_for.as_ref().is_some_and(|(_, message)| message.contains("Pending the preemption"))
         };
-        let assumed = |one: &Seen| one.decided.is_some_and(|at| now.duration_since(at) <= self.stale);
+        let assumed = |one: &Seen| {
+            one.decided.as_ref().is_some_and(|decided| now.duration_since(decided.until) <= self.stale)
+        };
         let comes = |one: &&Seen| {
             one.held.is_none() && (preemptors.contains(&*one.plain.uid) || says_so(one) || assumed(one))
         };
@@ -175,7 +180,8 @@ impl Safety {
         if self.stale.is_zero() { self.stale } else { self.stale + BACKOFF }
     }
 
-    /// What waited in a StrictFIFO queue and was overtaken.
+    /// What waited in a StrictFIFO queue and was overtaken: it was first, and the manager knew it when it decided. What became known to it while that was
+    /// being written came too late.
     fn overtaken(&self, admitted: &Workload, seen: &BTreeMap<Name, Seen>, now: Timestamp) -> Option<String> {
         let is_strict = |world: &World| {
             world.queues.get(&admitted.queue).is_some_and(|q| q.strategy == Strategy::StrictFifo)
@@ -184,15 +190,15 @@ impl Safety {
             return None;
         }
         let rank = |workload: &Workload| (std::cmp::Reverse(workload.priority), workload.created);
-        // Since when it is known, and a manager has looked at it.
-        let looked = if self.stale.is_zero() { self.stale } else { self.stale + BEHIND };
+        let decided = seen[&admitted.key].decided.as_ref();
+        let at = decided.map_or(now, |decided| decided.at);
         let mut known = 0;
         let before = self.waits_since.iter().find_map(|(key, since)| {
             let other = seen.get(key).filter(|seen| waits(seen))?;
-            // It was its turn, and the write failed: it is tried again after a while.
-            let tried = other.decided.is_some_and(|at| now.duration_since(at) <= self.patience());
+            // Its turn had come, and it was not known yet that this could not be written.
+            let had_its_turn = decided.is_some_and(|decided| decided.beside.contains(key));
             let first = other.plain.queue == admitted.queue && rank(&other.plain) < rank(admitted);
-            let is_known = now.duration_since(*since) > looked && !tried && *key != admitted.key;
+            let is_known = at.duration_since(*since) > self.lag && !had_its_turn && *key != admitted.key;
             known += usize::from(is_known && other.plain.queue == admitted.queue);
             (is_known && first).then_some(key)
         });
@@ -430,7 +436,8 @@ mod tests {
         let named = reported([waiting("next", "b"), its_victim]);
         assert!(!named.iter().any(|line| line.contains("taken")), "{named:?}");
         let mut decided = waiting("next", "b");
-        decided.decided = Some(Timestamp::UNIX_EPOCH);
+        let at = Timestamp::UNIX_EPOCH;
+        decided.decided = Some(objects::Decided { at, until: at, beside: BTreeSet::new() });
         assert_eq!(reported([decided]), [""; 0], "nor may what it was given");
     }
 }
