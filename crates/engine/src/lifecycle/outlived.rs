@@ -45,7 +45,7 @@ impl Engine {
             return true;
         }
         let then = if ends { EndPods::Delete } else { EndPods::Look };
-        let write = Write::EndPods { of: self.pods_of(key, view), then };
+        let write = Write::EndPods { of: self.marks_of_pods(key, view), then };
         self.write_job(key, Purpose::EndPods, write, Vec::new());
         true
     }

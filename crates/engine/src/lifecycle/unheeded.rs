@@ -138,8 +138,8 @@ impl Engine {
         let write = match touched {
             // That needs no look.
             false if !runs_on.is_empty() => Write::MergePatch { subresource: None, body: touch() },
-            false => Write::EndPods { of: self.pods_of(key, view), then: EndPods::Touch(touch()) },
-            true => Write::EndPods { of: self.pods_of(key, view), then: EndPods::Delete },
+            false => Write::EndPods { of: self.marks_of_pods(key, view), then: EndPods::Touch(touch()) },
+            true => Write::EndPods { of: self.marks_of_pods(key, view), then: EndPods::Delete },
         };
         self.write_job(key, Purpose::EndPods, write, Vec::new());
         true
@@ -231,7 +231,7 @@ impl Engine {
 
     /// By what the pods of a job are known. What wraps objects may wrap some of kinds that are not watched, such as what makes a ReplicaSet: its
     /// controller gives a label with its name to the pods of all of them. Of one that never ran there are none.
-    pub(super) fn pods_of(&self, key: &JobKey, view: &JobView) -> PodsOf {
+    pub(super) fn marks_of_pods(&self, key: &JobKey, view: &JobView) -> PodsOf {
         let wraps = view.job.kind.integration().wraps_objects && view.generation > 1;
         let label = view.job.kind.label_of_pods().filter(|_| wraps && key.name.len() <= MAX_LABEL);
         let label = label.map(|label| (label, Arc::clone(&key.name)));

@@ -12,17 +12,20 @@ const WAITS: &str = "wait-gcs-ready";
 /// What it requests.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
 
-/// The template of workers, with the init container where their pods request more because of that: what else there is is the same with Kueue.
+/// The template of workers, with the init container where their pods request more because of that: what else there is is the same with Kueue. It
+/// counts in the resources that the workers name: a queue without quota for memory still takes those that name none.
 pub(super) fn waiting(template: &Value) -> Cow<'_, Value> {
     let spec = &template["spec"];
     let has_its_own = list(spec, "initContainers").any(|one| one["name"] == WAITS);
     // What cannot be read is reported as it is.
     let is_sound =
         spec["containers"].is_array() && matches!(spec["initContainers"], Value::Array(_) | Value::Null);
-    if !is_sound || has_its_own || REQUESTS.iter().all(|(resource, least)| has_room(spec, resource, least)) {
+    let named: BTreeMap<_, _> =
+        REQUESTS.into_iter().filter(|(resource, _)| is_sound && requests(spec, resource) > 0).collect();
+    if has_its_own || named.iter().all(|(resource, least)| has_room(spec, resource, least)) {
         return Cow::Borrowed(template);
     }
-    let amounts = json!(BTreeMap::from(REQUESTS));
+    let amounts = json!(named);
     let waits =
         container(WAITS, image(template).as_deref(), &json!({"requests": amounts, "limits": amounts}));
     let mut with = template.clone();
@@ -35,23 +38,30 @@ pub(super) fn waiting(template: &Value) -> Cow<'_, Value> {
 
 /// Whether a pod that needs this much of a resource after its other init containers requests no more than it does anyway.
 fn has_room(spec: &Value, resource: &str, least: &str) -> bool {
-    let requested = |of: &Value| {
-        let resources = &of["resources"];
-        let given = |list: &str| amount(&resources[list][resource]);
-        given("requests").or_else(|| given("limits")).map_or(0, |amount| amount.nano())
-    };
     let (mut beside, mut before) = (0_i128, 0_i128);
     for container in list(spec, "initContainers") {
-        let here = beside.saturating_add(requested(container));
+        let here = beside.saturating_add(requested(container, resource));
         before = before.max(here);
         if container["restartPolicy"] == "Always" {
             beside = here;
         }
     }
-    let all = list(spec, "containers").map(requested).fold(beside, i128::saturating_add);
+    let all = requests(spec, resource).saturating_add(beside);
     let least = amount(&json!(least)).map_or(0, |least| least.nano());
     // What a pod requests as a whole counts for all of its containers.
-    beside.saturating_add(least) <= all.max(before).max(requested(spec))
+    beside.saturating_add(least) <= all.max(before).max(requested(spec, resource))
+}
+
+/// What a container requests of a resource, or a pod as a whole.
+fn requested(of: &Value, resource: &str) -> i128 {
+    let given = |list: &str| amount(&of["resources"][list][resource]);
+    given("requests").or_else(|| given("limits")).map_or(0, |amount| amount.nano())
+}
+
+/// What the containers of a pod request of a resource together, or the pod as a whole.
+fn requests(spec: &Value, resource: &str) -> i128 {
+    let all = list(spec, "containers").map(|container| requested(container, resource));
+    all.fold(0, i128::saturating_add).max(requested(spec, resource))
 }
 
 fn list<'a>(spec: &'a Value, containers: &str) -> impl Iterator<Item = &'a Value> {
@@ -88,8 +98,11 @@ mod tests {
 
     #[test]
     fn what_waits_counts_where_a_pod_requests_more_because_of_it() {
-        assert!(waits(with(&Value::Null)), "it asks for nothing");
-        assert!(waits(with(&json!({"requests": {"cpu": "4"}}))), "for no memory");
+        assert!(!waits(with(&Value::Null)), "it asks for nothing");
+        assert!(!waits(with(&json!({"requests": {"cpu": "4"}}))), "for no memory");
+        let template = json!({"spec": with(&json!({"requests": {"cpu": "100m"}}))});
+        let resources = waiting(&template)["spec"]["initContainers"][0]["resources"]["requests"].clone();
+        assert_eq!(resources, json!({"cpu": "200m"}));
         assert!(waits(with(&asks("199m", "1Gi"))) && waits(with(&asks("1", "255Mi"))));
         assert!(!waits(with(&asks("200m", "256Mi"))) && !waits(with(&asks("0.2", "268435456"))));
         assert!(!waits(with(&json!({"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}}))), "by its limit");
