@@ -41,7 +41,7 @@ pub struct Failures {
     complaints: u32,
 }
 
-/// Is told of each answer of the API server to a watch.
+/// Takes in each answer of the API server to a watch.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// Failures since the last answer.
@@ -51,7 +51,7 @@ pub struct Answered {
 
 impl Answered {
     /// The API server has answered: failures start anew.
-    pub fn tell(&self) {
+    pub fn report(&self) {
         if self.in_a_row.swap(0, Ordering::Relaxed) >= OUTAGE {
             self.pauses.returns.send_replace(());
         }
@@ -65,7 +65,7 @@ impl Failures {
         Self { returned: pauses.returns.subscribe(), answered, complaints: 0 }
     }
 
-    /// What is to be told of each answer: a watch that is accepted, a line of it.
+    /// What takes in each answer: that a watch is accepted, a line of it.
     pub fn answered(&self) -> Answered {
         self.answered.clone()
     }
@@ -73,7 +73,7 @@ impl Failures {
     /// Something came that shows that the API server answers.
     pub fn succeeded(&mut self) {
         self.complaints = 0;
-        self.answered.tell();
+        self.answered.report();
     }
 
     /// One more. Gives how many there were since the last success: a watch that is accepted and breaks each time is worth few words.
@@ -116,7 +116,7 @@ mod tests {
         for complaints in 1..60 {
             assert_eq!(failures.failed(), complaints, "since the last event");
             failures.pause().await;
-            answered.tell();
+            answered.report();
         }
         failures.succeeded();
         assert_eq!(failures.failed(), 1);
@@ -130,12 +130,12 @@ mod tests {
             other.failed();
         }
         one.failed();
-        one.answered().tell();
+        one.answered().report();
         assert!(!other.returned.has_changed().unwrap() && other.pause().now_or_never().is_none());
         for _ in 0..2 {
             one.failed();
         }
-        one.answered().tell();
+        one.answered().report();
         // Also while it asked, before it knows that it asked in vain.
         other.failed();
         other.pause().await;

@@ -36,7 +36,7 @@ pub async fn watch(
     let path = Kind::Pod.collection("v1", None);
     let mut failures = Failures::new(&pauses);
     let answered = failures.answered();
-    let mut source = Source::new(client, &path, selector).telling(move || answered.tell());
+    let mut source = Source::new(client, &path, selector).telling(move || answered.report());
     let mut present = BTreeSet::new();
     loop {
         let event = tokio::select! {

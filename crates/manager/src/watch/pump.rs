@@ -136,7 +136,7 @@ async fn run<K: Watched>(
     let (sync, answered) = (Arc::clone(&shared.sync), failures.answered());
     let mut source = source.telling(move || {
         sync.heard(kind);
-        answered.tell();
+        answered.report();
     });
     let mut listing = Listing::default();
     loop {

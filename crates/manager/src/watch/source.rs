@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 5);
 const LIST_SILENCE: Duration = Duration::from_mins(1);
 /// The same for a watch on which there was a bookmark: the API server sends one each minute.
 const BOOKMARKS: Duration = Duration::from_secs(150);
-/// A watch that ends within this time without a word has failed: asked for again at once, it would be so without end.
+/// A watch that ends within this time without a message has failed: asked for again at once, it would be so without end.
 const SHORT: Duration = Duration::from_secs(1);
 /// When watches from a version are refused so often in a row, everything is listed again: what etcd has was replaced by a backup, say.
 const REFUSALS: u32 = 3;

@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A time: how long ago it is, however the machine's clock is set, and what that clock showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Of a clock that nobody sets.
+    /// Of the clock that cannot be set.
     pub at: Instant,
     /// What is shown of it.
     pub shown: Timestamp,

@@ -173,7 +173,7 @@ async fn everything_is_listed_again_when_no_watch_from_a_version_comes_about() {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_at_once_without_a_word_has_failed() {
+async fn a_watch_that_ends_at_once_without_a_message_has_failed() {
     let bookmark = line("BOOKMARK", &object("", 12));
     let (asked, reported) =
         play(vec![page("9", "", &[]), stream(&[]), stream(&[bookmark]), stream(&[])]).await;
