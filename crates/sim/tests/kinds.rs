@@ -176,7 +176,7 @@ fn placed_world(job: &Value) -> Manifests {
     for name in NODES {
         let _ = write!(
             text,
-            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{pool: f, rack: r, kubernetes.io/hostname: {name}}}}}\n\
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{pool: f, rack: r, kubernetes.io/os: linux, kubernetes.io/hostname: {name}}}}}\n\
              status: {{allocatable: {{cpu: {ENOUGH}, memory: 100Gi, nvidia.com/gpu: 8, pods: 110}}, \
              conditions: [{{type: Ready, status: \"True\"}}]}}\n"
         );
