@@ -101,8 +101,8 @@ pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Ve
     let known = conditions.iter().map(|c| (Some((&*c.type_, &*c.status)), c.last_transition_time.0));
     let told = are_told(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
     let shown = |event: &Event| all || event.reason != NAMES_OTHERS;
-    let untold = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
-    untold.map(|(event, _)| (event.at, event.line())).collect()
+    let left = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
+    left.map(|(event, _)| (event.at, event.line())).collect()
 }
 
 /// Whether each event, oldest first, says what is `known` with its time: of the same words, nearest in time, and at most five seconds away. What is

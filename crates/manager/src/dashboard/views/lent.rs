@@ -117,7 +117,7 @@ fn cohorts_from_above(snapshot: &Snapshot) -> Vec<(&str, Option<usize>)> {
 
 /// A quota of a slot, and what is used of it.
 #[derive(Debug)]
-struct Held<'a> {
+struct OfSlot<'a> {
     owner: Owner<'a>,
     /// The place of the Cohort itself, or of the one above the queue.
     place: usize,
@@ -129,14 +129,14 @@ struct Held<'a> {
 fn by_slot<'a>(
     snapshot: &'a Snapshot,
     order: &[(&'a str, Option<usize>)],
-) -> BTreeMap<Slot<'a>, Vec<Held<'a>>> {
-    let mut slots: BTreeMap<Slot<'a>, Vec<Held<'a>>> = BTreeMap::new();
-    let mut put = |held: Held<'a>| {
+) -> BTreeMap<Slot<'a>, Vec<OfSlot<'a>>> {
+    let mut slots: BTreeMap<Slot<'a>, Vec<OfSlot<'a>>> = BTreeMap::new();
+    let mut put = |held: OfSlot<'a>| {
         slots.entry((&*held.quota.flavor, &*held.quota.resource)).or_default().push(held);
     };
     for (place, (name, _)) in order.iter().enumerate() {
         for quota in snapshot.cohorts.get(*name).iter().flat_map(|row| &row.quotas) {
-            put(Held { owner: Owner::Cohort(name), place, quota, used: 0 });
+            put(OfSlot { owner: Owner::Cohort(name), place, quota, used: 0 });
         }
     }
     let places: BTreeMap<&str, usize> =
@@ -146,7 +146,7 @@ fn by_slot<'a>(
         let sums = snapshot.complete.then(|| snapshot.sums().get(name)).map(|sums| sums.unwrap_or(&NO_SUMS));
         for quota in &row.quotas {
             let used = used(row, sums, quota);
-            put(Held { owner: Owner::Queue(name), place: *place, quota, used });
+            put(OfSlot { owner: Owner::Queue(name), place: *place, quota, used });
         }
     }
     slots
@@ -155,7 +155,7 @@ fn by_slot<'a>(
 /// The Cohorts that have to do with a slot, each after the one above it, and then the queues: there may be many slots, and many Cohorts. `places`
 /// has room for the place of each Cohort among them; it is left as it was.
 fn members<'a>(
-    held: &[Held<'a>],
+    held: &[OfSlot<'a>],
     order: &[(&'a str, Option<usize>)],
     places: &mut [Option<usize>],
 ) -> Vec<Member<'a>> {
@@ -183,7 +183,7 @@ fn members<'a>(
             inside: 0,
         });
     }
-    for Held { owner, place, quota, used } in held {
+    for OfSlot { owner, place, quota, used } in held {
         let limit = quota.lending_limit.unwrap_or(i64::MAX);
         match (owner, places[*place]) {
             (Owner::Cohort(_), Some(at)) => {
