@@ -257,8 +257,8 @@ pub struct JobView {
     pub active_pods: i32,
     /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
     pub terminating: i32,
-    /// How many of its running pods may be deleted before it ends by its own rules: its controller counts them as failed, unless it is told to
-    /// ignore disruptions. None where that is not known of a kind.
+    /// How many of its running pods may be deleted before its own controller fails it: the controller counts deleted pods as failed, unless its spec
+    /// says to ignore disruptions. None if that is not known of the kind.
     pub spare_failures: Option<u32>,
     /// Whether its controller will say that it ended without anything else happening: it is neither started nor stopped any more.
     pub ending: bool,

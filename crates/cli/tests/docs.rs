@@ -84,7 +84,7 @@ fn spans(text: &str) -> Vec<String> {
     prose.flat_map(|part| part.split('`').skip(1).step_by(2).map(str::to_owned)).collect()
 }
 
-/// The commands of a shell text, as words: comments, redirections and what follows an operator are told apart.
+/// The commands of a shell text, as words, without comments, redirections and what follows an operator.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let script = script.replace("\\\n", " ");
     let mut commands = Vec::new();

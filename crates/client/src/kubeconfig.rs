@@ -135,7 +135,7 @@ fn called(paths: &[PathBuf]) -> String {
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
     let paths = kubeconfig.map_or_else(of_environment, |path| vec![path.to_owned()]);
     let file = match (merged(&paths)?, paths.first()) {
-        // A program that is told where to look does not look elsewhere.
+        // If a file is named, no other place is searched.
         (None, Some(path)) => Some(read(path)?),
         (file, _) => file,
     };

@@ -163,7 +163,7 @@ mod tests {
         map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
     }
 
-    /// As the core is told requirements: one with an operator that does not exist has no value that it holds for.
+    /// Requirements as the core receives them: one with an unknown operator has no value that it holds for.
     fn expressions(all: &[Wanted]) -> Vec<Expression> {
         let values = |one: &Wanted| one.values.iter().map(|value| value.as_str().into()).collect();
         let reported = |one: &Wanted| match Operator::of_nodes(&one.operator) {

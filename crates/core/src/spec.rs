@@ -1,4 +1,4 @@
-//! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: what the core is told about the world's quota.
+//! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: the input of the core about quota.
 
 use sluice_selector::{Operator, Requirement, Sorted, TolerationOperator};
 

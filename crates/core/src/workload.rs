@@ -1,4 +1,4 @@
-//! Workloads as plain data: what the core is told about each of them.
+//! Workloads as plain data: the input of the core about each of them.
 
 use crate::spec::{Expression, Time, Toleration};
 use crate::topology::{SharedAssignment, SliceMoves, TopologyRequest};

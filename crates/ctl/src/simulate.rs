@@ -439,7 +439,7 @@ struct LogFile {
 }
 
 impl LogFile {
-    /// Tells of a trouble. The receiver lives as long as the simulation.
+    /// Reports an I/O error. The receiver lives as long as the simulation.
     fn check(&self, outcome: std::io::Result<()>) {
         if let Err(error) = outcome {
             let _ = self.tell.send(error);

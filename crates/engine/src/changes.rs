@@ -69,7 +69,7 @@ impl Changes {
     }
 }
 
-/// Adds a line for each field that differs. Items of lists that have names are told apart by them.
+/// Adds a line for each field that differs. Items of lists are identified by their names if they have any.
 fn compare(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => {

@@ -143,7 +143,7 @@ pub struct Engine {
     pub(crate) custom: crate::metrics::custom::Custom,
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::state::HotswapState,
-    /// What the core was told of nodes.
+    /// The nodes as the core has them.
     pub(crate) topology: crate::topology::state::TopologyNodes,
     /// Which Workloads have pods assigned to which nodes.
     pub(crate) assigned: crate::topology::assigned::Assigned,

@@ -2,7 +2,7 @@
 //! `integrations.externalFrameworks`.
 //!
 //! Their controllers make Workloads for them, which are queued like all others. Nothing is made for them here, and nothing is written to them:
-//! they are known so that jobs below them are told from jobs that only name an owner.
+//! they are known so that jobs below them are distinguished from jobs that only name an owner.
 
 pub(crate) mod parents;
 

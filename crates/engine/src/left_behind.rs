@@ -28,7 +28,7 @@ pub(crate) struct LeftBehind {
     pub job_over: Option<Timestamp>,
     /// Since when those of a job that is there were to end, if they are looked for because that took too long.
     pub overdue: Option<Timestamp>,
-    /// Whether it was told that they are given less time.
+    /// Whether an event has reported that the pods are given less time.
     pub told: bool,
 }
 

@@ -54,7 +54,8 @@ pub(crate) enum Decision {
         /// The suffix of the event.
         considered: String,
     },
-    /// To give pod sets these nodes, as the core assumes: those that waited for some, and those of which a node failed. With what is told then.
+    /// To assign these nodes to pod sets, as the core assumes: pod sets that waited for nodes, and those that lost one. With the effects that report
+    /// it.
     Place(Vec<(Name, SharedAssignment)>, Vec<crate::effect::Effect>),
     /// To evict, as the core assumes.
     Evict(Eviction, Vec<crate::effect::Effect>),

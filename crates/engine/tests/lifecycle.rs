@@ -77,7 +77,7 @@ fn why_it_waits_is_told_although_another_message_was_on_its_way() {
     }
     c.settle();
     assert!(reported(&c.workload("b"), "QuotaReserved").starts_with("False/Misconfigured"));
-    // Both are told that this is over while the first is admitted and the second refused.
+    // The reason is cleared on both Workloads while the first is admitted and the second refused.
     let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&cq, &json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "a"}}}}));
     c.settle();

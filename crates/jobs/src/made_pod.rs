@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use sluice_api::job::{JobKind, JobView};
 
-/// What the pods of a job are told by, as far as the job says it.
+/// How the pods of a job are identified, as far as the job's spec says it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodMarks {
     /// Whether another controller than its kind's own looks after it (`managedBy`).
@@ -73,7 +73,7 @@ pub struct Maker<'a> {
     pub name: &'a str,
     /// Its UID.
     pub uid: &'a str,
-    /// What its pods are told by.
+    /// How its pods are identified.
     pub marks: &'a PodMarks,
 }
 

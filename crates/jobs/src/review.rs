@@ -34,7 +34,7 @@ pub struct Context<'a> {
     pub gates: Gates,
 }
 
-/// An object whose pods wait for admission in its place, as far as they are told.
+/// An object whose pods wait for admission in its place, and how these are identified.
 #[derive(Clone, Copy, Debug)]
 pub struct Gatherer<'a> {
     /// Its UID.

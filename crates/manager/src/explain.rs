@@ -67,7 +67,7 @@ pub struct Asked {
     /// Whether nodes are named: only users with the right to list nodes see them.
     #[serde(skip)]
     pub nodes: bool,
-    /// Who asks: of one user, one explanation is made at a time. Empty where users are not told apart.
+    /// The user that asks: of each user, one explanation is made at a time. Empty if users are not distinguished.
     #[serde(skip)]
     pub user: String,
     /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.

@@ -65,7 +65,7 @@ use crate::writer::traffic::Traffic;
 use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
 
-/// Runs the manager until it is told to stop or must end. The process's exit code.
+/// Runs the manager until it receives SIGTERM or must end. Returns the process's exit code.
 ///
 /// # Errors
 ///

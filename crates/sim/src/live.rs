@@ -112,8 +112,9 @@ pub struct Live {
     pub unread: Vec<Unread>,
 }
 
-/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), keeps
-/// of each what it is told to, and finds none of a kind that the cluster does not have. What it could not read is told, and the rest is read.
+/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a
+/// leading `&`), keeps the requested part of each, and returns nothing for a kind that the cluster does not have. What could not be read is noted in
+/// the answer, and the rest is read.
 ///
 /// # Errors
 /// When listing fails.

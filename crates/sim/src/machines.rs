@@ -76,7 +76,7 @@ impl Machines {
         let groups = groups(kind, value);
         let document = |pod: &crate::nodes::Placed| {
             let group = groups.get(pod.group)?;
-            // The pods of one group without parts need no more than their index to be told apart.
+            // If a group has no parts, the index alone identifies its pods.
             let part = if kind.has_parts() {
                 format!("-{}-{}", group.name.to_ascii_lowercase(), pod.replica)
             } else if groups.len() == 1 {

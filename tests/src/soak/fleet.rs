@@ -163,7 +163,7 @@ impl Fleet {
         let Some(manager) = manager else { return Ok(()) };
         let log = manager.log_tail(5);
         let (_, status) = manager.stop().await?;
-        ensure!(status.success(), "a manager that was told to end ended with {status}:\n{log}");
+        ensure!(status.success(), "a manager that received SIGTERM ended with {status}:\n{log}");
         Ok(())
     }
 

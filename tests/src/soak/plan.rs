@@ -60,7 +60,7 @@ pub(super) struct JobPlan {
     pub cpu: u64,
     /// How long a pod runs, in thousandths of a second.
     pub runs: u64,
-    /// How long a pod takes to stop when it is told to, in seconds.
+    /// How long a pod takes to stop after SIGTERM, in seconds.
     pub stops: u64,
     pub priority: Option<&'static str>,
     /// The annotation that says how near to each other its pods are to be.

@@ -1,8 +1,7 @@
 //! The webhook port is flooded from outside: connections that are only held open, large bodies, small requests with large answers, and reviews of
-//! objects of each kind that are as large as may be; then
-//! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
-//! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and
-//! honest reviews are answered. Then it starts in a cluster that is full of large Jobs which are none of its business.
+//! objects of each kind of the largest size. Then the ports of metrics, of the aggregated APIs and of the dashboard: made-up tokens, connections that
+//! are only held open, endless heads and bodies. The manager's memory stays near what it was, its health endpoint answers at once, its lease is kept,
+//! and honest reviews are answered. Then it starts in a cluster that is full of large Jobs that it does not manage.
 //!
 //! All of it under the chart's memory limit (in a real cgroup where the machine lets one be made) and with few descriptors.
 

@@ -20,7 +20,7 @@ const FIRST: &str = "kueue.x-k8s.io/workload-slice-name";
 const NAME: &str = "e";
 const PODS: &str = "e-";
 
-/// An elastic Job whose pods ask for one processor each and run until they are told to end.
+/// An elastic Job whose pods ask for one processor each and run until they receive SIGTERM.
 fn elastic(parallelism: u32, completions: Option<u32>) -> Value {
     let mut job = job(NAME, "lq", 1, parallelism, 3_600);
     job["metadata"]["annotations"] = json!({ELASTIC: "true"});

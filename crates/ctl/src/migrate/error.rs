@@ -1,4 +1,4 @@
-//! What goes wrong in a migration, and how it is told.
+//! The errors of a migration, and their messages.
 
 use sluice_client::error_chain::Chain;
 

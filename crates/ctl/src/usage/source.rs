@@ -97,7 +97,7 @@ pub(crate) async fn online(
     now: Timestamp,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Online> {
-    // Those who may not read the journal are told so, and not what else they may not read.
+    // Users who may not read the journal get this error alone, not those of the other lists.
     let journal = journal(queue)?;
     page(client, &format!("{journal}?limit=1&since={}", encoded(&now.to_string()))).await?;
     let workloads = collection(Kind::Workload, None);

@@ -155,7 +155,7 @@ impl Engine {
         let parent =
             self.parent(view).and_then(|key| self.world.jobs.get(key)).map(|entry| entry.view.job.kind);
         let not_known = |kind: JobKind| kind.integration().declared || kind.names_parts_of(view.job.kind);
-        // A pod is told by its marks.
+        // Pods are identified by their marks instead.
         let not_asked = || view.job.kind.integration().of_pods || parent.is_some_and(not_known);
         self.part_until(view).is_some() || !self.manages_itself(view) && not_asked()
     }

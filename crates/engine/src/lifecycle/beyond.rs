@@ -1,8 +1,8 @@
-//! Jobs that have more pods than they hold quota for, for longer than it takes to see them all.
+//! Jobs that have more pods than they hold quota for, for longer than the watch needs to show them all.
 //!
-//! A Job's controller replaces a pod that is being deleted at once, unless its `podReplacementPolicy` is `Failed`, and one that ignores its end runs on
-//! beside the other: as long as its grace is, and that its user says. Pods of elastic jobs wait behind a gate that a client may take off, and are told by
-//! a label that it may take off, too.
+//! A Job's controller replaces a pod that is being deleted at once, unless the Job's `podReplacementPolicy` is `Failed`. A pod that ignores SIGTERM
+//! runs on beside its replacement for its grace period, which the user sets. Pods of elastic jobs wait behind a scheduling gate and are identified by
+//! a label; a client may remove both.
 
 use sluice_api::job::JobView;
 use sluice_core::WorkloadKey;

@@ -111,7 +111,7 @@ impl Engine {
             add.labels.insert(labels::POD_SET.to_owned(), name.clone());
             add.scheduling_gates
                 .push(PodSchedulingGate { name: labels::TOPOLOGY_SCHEDULING_GATE.to_owned() });
-            // By such an annotation pods with a place are told when the gate is gone.
+            // This annotation identifies pods with a topology assignment once the gate is gone.
             if !view.pod_sets.get(at).is_some_and(asks_of_topology) {
                 add.annotations.insert(labels::POD_SET_UNCONSTRAINED_TOPOLOGY.to_owned(), "true".to_owned());
             }

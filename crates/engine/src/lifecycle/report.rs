@@ -1,4 +1,4 @@
-//! What a job is told about itself, and when the reason is written why a Workload waits.
+//! What is reported to the user of a job, and when the reason why a Workload waits is written.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

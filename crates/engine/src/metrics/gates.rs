@@ -23,7 +23,7 @@ impl RemovedGate {
         Some(Self { gate, cluster_queue, is_group, since })
     }
 
-    /// The labels of what is told once it is off.
+    /// The labels of the metric that is reported once the gate is off.
     pub fn labels(&self) -> [&str; 3] {
         [self.gate, &self.cluster_queue, if self.is_group { "true" } else { "false" }]
     }

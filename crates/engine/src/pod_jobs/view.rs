@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// The object on which things about a job are told, and its UID: its own, or that of the pod that speaks for it.
+    /// The object that receives the events of a job, and its UID: the job's own object, or the pod that represents it.
     pub(crate) fn speaker(&self, key: &JobKey, view: &JobView) -> (ObjectRef, Arc<str>) {
         let without_object = self.world.pod_jobs.get(key).filter(|job| job.parent.is_none());
         match without_object.and_then(|job| job.pods.representative()) {

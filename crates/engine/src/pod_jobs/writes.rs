@@ -18,7 +18,7 @@ use crate::metrics::RemovedGate;
 use crate::outbox::normal;
 use crate::world::JobKey;
 
-/// A write on a pod, and what is told once it succeeded.
+/// A write on a pod, and the effects that report it once it succeeded.
 pub(super) type Planned = (Name, Vec<PodStep>, Vec<Effect>);
 
 /// The deletion of a pod.

@@ -11,7 +11,7 @@ use crate::hotswap::pod::{Pod, PodKey};
 /// Amounts by resource; `pods` counts pods.
 pub(super) type Taken = BTreeMap<Name, i128>;
 
-/// What the core was told of nodes.
+/// The nodes as the core has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopologyNodes {
     /// It knows the nodes.
@@ -20,7 +20,7 @@ pub(crate) struct TopologyNodes {
     pub(super) taken: BTreeMap<Name, Taken>,
     /// These pods: their nodes, and what each takes.
     pub(super) counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
-    /// Nodes of which something else is taken than the core was told.
+    /// Nodes whose usage differs from what the core has.
     pub(super) changed: BTreeSet<Name>,
     /// Workloads that hold nodes, by the name that their pods have of them: slices of one job share it.
     pub(super) holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,

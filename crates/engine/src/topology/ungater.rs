@@ -40,7 +40,7 @@ pub(super) struct PodWrite {
     pub pod: PodKey,
     pub purpose: Purpose,
     pub write: Write,
-    /// What is told once it succeeded.
+    /// The effects that report it once it succeeded.
     pub then: Vec<Effect>,
     /// The domain that it lets the pod into.
     pub target: Option<Box<[Name]>>,

@@ -24,7 +24,7 @@ fn world(pools: usize) -> Bed {
     bed
 }
 
-/// What something costs: leaves that are counted, queues that are told, pods that are looked at, and looks at everything.
+/// What an event costs: leaves that are counted, queues that are notified, pods that are looked at, and passes over everything.
 fn cost(bed: &mut Bed, happens: impl FnOnce(&mut Bed)) -> [u64; 4] {
     let before = bed.c.engine.work();
     happens(bed);

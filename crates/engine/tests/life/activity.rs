@@ -67,7 +67,7 @@ fn checks_that_exclude_each_other_make_a_cluster_queue_inactive() {
         "False/MultiKueueWithProvisioningRequest: Can't admit new workloads: Cannot use both MultiKueue and \
          ProvisioningRequest AdmissionChecks together, found: far, nodes."
     );
-    // All causes are told, in the reference's order, under the reason of the first.
+    // All causes are reported, in the reference's order, under the reason of the first.
     assert_eq!(
         rules(
             &mut c,

@@ -215,7 +215,7 @@ fn figures_alone_are_no_reason_to_write() {
     }
     assert_eq!(writes(&c, &w), [Purpose::Pend]);
     assert_eq!(reason(&c), before);
-    // What an administrator changes is told after the delay.
+    // A change by an administrator is reported after the delay.
     c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "Hold"}}));
     c.advance(1);
     assert_eq!(reason(&c), "False/Suspended: ClusterQueue cq is inactive");
@@ -334,7 +334,7 @@ fn statuses_of_queues_have_a_budget_and_each_is_written_once_a_second_at_most() 
     }
     c.advance(30);
     let reported = c.written(Purpose::QueueStatus);
-    assert_eq!(reported, 2 * QUEUES, "each is told at once that it is active");
+    assert_eq!(reported, 2 * QUEUES, "each is reported active at once");
     c.writes.clear();
     // Load on every queue, for four seconds.
     for step in 0..8 {

@@ -12,7 +12,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 use crate::model::build::job;
 use crate::model::{Api, Cluster, reported};
 
-/// One transition: what is played, and what is told about the Workload of a job then.
+/// One transition: what happens, and what is then reported about the Workload of a job.
 pub struct Row {
     /// The job.
     pub of: &'static str,

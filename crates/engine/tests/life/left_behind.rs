@@ -228,7 +228,7 @@ fn pods_that_take_longer_than_they_may_are_given_less_time() {
         assert!(c.api.hurried.is_empty());
         c.advance(3600);
         assert_eq!(c.api.hurried.contains(&old), longest.is_some());
-        assert_eq!(c.notes("StopEnforced").len(), usize::from(longest.is_some()), "it is told once");
+        assert_eq!(c.notes("StopEnforced").len(), usize::from(longest.is_some()), "it is reported once");
     }
 }
 

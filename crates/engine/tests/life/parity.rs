@@ -437,7 +437,7 @@ fn a_job_made_with_its_queues_does_not_begin_with_a_warning() {
         warnings.map(|e| (e.reason.clone(), e.note.clone())).collect()
     };
     assert_eq!(warnings(&c), []);
-    // What still lacks its queue then is told so, once.
+    // A job that still has no queue then gets this reason, once.
     c.api.add_job(job("team-a", "b", "nowhere", 1, "1"));
     c.advance(60);
     let reported = [("Misconfigured".to_owned(), "LocalQueue nowhere doesn't exist".to_owned())];

@@ -1,4 +1,4 @@
-//! What is told about jobs: rows of docs/reference/03-conditions-events.md 3.4 that no other test of a life has.
+//! What is reported about jobs: rows of docs/reference/03-conditions-events.md 3.4 that no other test of a life has.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};

@@ -436,7 +436,7 @@ impl Cluster {
             if job.view.suspended || goes || job.view.queue_name.is_none() || job.started_by_user {
                 continue;
             }
-            // What ran when its queue began to ask for another check is stopped only after it was told so.
+            // A job that ran when its queue began to ask for another check is stopped only after the check is in its Workload.
             let let_run = |w: &v1beta2::Workload| {
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
                 condition(w, "Admitted") == "True" || (taken_back && condition(w, "QuotaReserved") == "True")

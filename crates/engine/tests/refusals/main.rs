@@ -322,7 +322,7 @@ fn table_of(
             wrong.push(format!("{purpose:?} is written {} times in an hour", c.refused));
         }
         if reported(&c).len() != events {
-            wrong.push(format!("{purpose:?} is told so: {:?}", reported(&c)));
+            wrong.push(format!("{purpose:?} is reported: {:?}", reported(&c)));
         }
         let warnings: Vec<_> = c.warnings.iter().filter(|line| line.contains("no such luck")).collect();
         if matches!(error, WriteError::NotFound(_)) && !creates(purpose) && !warnings.is_empty() {

@@ -117,7 +117,7 @@ fn of_known_kind(object: &Value) -> Result<Vec<Pods>, String> {
     }
 }
 
-/// How the pods of an object are told apart by its own kind: the label with the number of a pod, and that with the number of its part.
+/// The labels by which an object's own controller numbers its pods: the label with the number of a pod, and the label with the number of its part.
 fn index_labels(object: &Value) -> [Option<String>; 2] {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     let kind = JobKind::from_owner(text("apiVersion"), text("kind"));

@@ -139,7 +139,7 @@ fn observe(job: &Value) -> JobView {
     view.spare_failures = spare::failures(spec, status);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let selector = spec.get("selector").filter(|_| spec["manualSelector"] == true);
-    // No pod is told by it.
+    // A selector that is too large identifies no pods.
     let is_large = selector.is_some_and(is_large_selector);
     let selector = selector.filter(|_| !is_large);
     view.pod_selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok()).map(Arc::new);
@@ -255,8 +255,8 @@ fn completions_follow(view: &JobView) -> bool {
 
 /// The one patch that starts a Job: templates, counts, `suspend: false`.
 ///
-/// Pods that ended are not in the admitted number: the Job controller makes only as many as completions are left, so that the Job's own
-/// numbers stay as they are. Only one that takes fewer pods than it asks for is told how many.
+/// Pods that ended are not in the admitted number: the Job controller makes only as many as completions are left, so that the Job's own numbers stay.
+/// `parallelism` is written only for a Job that is admitted with fewer pods than it asks for.
 fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let pairs = paired(view, infos)?;
     let mut body = json!({"spec": {"suspend": false}});

@@ -6,7 +6,7 @@ use crate::object;
 
 /// The default of `backoffLimit`.
 const BACKOFF_LIMIT: i64 = 6;
-/// The exit codes of containers that are told to end: by the signal, or by a program that gives up for it.
+/// The exit codes of containers that receive SIGTERM: killed by the signal, or a program that exits because of it.
 const TOLD_TO_END: [i64; 4] = [1, 130, 137, 143];
 /// The condition of a pod that is deleted by no fault of its own.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";

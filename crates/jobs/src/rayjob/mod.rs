@@ -95,7 +95,7 @@ impl Variant for Job {
         object["spec"]["clusterSelector"].as_object().is_some_and(|selector| !selector.is_empty())
     }
 
-    /// One that waits for its user is told to stop by its status: KubeRay stops it, whatever it did before.
+    /// A RayJob in state `Waiting` (its user submits the job) is stopped through its status: KubeRay then stops it in any state.
     fn stop(&self, view: &JobView) -> Option<Step> {
         let status = json!({"status": {"jobDeploymentStatus": SUSPENDING}});
         view.stopping.then_some(Step { subresource: Some("status"), patch: Patch::Merge(status) })

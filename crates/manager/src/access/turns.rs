@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Parties that are told apart at a time.
+/// How many parties are distinguished at a time.
 const PARTIES: usize = 1024;
 /// How the names of ServiceAccounts begin; namespace and name follow.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";

@@ -55,7 +55,7 @@ impl Drop for Open {
 
 struct Progress {
     revisions: watch::Receiver<Revisions>,
-    /// What was told last; nothing yet.
+    /// The last reported revisions; none at first.
     reported: Option<Revisions>,
     last: Instant,
     end: Instant,
@@ -106,7 +106,7 @@ impl Progress {
         let quiet = self.last + QUIET;
         if self.reported.is_some() {
             match timeout_at(quiet.min(self.end), self.revisions.changed()).await {
-                // A stream that is told nothing more is of no use.
+                // A stream whose source has ended is of no use.
                 Ok(Err(_)) => return None,
                 Ok(Ok(())) => sleep_until((self.last + APART).max(Instant::now() + SETTLED)).await,
                 Err(_) if Instant::now() >= self.end => return None,
@@ -123,7 +123,7 @@ impl Progress {
     }
 }
 
-/// What changed since it was told last.
+/// The event with what changed since the last one.
 fn event(reported: Option<&Revisions>, now: Revisions) -> String {
     let mut views = Vec::new();
     if reported.is_none_or(|reported| reported.queues != now.queues) {

@@ -115,7 +115,7 @@ impl Laptop {
         Self { client, polled, memory: Memory::default(), orders: Lately::new(MOMENT, 2 * MOST_ORDERS) }
     }
 
-    /// The part of a ClusterQueue's order that is told by those of its LocalQueues which the user may ask about; nothing if that is none of them.
+    /// The part of a ClusterQueue's order that its LocalQueues give which the user may read; nothing if the user may read none of them.
     async fn order_of_local_queues(&self, queue: &str) -> Order {
         let own = self.polled.local_queues_of(queue).into_iter().take(MOST_LOCAL_QUEUES);
         let asked = futures::stream::iter(own).map(|(namespace, name)| async move {

@@ -1,5 +1,5 @@
-//! The time that the engine is told. The machine's clock may be set back; the engine's time goes on all the same, or nothing that
-//! waits would come until the machine's clock has caught up.
+//! The time that the engine receives. If the machine's clock is set back, the engine's time goes on; otherwise nothing that waits would happen until
+//! the machine's clock has caught up.
 
 use std::time::{Duration, Instant};
 

@@ -155,7 +155,7 @@ impl Drop for Slot {
 pub(super) struct Users(Mutex<BTreeSet<String>>);
 
 impl Users {
-    /// The user's turn, if they have none yet. A user without a name cannot be told apart from others, and always has one.
+    /// The user's turn, if they have none yet. Users without a name cannot be distinguished, and always get a turn.
     pub fn enter(self: &Arc<Self>, user: &str) -> Option<Turn> {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let user = party(user).to_owned();

@@ -49,7 +49,7 @@ impl Losses {
 /// Counts lines that are lost.
 #[derive(Clone)]
 pub(super) struct Lost {
-    /// Those that no line has told of yet.
+    /// Lost lines that no later line has reported yet.
     unreported: Arc<AtomicU64>,
     registry: Arc<Registry>,
 }

@@ -77,7 +77,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Prepares an election; `client` should be the election's own, and `until` is told until when this process may write.
+    /// Prepares an election. `client` should be the election's own; `until` receives the time until which this process may write.
     pub fn new(
         client: Client,
         settings: Settings,

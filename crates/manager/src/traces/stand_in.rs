@@ -34,7 +34,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Answers as it is told to.
+    /// Gives these answers.
     #[expect(clippy::disallowed_methods, reason = "a test ends with its tasks")]
     pub async fn start(tls: Option<Tls>, answer: impl Fn() -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -179,7 +179,7 @@ impl Board {
         }
     }
 
-    /// The latest usage that was told of a LocalQueue orders all of its Workloads.
+    /// The latest reported usage of a LocalQueue orders all of its Workloads.
     fn use_up(&mut self, local: LocalQueue, usage: f64) {
         let home = self.local_queues.get(&local).cloned();
         let old = if usage == 0.0 { self.usages.remove(&local) } else { self.usages.insert(local, usage) };

@@ -198,7 +198,7 @@ enum SourceState {
 /// The source of one kind's objects.
 pub struct Source {
     client: Client,
-    /// Is told when the API server says anything of the watch.
+    /// Called when the API server sends anything on the watch.
     alive: Box<dyn Fn() + Send>,
     request: Request,
     selector: Selector,

@@ -33,8 +33,8 @@ struct Sign {
     lost: Option<Timestamp>,
 }
 
-/// The state of all watched kinds in the current epoch: all lists since the engine was built; the signs of life of their watches; and in which epoch
-/// the engine was told of kinds that do not exist.
+/// The state of all watched kinds in the current epoch: all lists since the engine was built; when each watch was last heard from; and in which epoch
+/// the engine learned of kinds that do not exist.
 #[derive(Debug)]
 pub struct SyncTracker(
     Mutex<(u64, BTreeMap<Kind, KindState>)>,

@@ -76,7 +76,7 @@ fn is_known(kind: JobKind, of_pods: bool, rules: Rules<'_>) -> bool {
         return true;
     }
     let integration = kind.integration();
-    // Pods of others are told by marks of their own.
+    // Pods of other kinds are identified by marks of their own.
     let makes_pods = !(integration.suspends_pods || integration.of_pods || kind.has_groups());
     let makes = if of_pods { makes_pods } else { kind.makes_jobs() || kind.is_declared() };
     makes && rules.kinds.contains(&kind)

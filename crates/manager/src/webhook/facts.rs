@@ -47,7 +47,7 @@ pub struct Owner {
     pub parts: Vec<(String, i32)>,
     /// The objects that it wraps, which its controller makes.
     pub wraps: Vec<Arc<Wrapped>>,
-    /// What its pods are told by.
+    /// How its pods are identified.
     pub pods: PodMarks,
     /// Whether it is being deleted, and what its controller makes until then cleans up after it.
     pub cleans_up: bool,

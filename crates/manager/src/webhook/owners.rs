@@ -142,9 +142,9 @@ fn makes_pods(kind: JobKind) -> bool {
     !integration.of_pods && !integration.wraps_objects && !by_parts
 }
 
-/// Whether a job of this kind may have made a pod, or another object. Nothing keeps a pod, or an object that suspends its pods, from running if it did
-/// not; what an object that suspends its pods makes is told by marks. A job that its owner's controller does not make is one like any other. What the
-/// controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
+/// Whether a job of this kind may have made a pod, or another object. If it did not, nothing keeps a pod, or an object that suspends its pods, from
+/// running; what an object that suspends its pods makes is identified by marks. A job that its owner's controller does not make is a job like any
+/// other. What the controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
 fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: &str, all: bool) -> bool {
     let of_pods = part.integration().of_pods;
     let is_it = |object: &Arc<Wrapped>| {
@@ -196,7 +196,7 @@ impl Facts {
             let external = rules.external.contains(&kind);
             let counts = external || rules.kinds.contains(&kind);
             let Some(owner) = owner.filter(|owner| counts && *owner.uid == *uid) else { break };
-            // What it makes is told by the marks of its pod templates.
+            // What it makes is identified by the marks of its pod templates.
             if kind.has_groups() {
                 break;
             }

@@ -41,8 +41,8 @@ fn of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '.'
 }
 
-/// The text without the names of nodes, if it has any. Names are told apart as DNS names are: `node gpu-1.` names `gpu-1`. What our own
-/// messages call unhealthy nodes are nodes, too, also when none has that name any more.
+/// The text without the names of nodes, if it has any. A name ends where a DNS name ends: `node gpu-1.` names `gpu-1`. Names that our own messages
+/// call unhealthy nodes are removed, too, also when no node has that name any more.
 pub fn without_nodes(text: &str, is_node: &dyn Fn(&str) -> bool) -> Option<String> {
     let lost = lost(text);
     let mut shown = String::new();

@@ -18,7 +18,7 @@ use super::wishes::mismatch;
 use crate::json::text;
 use crate::record::show_amount;
 
-/// What is refused to a pod set, gathered so that each kind of trouble is told once.
+/// Why the flavors of a pod set are refused, gathered so that each reason is reported once.
 #[derive(Default)]
 struct Gathered {
     /// Flavors that do not suit the pods, each in words.

@@ -15,9 +15,9 @@ pub const MOST_PODS: usize = 500;
 /// The longest value of a label.
 const LONGEST_VALUE: usize = 63;
 
-/// What is asked about, as it is in the cluster: its Workload by name, or a job that has none; the job of the Workload; the events about it; its pending
-/// pods, if it is admitted, and its others while these are not ready. `list` lists at most so many of a path, with a query's selectors, of which something is
-/// kept. What could not be read is told in the answer, but for what is asked about itself.
+/// The object of the question, as it is in the cluster: its Workload by name, or a job that has none; the job of the Workload; its events; its
+/// pending pods, if it is admitted, and its other pods while these are not ready. `list` lists up to a number of objects of a path, with a query's
+/// selectors; objects that are not needed are not kept. What could not be read is noted in the answer, except for the object itself.
 ///
 /// # Errors
 /// Why that could not be read.

@@ -15,7 +15,7 @@ struct JobTotals {
 }
 
 impl Record {
-    /// Forgets jobs, and what is told about them.
+    /// Removes jobs, and what is recorded about them.
     pub(crate) fn retain_jobs(&mut self, stays: impl Fn(&JobRecord) -> bool) {
         let mut kept = 0;
         let mut next = |job: &JobRecord| {

@@ -30,8 +30,8 @@ pub struct Recorded {
 type Amounts = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Recorded {
-    /// What these lines say about the time from `since` to `until`. Lines of several replicas, in any order, are told once. Workloads that
-    /// had ended before are left out.
+    /// What these lines say about the time from `since` to `until`. Lines may come from several replicas and in any order; duplicates count once.
+    /// Workloads that had ended before are left out.
     pub fn new(lines: Vec<Line>, since: Timestamp, until: Timestamp) -> Self {
         let mut lines = lines;
         // Stable: lines of one moment stay in the order in which they were written.
@@ -457,7 +457,7 @@ impl Reading {
         Recorded { record: self.record, end, lost: self.lost }
     }
 
-    /// Tells of quota that was held for a while before the admission, or without one.
+    /// Records quota that was held for a while before the admission, or without one.
     fn report_reservations(&mut self) {
         let record = &mut self.record;
         for index in 0..record.jobs.len() {

@@ -8,7 +8,7 @@ enum Shown {
     Ends(&'static [fn()]),
     /// The same with the real programs of a control plane: tests below `tests/tests/operator/explain`.
     EndsOnAControlPlane(&'static [&'static str]),
-    /// It is told, and nothing lets this job start, or nothing that a virtual cluster has.
+    /// It is reported, but nothing makes this job start, or nothing that a virtual cluster has.
     Told(&'static [fn()], &'static str),
 }
 
@@ -161,7 +161,7 @@ fn shown(code: Code) -> Shown {
     }
 }
 
-/// What is told and cannot be ended here is named with its reason, and the tests that need a control plane are there.
+/// A finding that is reported and cannot be ended here has its reason in the table; tests that need a control plane must exist.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {

@@ -122,9 +122,9 @@ fn machines_fail_on_quiet_days() {
 #[test]
 fn machines_fail_on_bad_days() {
     let (mut moved, mut made_way) = (0, 0);
-    // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not
-    // seen yet what its predecessor had admitted; nodes came back of which the watch of Nodes told after that of Pods; a node was drained, and
-    // its pods were still seen there; the watch told of a release whose write was not answered yet.
+    // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not seen yet
+    // what its predecessor had admitted; nodes came back, and the watch of Nodes showed it after that of Pods; a node was drained, and its pods were
+    // still seen there; the watch showed a release whose write was not answered yet.
     let fixed = [
         1043,
         1167,

@@ -10,7 +10,7 @@ const BY_CHANCE: [&str; 2] = ["kueue-job-controller-PodsReady", "kueue-reclaimab
 /// Objects whose status only sums up, or says that they are usable.
 const SUMS: [&str; 5] =
     ["/clusterqueues/", "/localqueues/", "/cohorts/", "/resourceflavors/", "/admissionchecks/"];
-/// Fields deeper than this are not told apart.
+/// Patches that differ only in fields deeper than this count as the same.
 const DEPTH: usize = 2;
 
 /// A step, as both runs of the same protocol have it.

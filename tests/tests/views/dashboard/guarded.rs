@@ -72,7 +72,7 @@ async fn no_other_page_puts_a_frame_around_this_one() {
     let refused = |page: &Page| {
         page.troubles().iter().any(|trouble| trouble.to_string().contains("frame-ancestors 'none'"))
     };
-    // The console is told by another process.
+    // Another process of the browser reports it to the console.
     for _ in 0..MOST_FRAMES {
         if refused(&page) {
             return;

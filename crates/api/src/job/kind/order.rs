@@ -1,4 +1,4 @@
-//! Kinds are told apart by the names of their frameworks, and come in the order of these.
+//! Kinds are identified and ordered by the names of their frameworks.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -10,7 +10,7 @@ use sluice_sim::{Kind, Manifest, Manifests, Packed};
 
 use crate::dashboard::viewer::Viewer;
 
-/// Names that are told at most.
+/// The highest number of names in the answer.
 const MOST_NAMED: usize = 20;
 
 /// Those that the manager refuses: what starts at once in the virtual cluster nevertheless is refused for what is not known there.

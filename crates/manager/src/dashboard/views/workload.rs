@@ -65,7 +65,7 @@ fn life(
             Some(fact) => of_fact(fact),
             None if condition.type_ == "QuotaReserved" => "waiting".to_owned(),
             None if condition.type_ == "PodsReady" => "podsNotReady".to_owned(),
-            // What was true and is not any more is told by what came instead.
+            // A condition that is no longer true is left out: the one that followed it says more.
             None => continue,
         };
         entries.push((at, what, condition.reason.clone(), condition.message.clone()));

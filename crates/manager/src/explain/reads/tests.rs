@@ -69,7 +69,7 @@ async fn a_list_without_an_end_is_cut_and_told() {
     // About 130 kilobytes each: a hundred, in pages of fifty.
     assert!(pages.load(Ordering::Relaxed) <= 3, "{pages:?}");
     assert!(reads.is_spent());
-    // The settings were read before, and are told.
+    // The settings were read before, and are in the answer.
     assert!(live.objects.iter().any(|manifest| manifest.kind == Kind::LocalQueue));
 }
 

@@ -146,7 +146,7 @@ fn places_follow_changes_and_only_what_changed_is_told() {
     follower.gone(&workload("a", "a1", "lq", 5, 2));
     assert_eq!(follower.follow(), 1);
     assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["b1 0 0", "a0 1 0", "b0 2 1"]);
-    // Nothing changed: nothing is told.
+    // Nothing changed: nothing is reported.
     assert_eq!(follower.follow(), 0);
 }
 

@@ -11,7 +11,7 @@ use crate::webhook::review::{Request, Verdict, answer};
 
 /// The bytes of a part of the metadata that is read. What is larger counts as missing.
 const PART: usize = 64 << 10;
-/// The parts of the metadata by which jobs are told.
+/// The parts of the metadata by which jobs are recognized.
 const PARTS: [&str; 6] =
     ["name", "generateName", "labels", "annotations", "ownerReferences", "deletionTimestamp"];
 

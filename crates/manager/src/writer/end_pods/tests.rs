@@ -176,7 +176,7 @@ async fn a_pod_that_cannot_be_deleted_keeps_no_other() {
     let (result, sent) = looked(vec![pods.clone()], overdue()).await;
     assert_eq!(result, Err(WriteError::PodsRemain(vec!["w1".into()])));
     assert!(deletes_others(&sent));
-    // Of a stop this is told.
+    // When a job is stopped, the refusal is reported.
     let (result, sent) = looked(vec![pods], EndPods::Delete).await;
     assert!(matches!(result, Err(WriteError::Refused(_))), "{result:?}");
     assert!(deletes_others(&sent));

@@ -290,7 +290,7 @@ fn what_is_lost_by_an_eviction_counts_from_the_admission_and_not_from_when_the_j
         cut.cut(end * 1000);
         assert_eq!(cut.jobs[0].lost, lost + 7, "{end}");
     }
-    // The line of the admission was lost, and a manager that began later tells of it.
+    // The line of the admission was lost, and the `Holding` line of a manager that began later reports it.
     let since = time(20).to_string();
     let holding =
         json!({"what": "Holding", "since": since, "admitted": time(30).to_string(), "usage": usage("1")});

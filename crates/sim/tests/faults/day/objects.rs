@@ -150,7 +150,7 @@ pub struct Seen {
     pub finished: bool,
     /// When a manager last decided to give it quota.
     pub decided: Option<Timestamp>,
-    /// Whether it may be admitted as far as it goes: active, not told to wait, no check failed, its queue is not stopped.
+    /// Whether nothing but quota keeps it from being admitted: it is active, no check failed or asks to wait, its queue is not stopped.
     pub may_run: bool,
     /// While it is evicted because of a preemption: the reason, and the preemptor's UID.
     pub preempted: Option<(String, String)>,

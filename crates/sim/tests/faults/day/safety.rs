@@ -414,7 +414,7 @@ mod tests {
         wrong
     }
 
-    /// The day on which a victim's queue was back at its share when it was told so: what was to come there had made it borrow.
+    /// The day on which a victim's queue was back at its nominal share when the preemption was reported: the preemptor had made it borrow.
     #[test]
     fn a_workload_that_waits_for_its_own_victims_counts_as_if_it_had_come() {
         let wrong =
