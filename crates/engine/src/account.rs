@@ -1,4 +1,4 @@
-//! What the engine knows of one workload, taken out of it: for the explanations that other programs show.
+//! What the engine knows of one workload, as a value: other programs show explanations from it.
 
 use std::ops::Bound;
 

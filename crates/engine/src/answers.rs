@@ -1,4 +1,4 @@
-//! Taking in the answers of writes.
+//! Handles the answers of writes.
 
 use std::sync::Arc;
 

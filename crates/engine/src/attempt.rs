@@ -1,8 +1,8 @@
-//! Attempts to admit a Workload, for traces: how far each has come, by what the API server has.
+//! Attempts to admit a Workload, for traces: how far each attempt got, according to the API server.
 //!
-//! An attempt begins when the Workload is queued, for the first time or after an eviction. It ends when its pods are ready, or its job was
-//! started where pods are not waited for; or when it is evicted, finished or deleted before that. Its number follows from the evictions that its
-//! status counts: every replica has the same one, also after a restart, and nothing is stored for it.
+//! An attempt begins when the Workload is queued, for the first time or after an eviction. It ends when the pods are ready (when the job is started,
+//! if `waitForPodsReady` is off), or when the Workload is evicted, finished or deleted before that. Its number follows from the evictions counted in
+//! the status: every replica computes the same number, also after a restart, and nothing is stored for it.
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::WorkloadCondition;

@@ -1,4 +1,4 @@
-//! How far attempts to admit a Workload have come, found from what the API server has.
+//! How far attempts to admit a Workload got, derived from the objects of the API server.
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};

@@ -1,4 +1,4 @@
-//! Exponential backoff, where wanted with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
+//! Exponential backoff, optionally with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
 
 use jiff::SignedDuration;
 

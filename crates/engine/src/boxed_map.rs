@@ -1,4 +1,4 @@
-//! A sorted map of large values that is mostly asked for single ones.
+//! A sorted map of large values, for lookups of single keys.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;

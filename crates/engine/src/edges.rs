@@ -1,6 +1,6 @@
-//! What hangs on what: which Workloads, jobs and statuses are looked at again when something else changed.
+//! Dependencies: which Workloads, jobs and statuses are looked at again when something else changed.
 //!
-//! Before everything was seen once, Workloads and jobs need no marks of this kind: all of them are looked at then.
+//! Until the initial state is complete, Workloads and jobs are not marked: all of them are looked at then.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The engine: its state, its doors, and the order in which it works things off.
+//! The engine: its state, its entry points, and the order in which it works through what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Parents that others manage (docs/reference/07-integrations.md 7.2, "External frameworks"): objects of the kinds in
+//! Parents that other controllers manage (docs/reference/07-integrations.md 7.2, "External frameworks"): objects of the kinds in
 //! `integrations.externalFrameworks`.
 //!
 //! Their controllers make Workloads for them, which are queued like all others. Nothing is made for them here, and nothing is written to them:

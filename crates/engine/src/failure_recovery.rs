@@ -1,8 +1,8 @@
 //! Pods that are stuck on nodes that cannot be reached (docs/reference/06-algorithm.md 6.27; gate `FailureRecoveryPolicy`).
 //!
-//! No kubelet confirms the end of a pod whose node is lost, so that a Job goes on counting it and starts no other in its place. A pod that
-//! says that it may be forced is failed and removed once it was to be gone for a minute and its node has the taint of a node that
-//! cannot be reached: first its status says so, then it is deleted without grace. Each step follows from the pod and the node alone.
+//! If a pod's node is lost, no kubelet confirms the pod's end, so that a Job goes on counting it and starts no other in its place. A pod with the
+//! opt-in annotation is failed and removed once it should have ended a minute ago and its node has the taint of an unreachable node: first its status
+//! is written, then it is deleted without grace. Each step follows from the pod and the node alone.
 
 pub(crate) mod state;
 

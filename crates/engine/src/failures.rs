@@ -1,4 +1,4 @@
-//! How an object, or what it was to be made for, says why a write fails.
+//! How an object reports why a write on it, or a write that was to create it, fails.
 
 use std::sync::Arc;
 

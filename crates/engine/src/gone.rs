@@ -1,5 +1,5 @@
-//! Managed jobs that are gone, for a while. The controller that makes jobs below them may be behind, and make more: those have no quota, and no job
-//! above them says so.
+//! Managed jobs that were deleted a short while ago. The controller that makes jobs below them may lag behind and make more: these have no quota, and
+//! no job above them shows that.
 
 use std::collections::{BTreeMap, VecDeque};
 

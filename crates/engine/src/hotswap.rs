@@ -1,12 +1,12 @@
-//! Hotswap (ours, gate `Hotswap`): jobs leave failing nodes, with room made by evicting Workloads of lower priority if no room is free.
+//! Hotswap (not in Kueue; gate `Hotswap`): jobs leave failing nodes. If no room is free, Workloads of lower priority are evicted for them.
 //!
-//! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
-//! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
-//! room for it, or would have without victims of lower priority, which [`search`] asks the core. The [`brake`] holds when most nodes look
-//! bad, and nothing is decided before all nodes and pods were seen.
+//! It acts for the flavors in [`scope`]. The [`health`] of their nodes decides their [`capacity`], which admissions need besides quota. A JobSet
+//! whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have room for it, or would have after preemption of lower
+//! priority, which [`search`] asks the core. The [`brake`] holds when most nodes look bad, and nothing is decided before all nodes and pods were
+//! seen.
 //!
-//! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
-//! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
+//! It keeps no state that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads. Only the node
+//! that a pod left is kept until the next look, which writes it there.
 
 pub(crate) mod asked;
 pub(crate) mod asks;

@@ -1,6 +1,5 @@
-//! The finalizer that keeps a ClusterQueue, ResourceFlavor, AdmissionCheck or Topology while it is in use
-//! (docs/reference/04-labels-annotations.md 4.3), and the event
-//! that says what holds one that is being deleted.
+//! The finalizer that keeps a ClusterQueue, ResourceFlavor, AdmissionCheck or Topology while it is in use (docs/reference/04-labels-annotations.md
+//! 4.3), and the event that names what still uses it while it is being deleted.
 
 use std::fmt::Write as _;
 

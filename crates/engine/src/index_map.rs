@@ -1,4 +1,4 @@
-//! Maps by hash that keep the order in which their entries came.
+//! Hash maps that keep the order of insertion.
 
 /// Names are hashed often, by a function that takes a fraction of the time of the standard library's. It is seeded at random: users who choose
 /// names do not know which of them collide.

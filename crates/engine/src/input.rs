@@ -1,4 +1,4 @@
-//! The engine's inputs: objects seen, writes answered, time passed.
+//! The engine's inputs: objects, answers of writes, the time.
 
 use std::sync::Arc;
 

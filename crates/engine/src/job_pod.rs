@@ -1,4 +1,4 @@
-//! Pods of elastic jobs, and pods with a place in the topology, as they are kept.
+//! Pods of elastic jobs, and pods with a topology assignment, as the engine keeps them.
 
 use sluice_api::{labels, slim};
 use sluice_core::Name;

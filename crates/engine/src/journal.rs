@@ -1,4 +1,4 @@
-//! The lines of the journal that follow from an object as it was and as it is: what was decided, by what the API server has.
+//! The lines of the journal that follow from two versions of an object: the decisions that the API server has.
 //!
 //! Every replica makes them, whatever client wrote the object, so that a journal has no gap where the leader changes.
 

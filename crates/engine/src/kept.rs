@@ -1,5 +1,5 @@
-//! Whether the API server keeps what it accepts. It says that a write succeeded although a schema prunes the field, or a policy sets it back:
-//! the next look would send the same again, at once and for ever.
+//! Whether the API server keeps what it accepts. A write succeeds although a schema prunes the field, or a policy sets it back: the next look would
+//! send the same write again, endlessly.
 
 use crate::engine::Engine;
 use crate::input::{Object, WriteError};

@@ -1,4 +1,4 @@
-//! What is known of pods that may still use the quota of a job that is gone, or is going.
+//! What is known of pods that may still use the quota of a job that is deleted or being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Complete lists: what they lack is gone, unless it may be younger.
+//! Complete lists: an object that a list lacks is gone, unless it may be younger than the list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The metrics that the engine moves, and the gauges that it can read off its state (docs/reference/05-metrics.md).
+//! The metrics that the engine moves, and the gauges that are computed from its state (docs/reference/05-metrics.md).
 
 mod cohorts;
 mod counts;

@@ -1,5 +1,5 @@
-//! Answers come late: by then the object that a write was on may be gone, and another one of its name there. Nothing that such an answer says is
-//! about that one.
+//! Late answers: by the time of an answer its object may have been deleted and replaced by another of the same name. Nothing in such an answer
+//! applies to the new object.
 
 use std::sync::Arc;
 

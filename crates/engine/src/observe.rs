@@ -1,4 +1,4 @@
-//! Taking in what was seen: objects, deletions, complete lists, objects that are set aside.
+//! Handles what was seen: objects, deletions, complete lists, objects that are set aside.
 
 mod slim_job;
 

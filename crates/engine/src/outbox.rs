@@ -1,4 +1,4 @@
-//! What waits to be handed out, and which writes have not been answered yet.
+//! Effects that are still to be handed out, and writes without an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

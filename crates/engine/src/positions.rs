@@ -1,4 +1,4 @@
-//! The places of waiting Workloads for a part that keeps a copy of them: what changed since it last asked, at a cost that goes with the changes.
+//! The places of waiting Workloads for a part that keeps a copy of them: what changed since its last request, at a cost in proportion to the changes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use sluice_api::slim;

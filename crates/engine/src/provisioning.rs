@@ -7,7 +7,7 @@
 //!   [`seen`]: the objects as they were seen.
 //!
 //! Deviations (tests/compat/deviations.md): a request that waits for the provider's quota says so in the check's message;
-//! a request that nodes came for is never taken away because its configuration changed.
+//! a request that has its nodes is never deleted because its configuration changed.
 
 pub(crate) mod controller;
 pub(crate) mod names;

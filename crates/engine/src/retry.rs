@@ -1,4 +1,4 @@
-//! Writes that fail: when they are tried again, and what of them is worth telling.
+//! Writes that fail: when they are retried, and what is reported about them.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! A summary of the engine's state, for debugging: page by page, as all that waits is in it.
+//! A summary of the engine's state, for debugging: page by page, because it lists all Workloads that wait.
 
 use std::collections::BTreeMap;
 

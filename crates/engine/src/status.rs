@@ -1,8 +1,8 @@
 //! The status of queues and cohorts (docs/reference/03-conditions-events.md 3.2; docs/reference/01-api.md 1.2–1.7), and when they and finalizers
 //! are written.
 //!
-//! A status is computed when something changed and written when it differs, at most once per interval and object. Figures of all queues together
-//! have a budget.
+//! A status is computed when something changed and written when it differs, at most once per interval and object. The writes of numbers share one
+//! budget for all queues.
 
 pub(crate) mod budget;
 

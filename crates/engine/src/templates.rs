@@ -1,10 +1,10 @@
-//! Template objects: jobs of some kinds name one, which says what pods they have (docs/reference/07-integrations.md 7.2).
+//! Template objects: jobs of some kinds name one, which describes their pods (docs/reference/07-integrations.md 7.2).
 //!
-//! A job that waits follows its template: when that comes, changes or goes, its Workload does. A job that runs keeps the pods that its Workload
-//! was admitted with.
+//! A waiting job follows its template: when the template is created, changed or deleted, its Workload is updated. A running job keeps the pods that
+//! its Workload was admitted with.
 //!
-//! Only so many are [kept]: those that managed jobs name before others. A job that names another one says so; that is read, and kept once there is
-//! room.
+//! A limited number of templates is [kept]: those that managed jobs name come first. A job that names another one gets a message; its template is
+//! read, and kept once there is room.
 
 pub(crate) mod kept;
 

@@ -1,4 +1,4 @@
-//! What is kept of a job that something is wrong with.
+//! What is kept of a job that has a problem.
 
 use std::sync::Arc;
 

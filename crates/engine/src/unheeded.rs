@@ -1,4 +1,4 @@
-//! What is known of a stop that is not known to be obeyed, and of an end after which pods may go on.
+//! What is known of a stop that the controller may not have carried out, and of ended jobs whose pods may go on.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! What is known of jobs that the API server does not let be suspended.
+//! What is known of jobs that the API server refuses to suspend.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What a write is to make of a job, so that its answer shows whether it was kept.
+//! What a job should be after a write, so that the answer shows whether it was kept.
 
 use crate::effect::{Purpose, Write};
 use crate::input::Object;

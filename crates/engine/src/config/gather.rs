@@ -1,4 +1,4 @@
-//! How long a cycle waits for more of what it is for.
+//! How long a cycle waits for more of the changes that caused it.
 
 use jiff::SignedDuration;
 

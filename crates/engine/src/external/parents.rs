@@ -1,4 +1,4 @@
-//! What is known of parents that others manage.
+//! What is known of parents that other controllers manage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

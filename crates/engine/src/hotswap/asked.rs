@@ -1,4 +1,4 @@
-//! Works out what the pods of Workloads ask for, and keeps it with them.
+//! Computes what the pods of Workloads ask for, and keeps the result with the Workloads.
 
 use std::sync::{Arc, OnceLock};
 

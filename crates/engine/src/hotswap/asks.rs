@@ -1,4 +1,4 @@
-//! What the pods of a Workload ask of nodes and of quotas: it is worked out once for a Workload as it is, not in each look.
+//! What the pods of a Workload ask of nodes and of quotas: computed once for each version of a Workload, not in each look.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A search that takes more than one cycle: it goes on where it was for as long as nothing has changed, else it begins anew. Each time it does,
-//! its parts are twice as long, up to a limit: where something changes all the time, it ends before the next change.
+//! A search that takes more than one cycle. It goes on where it was as long as nothing has changed, else it begins anew. Each new beginning doubles
+//! the length of its parts, up to a limit: even if something changes all the time, it then ends before the next change.
 
 use sluice_core::{Answers, WorkloadKey};
 

@@ -1,5 +1,5 @@
-//! Which Workloads are displaced: JobSets whose pods sit on unhealthy nodes while what remains of their nodes cannot hold them, and
-//! those that were evicted for that and do not run again yet. (Plain Jobs replace pods by themselves.)
+//! Which Workloads are displaced: JobSets with pods on unhealthy nodes whose other nodes cannot hold these pods, and JobSets that were evicted for
+//! that and do not run again yet. (Plain Jobs replace pods by themselves.)
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Which nodes are healthy: ready, schedulable, and not about to go.
+//! Which nodes are healthy: ready, schedulable, and not about to be removed.
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::config::Hotswap;

@@ -1,4 +1,4 @@
-//! Carries out what looks have found: see [`super::planned`].
+//! Carries out what looks have decided: see [`super::planned`].
 
 use sluice_core::WorkloadKey;
 

@@ -1,4 +1,4 @@
-//! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
+//! What the pods of a Workload need of nodes: how much, which nodes, and whether they need whole groups of nodes.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Which nodes new work is steered away from: those whose maintenance is announced for before its end, and groups of nodes of
-//! which some are not healthy, where a slice would be placed but in part.
+//! Which nodes new work avoids: nodes whose announced maintenance begins before the work ends, and groups of nodes in which some are unhealthy, where
+//! only a part of a slice would fit.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

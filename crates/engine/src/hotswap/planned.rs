@@ -1,9 +1,10 @@
-//! Moves that a look has found and that later cycles carry out: each eviction is written, and its job stopped, so that a cycle makes only some.
+//! Moves that a look has decided and that later cycles carry out: each needs writes for its eviction and the stop of its job, so that a cycle makes
+//! only some.
 //!
-//! One look decides for all displaced Workloads. What it found holds for as long as nothing changes that it depends on: nodes, queues, flavors
-//! and the Workloads of moves that are still to be made are looked at anew at once, and the others as often as without a plan
-//! ([`super::SWARM_INTERVAL`]); a look makes another plan. Until then no other Workload takes the room: what those that are still to move hold
-//! counts as used, and their lost nodes do not count for the limits of their flavors.
+//! One look decides for all displaced Workloads. Its plan holds as long as nothing changes that it depends on: after a change of nodes, queues,
+//! flavors or a Workload that is still to move there is a new look at once, after other changes as often as without a plan
+//! ([`super::SWARM_INTERVAL`]). A look makes a new plan. Until then no other Workload takes the room: the usage of the Workloads that are still to
+//! move counts, and their lost nodes do not count for the limits of their flavors.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What is kept of a pod that is bound to a node, what it takes of that, and what a node has.
+//! What is kept of a pod that is bound to a node, what it uses of the node, and what a node has.
 
 use std::collections::BTreeMap;
 

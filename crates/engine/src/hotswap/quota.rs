@@ -1,4 +1,4 @@
-//! What Hotswap asks of quotas: whether a queue is within its own with a Workload in it, and whether it will have quota for one again.
+//! What Hotswap asks about quota: whether a queue is within its own quota including a Workload, and whether it will have quota for a Workload again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The nodes of a look, and what is on them, as the core takes them: it knows where there is room.
+//! The nodes of a look, and what is on them, as input of the core, which finds room.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Where Hotswap acts: flavors with node labels, used by a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, and by no
-//! queue whose nodes a provisioning check asks for: those come and go with their workloads.
+//! Where Hotswap acts: flavors with node labels that a ClusterQueue with `preemption.reclaimOutOfCohort.enable` uses, unless a queue requests their
+//! nodes through a provisioning check: such nodes come and go with their workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

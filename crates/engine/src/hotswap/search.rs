@@ -1,14 +1,14 @@
-//! The search for nodes, and for victims where there are none: for each displaced Workload in turn.
+//! The search for nodes, and for victims if no nodes are free: for each displaced Workload in turn.
 //!
-//! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]), and one placement more: those whose turn does
-//! not come go on in the cycles that follow, where those before them without a result are not searched again. Those with one take the nodes that
-//! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that, and what a look takes
-//! before its searches takes half at most: the rest is left to the first search of a cycle, so that there is an end. Where so many wait to run
-//! that a quarter is not enough, the others wait for them.
-//! A search that alone is longer than that rest goes on in the cycles that follow, where it makes more steps if the world changes meanwhile
-//! ([`super::cut`]).
-//! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
-//! What is found is the same as without the limits, except for a search that takes too many cycles: it is given up.
+//! A cycle looks at a limited number of nodes and Workloads ([`crate::EngineConfig::hotswap_steps`]), and one placement more. Workloads that it does
+//! not get to follow in the next cycles, which do not repeat searches without a result. Workloads with a result are given the nodes found for them
+//! again until they run, without a search ([`super::found`]). A quarter of the steps is for that, and what a look takes before its searches is
+//! limited to half: the rest is left to the first search of a cycle, so that it ends. If a quarter is not enough for the Workloads that wait to run,
+//! the searches wait for them.
+//!
+//! A search that alone takes longer than the rest continues in the next cycles, with more steps if something changes meanwhile ([`super::cut`]).
+//! Moves beyond what one cycle evicts are planned for the next cycles ([`super::planned`]). The result is the same as without the limits, except that
+//! a search that takes too many cycles is given up.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! Topologies, nodes, topology requests and assignments as the core takes them (docs/reference/06-algorithm.md 6.11–6.15, 6.21).
+//! Topologies, nodes, topology requests and assignments as input of the core (docs/reference/06-algorithm.md 6.11–6.15, 6.21).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The Workload as the core takes it: pod sets with their requests, priority, order, state.
+//! The Workload as input of the core: pod sets with their requests, priority, order, state.
 
 use std::collections::BTreeMap;
 

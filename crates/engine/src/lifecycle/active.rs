@@ -1,7 +1,7 @@
-//! Whether pods of a job may still use its quota: those that run, those that terminate and can, and those that its status does not show yet.
+//! Whether pods of a job may still use its quota: running pods, terminating pods that can still run, and pods that its status does not show yet.
 //!
-//! A pod on a node that is lost terminates until its node, or it by force, is deleted. It does not count once that is
-//! known, which takes the lists of Nodes and Pods.
+//! A pod on a lost node terminates until the node is deleted or the pod is deleted by force. It does not count once the loss is known, which takes
+//! the lists of Nodes and Pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What manages a job: itself, by its queue name or by the configuration, or a job above it that its owner references lead to.
+//! What manages a job: the job itself, by its queue name or by the configuration, or a job above it in its owner references.
 //!
 //! Any user can write an owner reference. It counts only where the owner exists by name in the job's own namespace, with that kind and UID.
 

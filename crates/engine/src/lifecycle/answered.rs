@@ -1,18 +1,18 @@
 //! Whether the controller of a stopped job has answered the stop.
 //!
-//! A Job's status says how many pods run as its controller saw it last. The controller makes pods before it writes that, so that a Job that
-//! is stopped right after it was started has pods, and its status says that none is active. The condition `Suspended` tells the two apart:
-//! the controller writes it `False` together with the first pods, and `True` together with the number that is left once it has deleted
-//! them. `True` from before the last start, or from before the eviction that led to the stop, is no answer.
+//! A Job's status has the number of pods as its controller saw it last. The controller makes pods before it writes that, so that a Job that is
+//! stopped right after its start has pods while its status says that none is active. The condition `Suspended` distinguishes the two: the controller
+//! writes it `False` together with the first pods, and `True` together with the remaining number once it has deleted them. `True` from before the
+//! last start, or from before the eviction that led to the stop, is no answer.
 //!
-//! A kind without that condition answers by showing pods since the start, and then none; or by `status.observedGeneration`, where its
-//! controllers write that. One that shows neither keeps its quota for a while.
+//! A kind without that condition answers by showing pods since the start, and then none; or by `status.observedGeneration`, if its controllers write
+//! that. A job that shows neither keeps its quota for a while.
 //!
-//! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
-//! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
-//! for a second, its condition is therefore set to `False`. The controller sets it to `True` again the next time it has looked at the Job
-//! and deleted all pods that it knows of, those included that it made before. The JobSet controller does the same, once it has suspended the Jobs
-//! of a JobSet: one that is far behind resumes them first, as it saw the JobSet then.
+//! If a Job is started and stopped before its controller has written its status, neither shows: the controller makes the pods from what it saw last,
+//! its status write conflicts with the stop, and `True` stays as it was before the start. If the status of a stopped Job does not change for a
+//! second, its condition is therefore set to `False`. The controller sets it to `True` the next time it has looked at the Job and deleted all pods
+//! that it knows of, including those that it made before. The JobSet controller does the same, once it has suspended the Jobs of a JobSet; if it is
+//! far behind, it first resumes them, as it saw the JobSet then.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
-//! What a former admission left in the jobs that a job's controller made.
+//! What an earlier admission left in the jobs that a job's controller made.
 //!
-//! A controller that merges templates into the jobs that it made, as JobSet's does, takes nothing out of them: node selectors of the flavor
-//! before would keep their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
+//! JobSet's controller merges templates into the jobs that it made and removes nothing from them: node selectors of the previous flavor would keep
+//! their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
 //!
-//! A controller that makes them while the job waits, and lets them run as they are, as that of MPIJobs does with the launcher, would make
-//! them anew just as they were. Their templates are brought up to date before the start. Where it made one too late for that, from what it
-//! saw before the start, the part is stopped, and let go on with the right template.
+//! MPIJob's controller makes the launcher while the job waits and does not change it later; it would make the launcher anew with the same template.
+//! The templates of such parts are updated before the start. If the controller makes a part too late for that, from what it saw before the start, the
+//! part is stopped, and resumed with the right template.
 //!
-//! A controller that leaves its parts alone whatever becomes of their job, as that of RayServices does until another cluster serves, would let
-//! them run after a stop: they are stopped here. A part of its own name that waits, because it was stopped so or because it was made before
-//! its name was known, is removed once the job runs: what takes its place is made of the job as it is.
+//! RayService's controller leaves its clusters alone when the job is stopped, until another cluster serves: they are stopped here. A part of the job
+//! that waits, because it was stopped here or because it was made before its name was known, is deleted once the job runs: the controller makes its
+//! replacement from the job as it is then.
 
 use std::sync::Arc;
 

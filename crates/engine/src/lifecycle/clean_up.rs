@@ -1,5 +1,5 @@
-//! What parts of a job do after it is deleted, on its quota: the cluster of a RayService has its data removed from Redis by a Job, and goes when that is done
-//! (docs/reference/07-integrations.md 7.2).
+//! What parts of a job do on its quota after it is deleted: a Job removes the data of a RayService's cluster from Redis, and the cluster is deleted
+//! when that is done (docs/reference/07-integrations.md 7.2).
 
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::Name;

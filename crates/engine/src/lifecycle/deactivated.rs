@@ -1,5 +1,5 @@
-//! What follows for a job whose Workload waits: its events say what the checks say, and it may be removed once it was
-//! deactivated (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
+//! Consequences for a job whose Workload waits: its events repeat the messages of the checks, and it may be deleted once it was deactivated
+//! (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::job::JobView;

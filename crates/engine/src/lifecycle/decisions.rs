@@ -1,4 +1,4 @@
-//! What the core decided in a cycle, carried out (docs/reference/06-algorithm.md 6.5 "Admit" and "requeueAndUpdate", 6.17).
+//! Carries out what the core decided in a cycle (docs/reference/06-algorithm.md 6.5 "Admit" and "requeueAndUpdate", 6.17).
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may go to nodes of another one, on this
-//! one's quota.
+//! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may run on nodes of another
+//! flavor, on the quota of this one.
 //!
-//! A job gets there that was let run by hand before its start came, or whose template its user changes while it runs, as some kinds allow. A flavor may
-//! change, too, while jobs run on it, or be deleted and made anew: those were started on it as it was. When it changed, is known from then on, or from the
-//! start of the manager; when it was made, it says itself.
+//! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow. A flavor
+//! may also change, or be deleted and made anew, while jobs run on it: these were started with the older version. The time of a change is known since
+//! the start of the manager; the time of creation is in the flavor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

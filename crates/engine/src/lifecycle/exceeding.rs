@@ -1,11 +1,11 @@
-//! Jobs that run with more than their Workload holds quota for, or elsewhere. The Workload is evicted, which stops the job, and is queued again after a delay
-//! that doubles each time.
+//! Jobs that run with more than their Workload holds quota for, or elsewhere. The Workload is evicted, which stops the job, and is queued again after
+//! a delay that doubles each time.
 //!
-//! One way to that: pods that ended well give their quota back, and their controller lets them run again, as that of JobSets does when it restarts
-//! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer. Of a group of pods that is so, too: pods that
-//! are made in the place of succeeded ones wait, unless a client takes their gates off.
+//! One cause: pods that succeeded gave their quota back, and their controller runs them again, as JobSet's does when it restarts the whole. They
+//! cannot be charged again: while quota is reserved, reclaimable pods never become fewer. The same is true of a group of pods: replacements of
+//! succeeded pods wait, unless a client removes their gates.
 //!
-//! Another: the program of a SparkApplication asks for more executors than its object says.
+//! Another cause: the program of a SparkApplication asks for more executors than its spec says.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

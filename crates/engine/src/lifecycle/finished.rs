@@ -1,4 +1,4 @@
-//! A finished Workload: its finalizer goes, then, when its retention is over, itself (docs/reference/06-algorithm.md 6.19).
+//! A finished Workload: its finalizer is removed, and it is deleted when its retention is over (docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::labels;

@@ -1,5 +1,4 @@
-//! Jobs that their own controller holds back: no quota is of use to them until it does not any more
-//! (docs/reference/03-conditions-events.md, `OnHold`).
+//! Jobs that their own controller holds back: quota is of no use to them until the hold ends (docs/reference/03-conditions-events.md, `OnHold`).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a job needs next (docs/reference/07-integrations.md 7.1, "Reconciler order"): the first thing that applies is done, and the rest
-//! waits until that was answered.
+//! What a job needs next (docs/reference/07-integrations.md 7.1, "Reconciler order"): the first step that applies is taken, and the rest waits for
+//! its answer.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A job that has left its queue is not managed any more. Until it has stopped or ended it keeps the quota that it holds: nothing runs on what others
-//! may get.
+//! A job that has left its queue is no longer managed. It keeps its quota until it has stopped or ended, so that nothing runs on quota that is given
+//! to others.
 
 use std::sync::Arc;
 

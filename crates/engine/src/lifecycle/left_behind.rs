@@ -1,12 +1,12 @@
-//! A job that is deleted gives its quota back when its pods are gone, not before: they end when their grace is over, and that is as long as their
-//! user says. Pods of a part that is deleted, and made anew, count beside those of the one that takes its place.
+//! A deleted job gives its quota back when its pods are gone, not before: the pods have a grace period, which their user sets. Pods of a part that is
+//! deleted and made anew count beside those of its replacement.
 //!
-//! A job that is not there says nothing of its pods, and one that is being deleted says what it said before. So its pods are looked for among those
-//! of the namespace: by the UIDs of what was deleted, and of what that controlled. Where the whole job is to end, also by the name of the Workload that
-//! they carry: after a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
+//! A deleted job has no status, and the status of a job that is being deleted is out of date. So its pods are looked for in its namespace: by the
+//! UIDs of the deleted job and of the objects that it controlled. If the whole job is to end, also by the name of the Workload that they carry: after
+//! a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
 //!
-//! Pods that are to end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Those of a job that only a finalizer of its user
-//! holds are not to end before it does. One look is for all jobs of a namespace that are gone. A job that held no quota, or had no pods, costs none.
+//! Pods that should end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Pods of a job that only a finalizer of its user
+//! holds need not end before the job does. One look serves all deleted jobs of a namespace. A job that held no quota, or had no pods, costs none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A Workload that waits: what keeps it from being looked at, and what lets it be queued again (docs/reference/03-conditions-events.md 3.1;
+//! A Workload that waits: what keeps it from being considered, and what lets it be queued again (docs/reference/03-conditions-events.md 3.1;
 //! docs/reference/06-algorithm.md 6.17).
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where the pods of a job that waits may go: its user may change that as long as it waits, and its Workload follows.
+//! Where the pods of a waiting job may run: its user may change that while it waits, and its Workload follows.
 
 use k8s_openapi::api::core::v1::Affinity;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A Workload that holds quota: admission checks, and queues that stop or go (docs/reference/06-algorithm.md 6.10 and 6.18).
+//! A Workload that holds quota: admission checks, and queues that stop or are deleted (docs/reference/06-algorithm.md 6.10 and 6.18).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the controller of a job has shown of having seen what became of it.
+//! Whether the controller of a job has seen a change, as far as its status shows.
 
 use jiff::Timestamp;
 use sluice_api::job::JobView;

@@ -1,7 +1,7 @@
-//! How many pods an elastic job has, where that is not what its object says (docs/reference/06-algorithm.md 6.26).
+//! How many pods an elastic job has, if its spec does not say it (docs/reference/06-algorithm.md 6.26).
 //!
-//! A job whose controller makes parts of it has the pods of the parts that run: those change their size, and the object does not. A job
-//! that stops, or whose own autoscaler ends its pods, holds its quota as long as its pods use it.
+//! A job whose controller makes parts of it has the pods of the parts that run: their sizes change, and the job's spec does not. A job that stops, or
+//! whose own autoscaler ends its pods, holds its quota as long as its pods use it.
 
 use std::sync::Arc;
 

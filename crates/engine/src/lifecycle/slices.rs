@@ -1,9 +1,8 @@
-//! The slices of an elastic job (docs/reference/06-algorithm.md 6.26): Workloads that follow one another as the job changes its size. One runs;
-//! a job that grows gets another, which waits for what it needs more while the pods that run go on.
+//! The slices of an elastic job (docs/reference/06-algorithm.md 6.26): Workloads that follow one another as the job changes its size. One runs; a job
+//! that grows gets another, which waits for the additional quota while the running pods go on.
 //!
-//! The new slice is admitted first, and the one that it replaces finished then. In between both are admitted; what the older one holds counts
-//! only as far as it is more than what the newer one holds, in every replica that sees the two. So there is no moment at which the job has no
-//! admitted Workload, whatever fails.
+//! The new slice is admitted first, and then the slice that it replaces is finished. In between both are admitted; of the older one only the usage
+//! beyond that of the newer one counts, in every replica that sees the two. So the job has an admitted Workload at every moment, whatever fails.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are let
-//! go as the slice that runs was granted, those with the lowest names first.
+//! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are ungated
+//! as the running slice was granted, lowest names first.
 //!
-//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go. A pod of which it is
-//! not known whether it was let go counts as one that was, and is written again, before others are. The pods of a job's parts are its pods, too.
+//! A pod that terminates still uses its part of the slice; one that ended does not. Each pod is ungated by one write. If the outcome of that write is
+//! not known, the pod counts as ungated, and its write is repeated before others. The pods of a job's parts are its pods, too.
 
 use std::sync::Arc;
 

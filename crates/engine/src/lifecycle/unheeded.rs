@@ -1,14 +1,14 @@
-//! A stop that a job's controller does not obey.
+//! A stop that a job's controller does not carry out.
 //!
-//! A stop sets a field, and the controller of the job's kind removes the pods. Some do not: one that checks an object before it looks at that field
-//! leaves an invalid one alone, and one that does not repeat a pass that met a conflict waits for the next event. A job that is stopped, and of which
-//! nothing shows that its pods are gone, is therefore looked at after a while. If it has pods, it is touched, which is an event for its controller; if
-//! it still has some later, they are deleted here, and jobs that it made and that go on with them.
+//! A stop sets a field, and the controller of the job's kind removes the pods. Some do not: a controller that validates an object before it looks at
+//! that field ignores an invalid one, and a controller that does not retry after a conflict waits for the next event. A stopped job is therefore
+//! looked at after a while if nothing shows that its pods are gone. If it has pods, it is touched, which is an event for its controller; if it still
+//! has some later, they are deleted here, together with jobs that it made and that still run.
 //!
-//! All of it follows from the objects and from when a job was first seen stopped: after a restart it begins anew. A controller that obeys, and says
-//! so, costs no request; one that says nothing costs a look.
+//! Everything follows from the objects and from when a job was first seen stopped: after a restart the time begins anew. A controller that reports
+//! the stop costs no request; one that reports nothing costs one look.
 //!
-//! Jobs whose controller is known to come back to them until they are stopped are left to it, see [`super::answered`].
+//! Jobs whose controller is known to retry until they are stopped are left to it, see [`super::answered`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

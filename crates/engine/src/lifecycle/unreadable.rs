@@ -1,4 +1,4 @@
-//! A job that cannot be read, or not any more: what pods it has is not known.
+//! A job that cannot be read, or no longer: it is not known which pods it has.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Parts of other jobs that the API server does not let be suspended: they are deleted, and their makers make them anew as they should be.
+//! Parts of other jobs that the API server refuses to suspend: they are deleted, and their controllers make them anew as they should be.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The writes on a Workload: its status, itself, its finalizer, its end.
+//! The writes on a Workload: its status, its spec and metadata, its finalizer, its deletion.
 
 use std::sync::Arc;
 

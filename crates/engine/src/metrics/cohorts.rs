@@ -1,4 +1,4 @@
-//! The gauges of Cohorts (docs/reference/05-metrics.md), and where a Cohort stands.
+//! The gauges of Cohorts (docs/reference/05-metrics.md), and the position of a Cohort in its tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

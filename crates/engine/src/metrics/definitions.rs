@@ -1,4 +1,4 @@
-//! Every metric that the engine knows: its name, its labels, and what it says.
+//! Every metric that the engine knows: its name, its labels, and its help text.
 
 /// How a metric counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How long pods wait behind a scheduling gate after their Workload was admitted, until the write that takes it off has succeeded.
+//! How long pods wait behind a scheduling gate after their Workload was admitted, until the write that removes it has succeeded.
 
 use jiff::Timestamp;
 use sluice_api::conditions::{WorkloadCondition as Type, true_since};

@@ -1,4 +1,4 @@
-//! The gauges of what waits in a ClusterQueue, and what the last cycle skipped (docs/reference/05-metrics.md).
+//! The gauges of Workloads that wait in a ClusterQueue, and of what the last cycle skipped (docs/reference/05-metrics.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

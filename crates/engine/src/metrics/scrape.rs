@@ -1,7 +1,7 @@
 //! The gauges, page by page: the largest world has some hundred thousand series, and the engine does not stop for all of them at once.
 //!
-//! Each object is looked at once during a scrape, as it is at that moment: every series is right at some moment of the scrape, and what is
-//! counted over the Workloads counts each of them once.
+//! Each object is read once during a scrape, in its state at that moment: every series is right at some moment of the scrape, and sums over the
+//! Workloads count each of them once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

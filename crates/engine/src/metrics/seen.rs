@@ -1,4 +1,4 @@
-//! What is measured of a Workload's life from the object as it is seen, whatever client wrote it.
+//! Metrics of a Workload's life, taken from the object as it is seen, whatever client wrote it.
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::slim;

@@ -1,4 +1,4 @@
-//! The series of queues and Cohorts: which custom labels they have, and when they go.
+//! The series of queues and Cohorts: which custom labels they have, and when they are removed.
 
 use std::sync::Arc;
 

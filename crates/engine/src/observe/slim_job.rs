@@ -1,4 +1,4 @@
-//! What is kept of a job: what something is decided by. Its user may write any number of labels and templates of any size.
+//! What is kept of a job: only what decisions need, because its user may write any number of labels and templates of any size.
 
 use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::labels;

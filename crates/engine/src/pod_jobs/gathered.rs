@@ -1,5 +1,5 @@
-//! Which pods of a job a start is for. Its Workload is for pods of a certain size, whatever role pods claim to have, and for so many of them: those of
-//! an object that gathers its pods (docs/reference/07-integrations.md 7.4), and those of a group without the ones that gave their quota back.
+//! Which pods of a job a start is for. The Workload is for a number of pods of a certain size, whatever role pods claim to have: of an object that
+//! gathers its pods (docs/reference/07-integrations.md 7.4), and of a group, without the pods that gave their quota back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Pods that the controller of a job made, and that wait all the same.
+//! Pods that a job's controller made, and that wait nevertheless.
 //!
-//! The webhook queues no pod of a job that has quota. What it knows of jobs and Workloads comes by watches, and each replica has its own: one that has
-//! not seen a job yet, or its admission, takes the job's pods for pods like any other. They would wait for quota of their own, or use it beside that of
-//! the job. Here all of that is known: such a pod loses what it was given to wait, and is none of ours any more.
+//! The webhook queues no pod of a job that has quota. It knows jobs and Workloads from watches, and each replica has its own: a replica that has not
+//! seen a job yet, or its admission, takes the job's pods for pods without a job. They would wait for quota of their own, or use it beside the job's.
+//! The engine knows better: it removes the gate from such a pod, and no longer manages it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How the pods of jobs that are made of them come and go.
+//! Follows the events of pods that make up jobs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Pods that are too many, were replaced, or are over.
+//! Surplus pods, replaced pods, and pods that ended.
 
 use std::collections::BTreeSet;
 

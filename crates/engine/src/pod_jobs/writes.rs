@@ -1,4 +1,4 @@
-//! What is written to pods: one write for each, all of them at once.
+//! The writes on pods: one for each pod, all at once.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is asked for: which pod sets, in which groups, with which parameters (docs/reference/06-algorithm.md 6.23).
+//! What a request asks for: which pod sets, in which groups, with which parameters (docs/reference/06-algorithm.md 6.23).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The template objects that are kept: so many, and so many bytes, at most. Any user may make more.
+//! The template objects that are kept: limited in number and bytes, because any user may make more.
 
 use std::collections::BTreeMap;
 

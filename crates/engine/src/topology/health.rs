@@ -1,5 +1,5 @@
-//! Nodes that fail under a Workload (docs/reference/06-algorithm.md 6.14; gate TASFailedNodeReplacement): its status lists the node, and its
-//! pods get another one; a second node evicts it.
+//! Nodes that fail under a Workload (docs/reference/06-algorithm.md 6.14; gate TASFailedNodeReplacement): its status lists the node, and its pods get
+//! another node; a second failed node evicts the Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 

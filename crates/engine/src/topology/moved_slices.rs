@@ -1,7 +1,8 @@
-//! Slices that move whole because one of their nodes was lost (ours; gate HotswapSlices): whether they may, and what becomes of their pods.
+//! Slices that move as a whole because one of their nodes was lost (not in Kueue; gate HotswapSlices): whether they may move, and what happens to
+//! their pods.
 //!
-//! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound where the
-//! assignment has no place for it is deleted, and its controller makes it anew; all others stay.
+//! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound to a node on which
+//! the assignment has no place for it is deleted, and its controller makes it anew; all others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Nodes for the core, and what pods that no topology assignment placed take of them (docs/reference/06-algorithm.md 6.12 "free").
+//! Nodes for the core, and what pods without a topology assignment use of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
-//! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that nothing is known to be free. A
-//! pod is placed if it names a Workload of its namespace that holds its node, and is one of as many as that has there; every other bound pod
-//! takes what it asks for, such as one that its node did not let go before it was replaced.
+//! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that it is not known what is free. A pod counts
+//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there. The requests
+//! of every other bound pod count as used, such as those of a replaced pod that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 

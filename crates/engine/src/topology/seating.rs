@@ -1,8 +1,8 @@
 //! Which bound pods are those that an assignment has in a domain: as many as it says, and no more. Any user can write the name of a Workload into a
-//! pod; what is beyond the number takes its part of a node like any other pod.
+//! pod; pods beyond the number count as usage of the node like any other pod.
 //!
-//! Of too many the pods that stay, and of these the smallest, are the assignment's, so that what the rest takes is rather too much than too
-//! little.
+//! If there are too many, the assignment gets the pods that are not terminating, the smallest first, so that the usage of the rest is overestimated
+//! rather than underestimated.
 
 use std::collections::{BTreeMap, BTreeSet};
 

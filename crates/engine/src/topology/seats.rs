@@ -1,4 +1,4 @@
-//! Keeps seats ([`super::seating`]) as pods, nodes and assignments come and go.
+//! Updates seats ([`super::seating`]) with the events of pods, nodes and assignments.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Nodes that come after the reservation: for a Workload whose checks are ready, and in place of nodes that failed
+//! Nodes that are found after the reservation: for a Workload whose checks are ready, and in place of nodes that failed
 //! (docs/reference/06-algorithm.md 6.14 and 6.15).
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};

@@ -1,8 +1,8 @@
-//! Lets pods be scheduled where their Workload's topology assignment has them (docs/reference/06-algorithm.md 6.13).
+//! Ungates pods so that they are scheduled where their Workload's topology assignment has them (docs/reference/06-algorithm.md 6.13).
 //!
-//! One write for each pod takes the gate off and adds the labels of the domain to the node selector, valid for the version that was seen:
-//! until its answer, or a newer version of the pod, shows what became of it, the pod counts where it was let go to, and gets no other write.
-//! The pods of one Workload are looked at together, once a cycle at most, and those of a large one once a second.
+//! One write for each pod removes the gate and adds the labels of the domain to the node selector, valid for the version that was seen. Until its
+//! answer, or a newer version of the pod, shows the outcome, the pod counts in that domain, and gets no other write. The pods of one Workload are
+//! looked at together, at most once a cycle, and those of a large Workload once a second.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The domains that the pods of a pod set are assigned to, as its Workload has them.
+//! The domains that the pods of a pod set are assigned to, from its Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Pods that were let go to a node that has become unhealthy, or that is not assigned any more, before they got there: they are declared
-//! failed, so that their controller makes others (docs/reference/06-algorithm.md 6.14).
+//! Ungated pods that are not bound yet while their node has become unhealthy or is no longer assigned: they are marked failed, so that their
+//! controller makes replacements (docs/reference/06-algorithm.md 6.14).
 
 use std::sync::Arc;
 

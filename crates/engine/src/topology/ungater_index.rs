@@ -1,4 +1,4 @@
-//! The pods with a place in the topology, by their Workload, pod set and stage.
+//! The pods with a topology assignment, by their Workload, pod set and stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! Which pod of a pod set gets into which domain of its topology assignment (docs/reference/06-algorithm.md 6.13).
+//! Assigns the pods of a pod set to the domains of its topology assignment (docs/reference/06-algorithm.md 6.13).
 //!
-//! Domains are in the order of the assignment, and each has so many pods. The pods with the first ranks belong in the first domain, and so
-//! on. Where ranks contradict one another, or the pods that run, each domain is filled in order instead. Either way no domain gets more pods
-//! than it has.
+//! Domains are in the order of the assignment, and each has a number of pods. The pods with the first ranks belong in the first domain, and so on. If
+//! ranks contradict one another, or the running pods, each domain is filled in order instead. Either way no domain gets more pods than its number.
 
 /// How the pods of a pod set are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is kept of a Workload: no more room than it takes; and of one that is over, what is still asked for.
+//! What is kept of a Workload, without unused capacity; and of a finished one, only what is still needed.
 
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::JobKind;

@@ -1,4 +1,5 @@
-//! Whose a Workload is, by its owner references. These go over all owners, which of a group are all of its pods: the world keeps what they find.
+//! Which job a Workload belongs to, by its owner references. The Workload of a group has all of its pods as owners: the world keeps what a search
+//! through them finds.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Indexes over the pods that are bound to nodes: a node and a job have few of all the pods that there are.
+//! Indexes over the pods that are bound to nodes: one node or job has few of all pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

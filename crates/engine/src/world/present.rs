@@ -1,4 +1,4 @@
-//! Which objects are there.
+//! Which objects exist.
 
 use std::sync::Arc;
 
