@@ -1,7 +1,7 @@
-//! One request to the API server, with its own timeout and no retries of the client's.
+//! One request to the API server, with its own timeout and without the client's retries.
 //!
-//! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes need to know at once,
-//! so every client here is built without ([`sluice_client::kubeconfig`]) and this module classifies what came back.
+//! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes must fail at once, so every client here is built
+//! without retries ([`sluice_client::kubeconfig`]) and this module classifies the answers.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
-//! The engine's own thread: inputs in, effects out, cycles back to back, timers; and what happens when an object makes the
-//! engine panic.
+//! The engine's own thread: inputs in, effects out, cycles back to back, timers; and recovery when an object makes the engine panic.
 //!
-//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and
-//! everything is listed again. Effects of the engine before count no longer: writes carry its *generation*, and answers to
-//! an earlier one are dropped (the watch shows what came of them).
+//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and everything is listed again.
+//! Effects of the old engine no longer count: writes carry the engine's *generation*, and answers to an earlier generation are dropped (the watch
+//! shows their outcome).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

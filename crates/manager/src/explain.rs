@@ -1,10 +1,9 @@
-//! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
+//! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried in a virtual cluster.
 //!
-//! The engine is asked for one account, page by page. The world in which remedies are tried is read from
-//! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: some
-//! explanations at a time, each for a limited time and in limited memory. One of a large cohort reserves its
-//! memory and waits for the one of another large cohort, not for small ones, nor they for it. What was not read or not tried is left out, and the
-//! answer says so.
+//! The engine is asked for one account, page by page. The world in which remedies are tried is read from the API server, as far as it shares quota
+//! with the job, and the virtual cluster runs on a thread of its own: some explanations at a time, each for a limited time and in limited memory. An
+//! explanation of a large cohort reserves its memory and waits only for that of another large cohort; small ones do not wait for it. What was not
+//! read or not tried is left out, and the answer says so.
 
 mod reads;
 mod refusal;

@@ -1,4 +1,4 @@
-//! A stand-in for the API server inside of the test's process: what the real parts of the manager send comes to a function.
+//! A stand-in for the API server inside the test's process: a function answers what the real parts of the manager send.
 
 use std::future::Future;
 

@@ -1,6 +1,6 @@
-//! How much may wait for the engine: watches stop reading, and writes keep their answers, while too much does. Nothing is dropped.
+//! How much may wait for the engine: if too much waits, watches stop reading and writes keep their answers. Nothing is dropped.
 //!
-//! What the manager itself says (who leads, that a list is complete, questions) is small, seldom, and never waits.
+//! The manager's own messages (leadership, completed lists, questions) are small, rare, and never wait.
 
 use std::sync::Arc;
 

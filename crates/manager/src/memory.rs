@@ -1,7 +1,7 @@
-//! Memory for what is made on demand: simulations and explanations reserve theirs before they begin.
+//! Memory for work on demand: simulations and explanations reserve theirs before they begin.
 //!
-//! The kernel ends a manager that takes more memory than its container may have, so what is left of that is shared: each
-//! reservation counts in full until it is dropped, though part of it is in use by then.
+//! The kernel kills a manager that exceeds its container's memory limit, so the memory that is left is shared: each reservation counts in full until
+//! it is dropped, even when part of it is already in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

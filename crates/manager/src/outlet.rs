@@ -1,4 +1,4 @@
-//! Carries the engine's effects out of its thread: to the writer, the event sink, the metrics and the log.
+//! Passes the engine's effects from its thread to the writer, the event sink, the metrics and the log.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Percent-encoded text (RFC 3986), as it stands in paths, queries and header names.
+//! Percent-encoded text (RFC 3986), as in paths, queries and header names.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the health endpoints and the metrics say about the running manager.
+//! The state of the running manager for the health endpoints and the metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

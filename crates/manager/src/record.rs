@@ -1,9 +1,8 @@
 //! `--record FILE`: the engine's inputs and effects, as they happen, for `sluice replay`.
 //!
-//! The engine's thread only hands entries over; another thread makes lines of them. Between the two is a bounded buffer.
-//! Until everything was listed once, the engine waits when it is full, since nothing is decided yet. After that it never
-//! waits: when the buffer is full the recording ends there, says so in its last line and in the log, and what is in the
-//! file can be replayed from its beginning.
+//! The engine's thread only puts entries into a bounded buffer; another thread makes lines of them. Until the initial state is complete the engine
+//! waits if the buffer is full, since nothing is decided yet. After that it never waits: if the buffer is full the recording ends, which its last
+//! line and the log report, and the file can be replayed from its beginning.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write as _};

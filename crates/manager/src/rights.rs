@@ -1,7 +1,7 @@
-//! Whether the manager may do what the configured job kinds need. Without the right to see or to stop jobs of a kind it would let them run without
-//! quota: it ends, and says which rights are missing and what of the chart grants them.
+//! Whether the manager has the rights that the configured job kinds need. Without the right to watch or to stop jobs of a kind it would let them run
+//! without quota: it exits with a message that names the missing rights and the chart's value that grants them.
 //!
-//! A kind whose CRD is not installed is looked for until it is (docs/reference/07-integrations.md 7.1); its rights are needed from the start.
+//! A kind whose CRD is not installed is looked for again until it is (docs/reference/07-integrations.md 7.1); its rights are needed from the start.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which certificates are trusted in clients of servers that are not the API server: collectors of traces, object stores.
+//! The certificates that clients trust of servers other than the API server: trace collectors, object stores.
 
 use std::io;
 use std::path::Path;

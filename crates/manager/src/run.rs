@@ -1,4 +1,4 @@
-//! `sluice manager`: puts the parts together, and takes them apart again in an order that loses nothing.
+//! `sluice manager`: starts the parts, and stops them in an order that loses nothing.
 
 mod ending;
 mod sections;

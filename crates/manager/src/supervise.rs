@@ -1,7 +1,7 @@
-//! Tasks and threads that the process cannot do without: one that panics, or ends before the stop signal, ends the process with its
-//! reason. A manager that went on with a part of it dead would lead and not do what a leader does.
+//! Tasks and threads that the process needs: if one panics, or ends before the stop signal, the process ends with its reason. A manager that
+//! continued without one of them would hold the lease and not do its work.
 //!
-//! Everything here is started through a [`Supervisor`]; clippy refuses the bare functions (`clippy.toml`).
+//! Everything here is started through a [`Supervisor`]; clippy refuses the plain functions (`clippy.toml`).
 
 use std::any::Any;
 use std::io;

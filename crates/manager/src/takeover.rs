@@ -1,13 +1,13 @@
-//! What comes between winning the lease and deciding: our own kinds, jobs and the pods that we let be scheduled are listed anew.
+//! Between winning the lease and deciding: Sluice's own kinds, jobs, and pods that the manager ungates are listed anew.
 //!
-//! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that
-//! does not know that would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
-//! of one that was just started. With queues older than those that the former leader has decided on, it would undo that: take back the
-//! admission of a running job whose queue has dropped a check, say. Lists that begin after the lease was won have it all.
+//! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that does not know that
+//! would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota of one that was just started. With
+//! older versions of queues than the former leader had, it would undo decisions: for example revoke the admission of a running job whose queue has
+//! dropped a check. Lists that begin after the lease was won have it all.
 //!
-//! The former leader knew from the answers to its writes which pods of elastic jobs, and of jobs with a place in the topology, it had let be
-//! scheduled: one that takes them for gated lets others go in their places. Nodes, other pods and requests for nodes are others' to write, and
-//! no older than any leader's watch may be at any time.
+//! The former leader knew from the answers to its writes which pods of elastic jobs, and of jobs with a topology assignment, it had ungated: a leader
+//! that takes them for gated would ungate others in their places. Nodes, other pods and ProvisioningRequests are written by other programs, and are
+//! no older than they may be for any leader at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Starts the watches: when the CRDs are there, and for jobs whenever theirs is.
+//! Starts the watches: once the CRDs exist; for jobs once the kind's CRD exists.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

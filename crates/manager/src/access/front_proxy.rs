@@ -1,8 +1,8 @@
-//! The API server's proxy in front of aggregated APIs: which certificates prove it, and what it says about users
+//! The API server's proxy in front of aggregated APIs: which certificates authenticate it, and what it says about users
 //! (docs/reference/08-tooling.md 8.5).
 //!
-//! The cluster publishes that in the ConfigMap `kube-system/extension-apiserver-authentication`. Only a connection whose client certificate is
-//! signed by that CA, with one of the allowed names, may say in headers who asks.
+//! The cluster publishes that in the ConfigMap `kube-system/extension-apiserver-authentication`. The user in the headers counts only on a connection
+//! whose client certificate is signed by that CA and has one of the allowed names.
 
 use std::sync::Arc;
 use std::time::Duration;

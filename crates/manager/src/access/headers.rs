@@ -1,5 +1,5 @@
-//! Who asks, as the API server's proxy says it in headers (requestheader authentication). They count only if the proxy has proved itself: see
-//! [`super::front_proxy`].
+//! The user of a request, from the headers of the API server's proxy (requestheader authentication). They count only if the proxy has authenticated:
+//! see [`super::front_proxy`].
 
 use std::collections::BTreeMap;
 

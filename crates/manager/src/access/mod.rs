@@ -1,6 +1,6 @@
-//! Who asks, and whether they may: the API server is asked (TokenReview, SubjectAccessReview), and its answers are remembered for a short while.
+//! Authentication and authorization: the API server is asked (TokenReview, SubjectAccessReview), and its answers are cached for a short while.
 //!
-//! Both are bounded: what is remembered in number and bytes, and how often strangers make this process ask, those from one address and all of them.
+//! Both are bounded: the cache in number and bytes, and the questions that requests cause, per address and in total.
 
 pub mod front_proxy;
 pub mod headers;

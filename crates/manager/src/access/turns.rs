@@ -1,4 +1,4 @@
-//! How many questions may still be asked, of all and of each user.
+//! How many more requests may be sent to the API server, in total and for each user.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

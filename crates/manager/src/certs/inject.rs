@@ -1,5 +1,5 @@
-//! The CA into the objects by which the API server calls the manager: both WebhookConfigurations, the CRDs' conversion, and the APIServices.
-//! Webhooks by Service and by URL are treated alike.
+//! Writes the CA into the objects through which the API server calls the manager: both WebhookConfigurations, the CRDs' conversion, and the
+//! APIServices, with a Service or a URL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The CA and the serving certificate of the webhooks: made, read, judged.
+//! The CA and the serving certificate of the webhooks: creation, parsing, validity.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

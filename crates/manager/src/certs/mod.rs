@@ -1,7 +1,7 @@
-//! The certificates of the webhooks and of the aggregated APIs: made, shared by a Secret, rotated, injected; or read from files.
+//! The certificates of the webhooks and of the aggregated APIs: created, shared through a Secret, rotated, injected; or read from files.
 //!
-//! All replicas look after the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced
-//! certificate is served at once: listeners take the TLS configuration anew for each connection.
+//! All replicas maintain the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced certificate is served at
+//! once: listeners read the TLS configuration anew for each connection.
 
 pub mod inject;
 pub mod material;

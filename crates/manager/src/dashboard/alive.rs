@@ -1,4 +1,4 @@
-//! Whether what the manager's watches deliver is what the cluster is like now.
+//! Whether the manager's watches are up to date.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Amounts of resources: thousandths of a core, bytes, and pieces of everything else; as numbers and as Kubernetes writes them.
+//! Amounts of resources in thousandths of a core, bytes, or pieces; as numbers and as Kubernetes writes them.
 
 use std::collections::BTreeMap;
 

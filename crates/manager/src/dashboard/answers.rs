@@ -1,4 +1,4 @@
-//! What every answer has in common: its headers, and whose turn it is.
+//! What all answers have in common: their headers, and the limit per user.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

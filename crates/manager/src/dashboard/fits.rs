@@ -1,4 +1,4 @@
-//! What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
+//! What fits into topologies, as the engine reported it a short while ago: the engine is asked seldom, however many users look.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What just happened: the latest changes of Workloads, so many of them; a namespace with many does not hide those of others.
+//! The latest changes of Workloads, limited in number; a namespace with many changes does not hide those of others.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What was asked for lately: however many want it, it is asked for once in a while, and those who come meanwhile wait for the same answer.
+//! A value that is computed at most once in a while: requests that come meanwhile wait for the same answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Opens the page of a laptop's dashboard in a browser. The key goes there in a file that only its owner may read: the arguments of a
-//! program can be seen by every user of the machine.
+//! Opens the page of a laptop's dashboard in a browser. The key is passed in a file that only its owner may read: every user of the machine can see
+//! the arguments of a program.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! What the journal says of a Workload's past, where there is a journal.
+//! A Workload's past from the journal, if there is a journal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the pods of a Workload are: the domains of a topology that it was assigned.
+//! Where the pods of a Workload are: its topology assignment, domain by domain.
 
 use std::collections::BTreeSet;
 

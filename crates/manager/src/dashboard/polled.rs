@@ -1,4 +1,4 @@
-//! The state of a cluster as a kubeconfig's user may read it: lists, from time to time.
+//! The state of a cluster as a kubeconfig's user may read it, from lists that are repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What a query asks for: the page of a list, and what is looked for.
+//! The parameters of a query: the page of a list, and the text to search for.
 
 use crate::visibility::route::parameter;
 use crate::visibility::status::Refusal;

@@ -1,5 +1,4 @@
-//! What is read from the API server for the view of one Workload, with the rights of this program: not more often than it changes, and of no
-//! user without limit.
+//! Reads from the API server for the view of one Workload, with the rights of this program: no more often than it changes, and with a limit per user.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! What the API server said of one user's rights, namespace by namespace, and what is to be asked next.
+//! The API server's answers about one user's rights, namespace by namespace, and which questions come next.
 //!
-//! A right that was granted counts for [`REMEMBER`] and is asked about again before; one that was refused is asked about seldom: most users may
-//! see few of many namespaces. Pure: the caller gives the time.
+//! A granted right counts for [`REMEMBER`] and is checked again before that; a refused one is checked seldom, because most users may see few of many
+//! namespaces. Pure: the caller passes the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The HTTP side: who asks, for what, and the answer.
+//! The HTTP side: authentication, routes, and answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

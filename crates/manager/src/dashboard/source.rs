@@ -1,4 +1,4 @@
-//! Where the answers come from that the columns do not have. It differs between the manager and a laptop.
+//! The source of data that the columns do not have. It differs between the manager and a laptop.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The columns of all objects that are shown, as the watches deliver them.
+//! The shown columns of all objects, from the watches.
 //!
-//! A watch that delivers holds the lock for one row; a view that reads holds it while it takes what changed, at most once in [`STALE`].
+//! A watch holds the lock for one row; a view holds it while it copies what changed, at most once in [`STALE`].
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,7 +1,6 @@
-//! `/api/tomorrow`: what is expected from now on, and with changes; a simulation of the cluster as it is.
+//! `/api/tomorrow`: the expected future, as the cluster is and with changes; a simulation.
 //!
-//! It never runs on the engine's thread: on one of its own, one simulation at a time, for a limited time and in memory that is
-//! reserved for it before.
+//! It runs on a thread of its own, never on the engine's: one simulation at a time, for a limited time and in memory that is reserved before.
 
 pub mod changed;
 pub mod pool;

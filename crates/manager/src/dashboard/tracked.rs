@@ -1,4 +1,4 @@
-//! A map that says what changed in it: a copy is brought up to date without a look at the rest.
+//! A map that records which keys changed: a copy is updated without a look at the rest.
 
 use std::collections::BTreeMap;
 

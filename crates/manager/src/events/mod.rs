@@ -1,6 +1,5 @@
-//! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to what the API takes, and never in the way of
-//! admission: what does not fit into the queue is dropped, the least important first, and counted. However late they are sent, they carry the time
-//! when they happened.
+//! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to the API's limits, and never slowing admission: if the queue is full the least
+//! important events are dropped and counted. An event carries the time when it happened, however late it is sent.
 
 pub mod dedup;
 pub mod queue;

@@ -1,4 +1,4 @@
-//! Events that wait to be sent: a bounded number, of which the least important ones are dropped first, and those that are too late to be of use.
+//! Events that wait to be sent: a bounded number. The least important ones and those that are too late to be of use are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

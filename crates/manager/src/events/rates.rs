@@ -1,5 +1,4 @@
-//! How many events are sent: of all objects together, and of each. One object that something goes wrong with again and again must not take the
-//! events of all others.
+//! How many events are sent: in total, and for each object, so that one object with a recurring problem does not take the events of all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

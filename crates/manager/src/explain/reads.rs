@@ -1,4 +1,4 @@
-//! What an explanation reads from the API server, within bounds of time and memory. What is not read in time, or is refused, is left out and told.
+//! What an explanation reads from the API server, within bounds of time and memory. The answer names what was not read in time, or refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
-//! Whose explanation is made when: some at a time, of one namespace fewer, and of one user one.
+//! The order of explanations: a limited number at a time, fewer of one namespace, and one of one user.
 //!
-//! Questions that wait come in turn, but one whose namespace has its share already is passed over until it has not. So a team that asks
-//! much, or slowly, leaves room for the others.
+//! Requests are served in turn, but a request whose namespace already has its share is passed over until a slot of that namespace is free. So a team
+//! with many or slow requests leaves room for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

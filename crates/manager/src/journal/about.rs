@@ -1,4 +1,4 @@
-//! What the journal says of one Workload.
+//! The journal's lines about one Workload.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::time::SystemTime;

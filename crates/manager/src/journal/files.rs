@@ -1,4 +1,4 @@
-//! The files of a folder: `NAME.NUMBER.jsonl`, where NAME is that of the process and NUMBER counts up.
+//! The files of a folder: `NAME.NUMBER.jsonl`, where NAME is the name of the process and NUMBER counts up.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};

@@ -1,4 +1,4 @@
-//! A file that whole lines are added to: what could not be written is known line by line, and no half line stays behind.
+//! A file to which whole lines are appended: lines that could not be written are known, and no partial line stays in the file.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Reads the files again, a page of lines at a time.
+//! Reads the files, a page of lines at a time.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Writes lines, in files that are begun anew when they are large.
+//! Writes lines; a file that is large is closed and a new one begun.
 
 use std::fs::File;
 use std::io;

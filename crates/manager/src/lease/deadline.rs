@@ -1,7 +1,7 @@
 //! Until when a leader may write, by its own clock.
 //!
-//! A process that stood still does not know that another replica leads: what it had decided, and what it decides before it has asked the
-//! lease, must not be written. Its clock goes on while it stands still, so it needs no answer to know that.
+//! A process that was suspended does not know that another replica leads: what it had decided, and what it decides before it has read the lease, must
+//! not be written. Its clock goes on while it is suspended, so that it can tell without an answer from the API server.
 
 use std::time::Instant;
 

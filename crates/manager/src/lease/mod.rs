@@ -1,4 +1,4 @@
-//! Leader election by a Lease, the one that Kueue itself uses: Sluice never leads while Kueue renews it.
+//! Leader election by a Lease, the same that Kueue uses: Sluice never leads while Kueue renews it.
 
 pub mod deadline;
 pub mod evaluate;

@@ -1,4 +1,4 @@
-//! Who may read metrics: users whom the API server knows and lets GET `/metrics`, as controller-runtime has it
+//! Who may read metrics: users that the API server authenticates and allows to GET `/metrics`, as with controller-runtime
 //! (docs/reference/08-tooling.md).
 
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What a scrape says: gauges as the engine has them at this moment, counters and histograms as they grew.
+//! The content of a scrape: gauges with the engine's current values, and the counters and histograms.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What the process does while its parts run, and in which order it takes them apart.
+//! What the process does while its parts run, and the order in which it stops them.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The connections of a server and what each is busy with: which one gives way when there are too many, and until when each must
-//! have got on. Pure: the caller gives the time.
+//! The connections of a server and their states: which one is closed when there are too many, and each one's deadline for progress. Pure: the caller
+//! passes the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! HTTP/1.1 servers, with or without TLS, that clients cannot exhaust: a bounded number of connections with a bounded time for each
-//! step, small heads, and no more descriptors than there are.
+//! HTTP/1.1 servers, with or without TLS, that clients cannot exhaust: a bounded number of connections with a bounded time for each step, small
+//! heads, and no more descriptors than there are.
 //!
-//! Over the bound, the connection that is missed least gives way to the new one (see [`connections`]): thousands that are only
-//! held open never keep a caller out that has something to ask. HTTP/2 is not offered: the API server speaks HTTP/1.1 to webhooks so
-//! that its requests spread over the replicas, and kubelets and Prometheus do without.
+//! Beyond the bound the least useful connection is closed for the new one (see [`connections`]): thousands of idle connections never keep a caller
+//! with a request out. HTTP/2 is not offered: the API server speaks HTTP/1.1 to webhooks so that its requests spread over the replicas, and kubelets
+//! and Prometheus work without it.
 
 pub mod body;
 pub mod connections;

@@ -1,5 +1,5 @@
-//! The attempts that are under way: of each, the finer times of what was seen. A bounded number; of one that is forgotten the objects say the
-//! times in whole seconds.
+//! The attempts in progress, each with the exact times of what was seen. Their number is bounded; for an attempt that was dropped the objects have
+//! the times in whole seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

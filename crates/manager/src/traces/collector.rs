@@ -1,5 +1,5 @@
-//! One request to the collector: OTLP over HTTP/1.1, with or without TLS, each with a connection of its own. Everything that comes back is
-//! bounded, in bytes and in time, and no redirect is followed.
+//! One request to the collector: OTLP over HTTP/1.1, with or without TLS, each with a connection of its own. The answer is bounded, in bytes and in
+//! time, and redirects are not followed.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Sends traces in batches: what a collector does costs bounded memory and time, whatever it does.
+//! Sends traces in batches, with bounded memory and time, whatever the collector does.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Ids of traces and spans, which follow from the Workload and the number of the attempt: every replica gives the same ones.
+//! Ids of traces and spans, computed from the Workload and the number of the attempt: every replica computes the same ones.
 
 use std::fmt;
 

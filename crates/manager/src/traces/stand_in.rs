@@ -1,5 +1,5 @@
-//! A stand-in for an OpenTelemetry collector: a server of the test's own that decodes what is sent with OpenTelemetry's protobuf, and answers
-//! as the test says.
+//! A stand-in for an OpenTelemetry collector: a server of the test's own that decodes requests with OpenTelemetry's protobuf, and gives the test's
+//! answers.
 
 use std::sync::{Arc, Mutex};
 

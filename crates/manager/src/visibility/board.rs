@@ -1,7 +1,7 @@
-//! A copy of all queues, put in order one by one when they are asked for. Pure: the caller gives the time.
+//! A copy of all queues, each sorted when it is requested. Pure: the caller passes the time.
 //!
-//! What the engine tells costs as much as what changed. A queue is put in order at most once in [`STALE`], however many ask for it, and only if
-//! it changed; all readers share the outcome.
+//! An update from the engine costs as much as what changed. A queue is sorted at most once in [`STALE`], however many requests there are, and only if
+//! it changed; all readers share the result.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

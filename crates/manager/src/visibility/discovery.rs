@@ -1,4 +1,4 @@
-//! Which groups, versions and resources there are.
+//! The discovery documents: groups, versions and resources.
 //!
 //! Only subresources are served. The objects that they belong to are not listed: `kubectl get clusterqueues` must not come here.
 

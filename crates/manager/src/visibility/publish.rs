@@ -1,4 +1,4 @@
-//! Carries what changed from the engine to the board, some at a time.
+//! Copies changes from the engine to the board, a limited number at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a path and a query ask for.
+//! Parses paths and queries.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The HTTPS side: who asks, whether they may, and the answer.
+//! The HTTPS side: authentication, authorization, and answers.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

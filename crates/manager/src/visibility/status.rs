@@ -1,4 +1,4 @@
-//! Answers that are no object: a `Status`, as every Kubernetes API server gives it.
+//! Errors as a `Status`, as every Kubernetes API server returns them.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! Keeps the documents of objects beside what was decoded from them, while the decisions are recorded ([`crate::record`]).
+//! Keeps the documents of objects beside their decoded form, while the decisions are recorded ([`crate::record`]).
 //!
 //! Otherwise nothing is kept: a watch decodes what decisions need, and drops the rest before it is stored.
 

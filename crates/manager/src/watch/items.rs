@@ -1,4 +1,4 @@
-//! Cuts the text of a list into its items while it comes in: no more than one of them, and what came in at once, is in memory.
+//! Cuts the text of a list into its items while it is received: memory holds one item and one read.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The watched kinds, and how each becomes an object of the engine.
+//! The watched kinds, and how each is converted to an object of the engine.
 
 use serde::Deserialize;
 use serde_json::Value;

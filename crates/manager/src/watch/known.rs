@@ -1,4 +1,4 @@
-//! Workloads of which something is known before a watch shows them: one that we wrote was decoded with the answer, and a spec holds as long as its
+//! Workloads of which a part is known before a watch shows them: the answer of our own write was decoded, and a spec stays the same within its
 //! generation. Decoding is most of what a Workload costs.
 
 use std::collections::HashMap;

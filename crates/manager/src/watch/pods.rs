@@ -1,9 +1,7 @@
-//! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they take; for a ClusterQueue with
-//! `preemption.reclaimOutOfCohort.enable`; or, since a
-//! node was lost, a Job that has nothing left but pods that terminate, or more than it asks for with them: they may be on that node, and hold its quota
-//! for good. The gate
-//! `FailureRecoveryPolicy`, off by default, needs them from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a
-//! topology.
+//! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they use; for a ClusterQueue with
+//! `preemption.reclaimOutOfCohort.enable`; or, after a node was lost, for a Job with only terminating pods, or with more pods than it asks for
+//! because some terminate: these may be on the lost node, and hold its quota for good. The gate `FailureRecoveryPolicy`, off by default, needs them
+//! from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a topology.
 
 use std::sync::Arc;
 

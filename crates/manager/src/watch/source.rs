@@ -1,4 +1,4 @@
-//! Lists a kind, then watches it from there, for as long as it is asked: texts of objects, one at a time.
+//! Lists a kind, then watches it from there, as long as the caller reads: texts of objects, one at a time.
 //!
 //! `kube::runtime::watcher` holds a page of a list four times over, as bytes, as text and decoded: 500 objects of up to a megabyte and a
 //! half. Here an object is cut out of the answer as it comes in, and no more is read until it is taken.

@@ -1,4 +1,4 @@
-//! In which version the API server serves what it may serve in several.
+//! Which version of a resource to use if the API server may serve several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

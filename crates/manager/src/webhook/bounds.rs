@@ -1,10 +1,10 @@
 //! How much a review may take of this process: bytes on the wire, memory, and time to wait for either.
 //!
-//! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the
-//! object as it shall be and as it is, so 4.5 MiB and a few kB about the request, and some more where JSON writes a character in
-//! several. A conversion review has one object: the API server decodes and converts lists item by item. What is larger is answered
-//! with 413, which the API server reports as the failure of the webhook. Where that would let a job in that is to be queued, it is
-//! answered by its head (see [`Reviewer::turned_away`](super::server::Reviewer::turned_away)).
+//! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the new and the old
+//! object, so 4.5 MiB and a few kB about the request, and more where JSON escapes characters. A conversion review has one object: the API server
+//! decodes and converts lists item by item. Larger reviews are answered with 413, which the API server reports as a failure of the webhook. If that
+//! would admit a job that should be queued, the review is answered from its head (see
+//! [`Reviewer::turned_away`](super::server::Reviewer::turned_away)).
 //!
 //! Large reviews never keep small ones waiting: these have memory of their own.
 

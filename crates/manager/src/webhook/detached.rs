@@ -1,7 +1,7 @@
-//! What runs on the quota of the job that controls it stays below that job. Nothing would hold quota for it otherwise, and nothing would stop it.
+//! Objects that run on the quota of the job that controls them stay below that job. Otherwise nothing would hold quota for them or stop them.
 //!
-//! Users can change owner references, and the labels by which a controller finds its pods again: one that does not find a pod lets it go. Once a
-//! managed job has made something, neither changes until that has ended.
+//! Users can change owner references, and the labels by which a controller finds its pods: a controller no longer manages a pod that it does not
+//! find. Neither may change on what a managed job has made until that has ended.
 
 use std::collections::BTreeMap;
 

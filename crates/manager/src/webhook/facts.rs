@@ -1,4 +1,4 @@
-//! What job webhooks must know, kept up to date from the same watches that feed the engine.
+//! What job webhooks need to know, from the same watches that feed the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

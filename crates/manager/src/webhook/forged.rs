@@ -1,7 +1,7 @@
-//! Pods that only look like those of a queued Job. The Job controller takes each pod that its selector matches for one of the Job's, also one that a
-//! user made, whatever it asks for, and makes one less itself: it would run on the quota of the Job. So only that controller makes them.
+//! Pods that only look like those of a queued Job. The Job controller adopts each pod that its selector matches, also one that a user made, whatever
+//! it requests, and makes one less itself: that pod would run on the quota of the Job. So only that controller may create such pods.
 //!
-//! Of operators' kinds it is not known who makes their pods: the operators are installed under any name.
+//! For operators' kinds it is not known which user makes their pods: operators are installed under any name.
 
 use std::collections::BTreeMap;
 

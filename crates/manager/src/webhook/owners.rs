@@ -1,5 +1,5 @@
-//! What stands above an object that a webhook looks at, as far as watches have shown it: by kind, name and UID, in the object's namespace. What only
-//! names an owner has none.
+//! The owners above a reviewed object, as far as watches have shown them: by kind, name and UID, in the object's namespace. An owner reference to an
+//! object that does not exist does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

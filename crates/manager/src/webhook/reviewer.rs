@@ -1,5 +1,5 @@
-//! Which review goes where: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`);
-//! here they get what they must know, from memory.
+//! Routes reviews: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`); this module gives them the facts from
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who writes, as far as that matters: what controllers of Kubernetes do is no user's doing.
+//! Recognizes the controllers of Kubernetes among the users of requests.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! How important writes are.
+//! The importance of writes.
 
 use sluice_engine::effect::Purpose;
 

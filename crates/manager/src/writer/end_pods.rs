@@ -1,5 +1,5 @@
-//! Has the pods of a stopped or ended job go that its controller lets run on. They are looked for when that is needed, among all of the job's namespace: the engine
-//! knows few pods, and their labels are what their users write.
+//! Deletes the pods of a stopped or ended job that its controller leaves running. They are looked for on demand, among all pods of the job's
+//! namespace: the engine knows few pods, and their labels are written by users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only reports on them; in a lane, objects in
-//! the order in which they became ready.
+//! Which write may be sent next: one at a time per object, in order; writes that jobs wait for before those that only report on them; within a class,
+//! objects in the order in which they became ready.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

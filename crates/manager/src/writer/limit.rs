@@ -1,8 +1,8 @@
-//! How many writes are in flight: as many as the API server takes without getting slower.
+//! How many writes are in flight: as many as the API server handles without slowing down.
 //!
-//! Latencies are gathered in windows. The shortest mean of a window is that of an API server with nothing else to do; a longer one says how many
-//! of the requests in flight only wait (as TCP Vegas does it). A few of them keep the server busy, more only make all of them later. Now and then
-//! the limit goes down for one window, so that the shortest mean is that of today.
+//! Latencies are averaged in windows. The shortest average is that of an idle API server; a longer one says how many of the requests in flight only
+//! wait (as in TCP Vegas). A few waiting requests keep the server busy, more only delay all of them. Now and then the limit is lowered for one
+//! window, so that the shortest average stays current.
 
 use std::time::{Duration, Instant};
 

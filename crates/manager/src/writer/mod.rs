@@ -1,6 +1,6 @@
-//! Carries out the engine's writes: as many at once as the API server takes without getting slower, in order per object, the most important
-//! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine. Those that hang
-//! leave their places to others.
+//! Carries out the engine's writes: as many at once as the API server handles without slowing down, in order per object, the most important first,
+//! paced, retried for a short while, and never when another replica may lead; each answer goes back to the engine. Writes that hang give their slots
+//! to others.
 
 pub mod class;
 mod end_pods;

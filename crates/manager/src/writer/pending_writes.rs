@@ -1,4 +1,4 @@
-//! Which writes are under way, and which may go next: those of a kind or namespace whose webhook is dead must not take the places of all others.
+//! Which writes are in flight, and which may be sent next: writes of a kind or namespace whose webhook is dead must not take all slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Pods by who controls them, so that a whole tree of them is found in one pass: pods may make pods, and users may write who controls theirs.
+//! Pods by their controller, so that a whole tree of them is found in one pass: pods may create pods, and users may write owner references.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
+//! The engine's writes as requests to the API server, and their answers as objects of the engine.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Sends the requests of one write: paced, each only while this process leads for certain and the engine that decided on it is still there, and
-//! again for a short while if they fail.
+//! Sends the requests of one write: paced, each only while this process certainly leads and the engine that decided on it still exists, with retries
+//! for a short while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Where writes hang again and again: namespaces of kinds whose webhook is dead. What hung once is known until it is answered soon, so that very
-//! many of them together take a few places, however often they are asked.
+//! Where writes hang repeatedly: namespaces of kinds whose webhook is dead. A write that hung is remembered until it is answered soon, so that very
+//! many of them together take a few slots, however often they are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

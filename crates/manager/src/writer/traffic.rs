@@ -1,4 +1,4 @@
-//! What is known of the writes in flight, shared by those who send: the limit, and what waits.
+//! The shared state of writes in flight: the limit, and what waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Changes that a caller wants to see tried: a quota, a priority, more nodes, a new node pool.
+//! The changes that a caller can try: a quota, a priority, more nodes, a new node pool.
 
 use axum::http::StatusCode;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! A node pool that is not there yet: nodes of a flavor, and the quota that comes with them.
+//! A node pool that does not exist yet: nodes of a flavor, and the quota that comes with them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Workloads that the manager refuses for what a virtual cluster does not know: they would start in it at once, so they are left out.
+//! Workloads that the manager refuses for a reason that a virtual cluster does not know: they would start in it at once, so they are left out.
 
 use std::collections::BTreeSet;
 

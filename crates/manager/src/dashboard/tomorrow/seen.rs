@@ -1,4 +1,4 @@
-//! What a viewer may see of a simulation: figures of the queues that they may know, sums over all, and the jobs of the viewer's namespaces.
+//! The part of a simulation that a viewer may see: figures of the queues that they may know, sums over all, and the jobs of their namespaces.
 
 use serde::Serialize;
 use sluice_sim::explain::without_nodes;

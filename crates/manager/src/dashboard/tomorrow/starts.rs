@@ -1,6 +1,6 @@
 //! When the Workloads that wait in a queue are expected to start: several futures of the part of the cluster that shares quota with it.
 //!
-//! What was found is kept for as long as nothing changes, and for a moment longer: many who look at a queue cost one simulation.
+//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

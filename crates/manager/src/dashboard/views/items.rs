@@ -1,4 +1,4 @@
-//! Lists of Workloads: those of a ClusterQueue in its order, and those that are looked for.
+//! Lists of Workloads: those of a ClusterQueue in its order, and the results of a search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! What queues and Cohorts lend to others.
 //!
-//! No object says which queue lends to which: what is borrowed comes out of what a whole cohort does not use. So it is said by this rule, for each
-//! flavor and resource:
+//! No object says which queue lends to which: borrowed quota comes from what a whole cohort does not use. This rule divides it, for each flavor and
+//! resource:
 //!
 //! * A queue borrows what it uses beyond its nominal quota. It can lend what it does not use of it, at most its lending limit.
 //! * What the members of a Cohort borrow is taken from the Cohort's own quota first, which no queue has. The rest is taken from the members
-//!   that can lend, each in proportion to what it can lend; the first ones, Cohorts before queues and by name, lend what cannot be divided.
-//! * What the members cannot lend each other is borrowed from the Cohort above in the same way, and what is left can be lent to it, at
+//!   that can lend, each in proportion to what it can lend; an indivisible remainder comes from the first of them, Cohorts before queues and by name.
+//! * What the members cannot lend each other is borrowed from the Cohort above in the same way, and the rest can be lent to it, at
 //!   most the Cohort's lending limit.
 //!
-//! So all that is lent is all that is borrowed, up to what is used beyond every quota. Queues below Cohorts that are in a circle lend
+//! So the sum of all lent quota is the sum of all borrowed quota, up to what is used beyond every quota. Queues below Cohorts in a cycle lend
 //! nothing, as they admit nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The view Now: cohorts, ClusterQueues with their quotas, and what just happened.
+//! The view Now: cohorts, ClusterQueues with their quotas, and the latest changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

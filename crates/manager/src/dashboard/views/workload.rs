@@ -1,4 +1,4 @@
-//! The view of one Workload: its whole life, as the object says it.
+//! The view of one Workload: its whole life, from the object.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

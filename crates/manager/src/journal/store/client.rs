@@ -1,8 +1,8 @@
-//! One request to an object store or to who gives its tokens: HTTP/1.1, with or without TLS, each with a connection of its own. What comes back
-//! is bounded, in bytes and in time, and no redirect is followed: a signed request is for whom it was signed.
+//! One request to an object store or to the server that gives its tokens: HTTP/1.1, with or without TLS, each with a connection of its own. Answers
+//! are bounded, in bytes and in time, and redirects are not followed: a signed request is valid for its server alone.
 //!
-//! What the store said last is kept for people, and for whether the same may work later. It has no body of an answer but its error code: a store
-//! may repeat what was signed, and a giver of tokens what it was given.
+//! The store's last error is kept for messages and for the decision to retry. Of an answer's body only the error code is kept: a store may repeat
+//! what was signed, and a token server what it received.
 
 use std::fmt;
 use std::io;

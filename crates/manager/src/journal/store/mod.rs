@@ -1,8 +1,8 @@
-//! Sends files of the journal to an object store, whole, once they are closed.
+//! Sends files of the journal to an object store, as a whole, once they are closed.
 //!
-//! What is to be sent is what the folder has: files that no process holds a lock on, and that have no note that they were sent. So files of a
-//! process that was killed go, too, and a restart forgets nothing. Nothing waits for this: a store that refuses, or stands still, costs a message, a
-//! metric, and room in the folder.
+//! The folder says what is still to be sent: files that no process holds a lock on, and that have no note that they were sent. So files of a killed
+//! process are sent, too, and a restart forgets nothing. Nothing waits for this: a store that refuses or hangs costs a message, a metric, and room in
+//! the folder.
 
 mod client;
 mod target;

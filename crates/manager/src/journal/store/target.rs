@@ -1,4 +1,4 @@
-//! The bucket and the path in it that files go to, and sending one.
+//! The bucket and the path in it that files are sent to, and sending a file.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -1,4 +1,4 @@
-//! Sending, against servers of the test's own. That requests are signed as a real store checks them is for tests/tests/operator/journal.rs.
+//! Sending, against servers of the test's own. tests/tests/operator/journal.rs tests signatures as a real store checks them.
 
 mod passes;
 

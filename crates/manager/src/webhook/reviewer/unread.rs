@@ -1,6 +1,6 @@
-//! Reviews that are not worked on, as they are too large or come too many at once. Where the API server ignores that a webhook fails, a job without
-//! a queue would be let in, although it is to be queued, or be taken from below the one on whose quota it runs. So these are judged by the head of
-//! the review, which costs next to nothing, however large it is: who writes, and the metadata of the object.
+//! Reviews that are not decoded, because they are too large or too many come at once. If the API server ignores a failure of the webhook, a job
+//! without a queue would be admitted although it should be queued, or be detached from the job on whose quota it runs. So these reviews are answered
+//! from their head, which costs next to nothing, however large the review is: the user, and the metadata of the object.
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels;

@@ -1,4 +1,4 @@
-//! Looks for pods, on a stand-in for the API server.
+//! Looking for pods, on a stand-in for the API server.
 
 use std::sync::Mutex;
 
