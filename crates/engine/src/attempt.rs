@@ -9,7 +9,7 @@ use sluice_api::conditions::WorkloadCondition;
 use sluice_api::v1beta2::CheckState;
 use sluice_core::{Name, WorkloadKey};
 
-/// The times of objects are whole seconds: what was seen no later than this after one says it finer.
+/// The times of objects are whole seconds: what was seen within this time after one has the more exact time.
 pub const FINER: SignedDuration = SignedDuration::from_secs(2);
 
 /// One thing that was seen or decided about an attempt.
@@ -54,7 +54,7 @@ pub struct Progress {
     pub cluster_queue: String,
     /// The priority.
     pub priority: i32,
-    /// Since when it is queued; of an attempt that is not the first, only if that is still to be seen.
+    /// Since when it is queued; for an attempt after the first only if the objects still show it.
     pub queued: Option<Timestamp>,
     /// Since when it holds quota.
     pub reserved: Option<Timestamp>,

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-/// The jitter is at most this fraction of the wait: one part in so many.
+/// The jitter is at most the wait divided by this number.
 const JITTER_PARTS: u64 = 10_000;
 
 /// How waits grow.
@@ -29,8 +29,7 @@ impl Backoff {
         self.first_ms.saturating_mul(factor).min(self.longest_ms).max(0)
     }
 
-    /// The same, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs anew decides the
-    /// same.
+    /// The same, up to 0.01 % longer. The reference's random part is computed from `seed` here: a new engine decides the same.
     pub(crate) fn wait(self, doublings: i32, seed: &str) -> SignedDuration {
         let milliseconds = self.doubled(u32::try_from(doublings).unwrap_or(0));
         let share = i64::try_from(hash(seed, doublings) % JITTER_PARTS).unwrap_or(0);

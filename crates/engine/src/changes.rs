@@ -10,7 +10,7 @@ use crate::input::ObjectRef;
 
 /// Changes that are remembered, of all objects together.
 const MOST_KEPT: usize = 512;
-/// Fields that are named of one change.
+/// The highest number of fields that are named for one change.
 const MOST_FIELDS: usize = 5;
 
 /// A change of the spec of a ClusterQueue, LocalQueue, Cohort or ResourceFlavor.

@@ -32,7 +32,7 @@ const REASON: &str = "KueueForcefullyDeleted";
 const REPORTER: &str = sluice_api::status_apply::FAILURE_RECOVERY_MANAGER;
 
 impl TerminatingPod {
-    /// What a pod is, if it is one of them.
+    /// The terminating pod, if it is one that may be forced.
     fn of(pod: &slim::Pod) -> Option<Self> {
         let deleted = pod.metadata.deletion_timestamp.as_ref().filter(|_| pod.safe_to_delete)?;
         (!pod.node.is_empty()).then(|| Self {
@@ -71,7 +71,7 @@ fn pod_ref((namespace, name): &PodKey) -> ObjectRef {
 }
 
 impl Engine {
-    /// Takes in a pod that is bound, or was.
+    /// Takes a pod that is or was bound.
     pub(crate) fn observe_terminating(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
         if !self.config.on(Gate::FailureRecoveryPolicy) || !self.config.runs(Part::PodTermination) {
             return;
@@ -108,7 +108,7 @@ impl Engine {
         self.terminating.pods.keys().map(pod_ref)
     }
 
-    /// The UID of one of them.
+    /// The UID of such a pod.
     pub(crate) fn terminating_uid(&self, object: &ObjectRef) -> Option<Arc<str>> {
         let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
         self.terminating.pods.get(&key).map(|pod| Arc::clone(&pod.uid))

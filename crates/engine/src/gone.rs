@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Name;
 
-/// So long a controller may be behind.
+/// How long a controller may lag behind.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
-/// So many are known at most: the last ones.
+/// The highest number of jobs that are kept: the last ones.
 const MOST: usize = 10_000;
 
 /// The UIDs of such jobs.
@@ -20,7 +20,7 @@ pub(crate) struct GoneJobs {
 }
 
 impl GoneJobs {
-    /// One is gone since `now`.
+    /// A job was deleted at `now`.
     pub fn note(&mut self, uid: &Name, now: Timestamp) {
         self.since.insert(uid.clone(), now);
         self.order.push_back((now, uid.clone()));

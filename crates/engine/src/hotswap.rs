@@ -40,10 +40,10 @@ use sluice_core::WorkloadKey;
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::planned::Planned;
 
-/// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
-/// but for what limits and moves depend on.
+/// Pods and Workloads change in swarms, and a look goes through all of them: their changes cause a look at most this often, except for changes that
+/// limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// Nodes fail, and come, many at once: the first is looked at in its cycle, and those that follow so soon after a look together.
+/// Many nodes fail and come at once: the first is looked at in its cycle, and those that follow within this time after a look together.
 const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 
 impl Engine {
@@ -59,19 +59,19 @@ impl Engine {
             self.hotswap.nodes_to_avoid.take();
         }
         if self.hotswap.planned.is_pending() {
-            // What is planned may be wrong by now.
+            // The plan may be wrong by now.
             return self.hotswap_again();
         }
         self.hotswap_within(NODES_INTERVAL);
     }
 
-    /// What was found at the last look may be so no more.
+    /// The result of the last look may be out of date.
     fn hotswap_again(&mut self) {
         self.hotswap.stale = true;
         self.hotswap.resuming = false;
     }
 
-    /// A cycle begins: what the last one had no time for goes on.
+    /// A cycle begins: what the last one had no time for continues.
     pub(crate) fn hotswap_goes_on(&mut self) {
         self.hotswap.steps = 0;
         self.hotswap.planned.begin_cycle();
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Whether a look, or what it planned, is to go on in the next cycle.
+    /// Whether a look, or its plan, continues in the next cycle.
     pub(crate) fn hotswap_resumes(&self) -> bool {
         self.hotswap.resumes || self.hotswap.planned.is_pending()
     }
@@ -130,12 +130,12 @@ impl Engine {
         }
     }
 
-    /// The next look is made as soon as swarms may have one.
+    /// The next look is made as soon as the interval for swarms allows it.
     fn hotswap_soon(&mut self) {
         self.hotswap_within(SWARM_INTERVAL);
     }
 
-    /// The next look is made once the last one was so long ago.
+    /// The next look is made once this interval has passed since the last one.
     fn hotswap_within(&mut self, interval: SignedDuration) {
         if self.hotswap.stale {
             self.hotswap.resuming = false;
@@ -173,7 +173,7 @@ impl Engine {
         if !self.hotswap.stale {
             return self.go_on_moving();
         }
-        // Where something has changed since the last look, what it found may not be so any more.
+        // If something has changed since the last look, its result may be out of date.
         let goes_on = std::mem::take(&mut self.hotswap.resuming) && self.hotswap.due.is_none();
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {

@@ -20,7 +20,7 @@ const NAMES: usize = 10;
 const IN_USE: &str = "InUse";
 
 impl Engine {
-    /// The patch of an object's finalizers, if they are to change. Also reports what holds an object that should go.
+    /// The patch of an object's finalizers, if they have to change. Also reports what still uses an object that is being deleted.
     pub(crate) fn finalizer_patch(&mut self, object: &ObjectRef) -> Option<Value> {
         let metadata = self.protected(object)?;
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();

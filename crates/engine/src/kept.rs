@@ -6,7 +6,7 @@ use crate::input::{Object, WriteError};
 use crate::outbox::Open;
 
 impl Engine {
-    /// The answer of a write, which failed if the object is not as that was to make it: what it is instead is taken in.
+    /// The answer of a write; an error if the object is not as the write was to make it. The returned object is stored in either case.
     pub(crate) fn if_kept(
         &mut self,
         open: &Open,

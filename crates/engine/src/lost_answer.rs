@@ -11,7 +11,7 @@ use crate::effect::Effect;
 pub(crate) struct LostAnswer {
     /// The status if it was.
     pub expected: Box<WorkloadStatus>,
-    /// What it reports.
+    /// The effects that report it.
     pub then: Vec<Effect>,
 }
 

@@ -26,7 +26,7 @@ pub use definitions::*;
 pub(crate) use gates::RemovedGate;
 pub use scrape::{SCRAPE_PAGE, Scrape};
 
-/// One gauge as it is now.
+/// The current value of one gauge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GaugeValue {
     /// The metric's name.

@@ -13,7 +13,7 @@ use crate::outbox::Open;
 use crate::world::job_key;
 
 impl Engine {
-    /// The UID of an object as it is known, of the kinds that are written to.
+    /// The known UID of an object, for kinds that are written to.
     pub(crate) fn uid_of(&self, object: &ObjectRef) -> Option<Name> {
         let world = &self.world;
         let key = || (Arc::clone(&object.namespace), Arc::clone(&object.name));

@@ -52,7 +52,7 @@ impl Part {
         }
     }
 
-    /// The part that keeps status and finalizers of a kind.
+    /// The part that maintains status and finalizers of a kind.
     pub(crate) const fn of(kind: Kind) -> Option<Self> {
         match kind {
             Kind::ClusterQueue => Some(Self::ClusterQueue),

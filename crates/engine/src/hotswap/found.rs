@@ -13,6 +13,6 @@ pub(crate) struct FoundRoom {
     pub(super) claim: Vec<(Name, Name, Amount)>,
     /// The nodes, by name.
     pub(super) nodes: Vec<Arc<str>>,
-    /// How many pods are on which.
+    /// How many pods are on which node.
     pub(super) assigned: AssignedPods,
 }

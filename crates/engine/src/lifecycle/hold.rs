@@ -14,8 +14,8 @@ use crate::ingest::workload::{is, on_hold, reserved};
 use crate::world::JobKey;
 
 impl Engine {
-    /// Keeps the Workload of a job on hold as long as its controller holds the job, and queues it again then. Says whether there is nothing
-    /// else to do.
+    /// Keeps the Workload of a job on hold as long as its controller holds the job, and then queues it again. Returns whether there is nothing else
+    /// to do.
     pub(super) fn sync_hold(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) -> bool {
         let Some(holds) = view.on_hold else { return false };
         let entry = &self.world.workloads[workload];

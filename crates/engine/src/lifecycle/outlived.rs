@@ -68,7 +68,7 @@ impl Engine {
         match result {
             Ok(_) => known.is_over = true,
             Err(WriteError::PodsLeft { going_on, leaving }) => {
-                // On a node that is lost a pod never ends.
+                // On a lost node a pod never ends.
                 known.is_over = going_on == 0 && usize::try_from(leaving).is_ok_and(|pods| pods <= stuck);
                 let ended = if known.until <= now { going_on } else { 0 };
                 known.again(now);

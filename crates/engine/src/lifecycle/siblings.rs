@@ -10,7 +10,7 @@ use sluice_core::Name;
 use crate::engine::Engine;
 
 impl Engine {
-    /// The part that runs, made before this one, beside which this one would have more pods than their job has quota for.
+    /// The older running part beside which this part would exceed their job's quota.
     pub(super) fn runs_before(&self, above: &JobView, part: &JobView) -> Option<Name> {
         if !above.job.kind.names_parts_of(part.job.kind) || self.is_elastic(above) {
             return None;

@@ -95,12 +95,12 @@ impl Engine {
         }
     }
 
-    /// Takes our finalizer off a Workload, if it is on it and nothing else is under way.
+    /// Removes our finalizer from a Workload, if it has it and no other write is in progress.
     pub(crate) fn drop_finalizer(&mut self, key: &WorkloadKey) {
         self.drop_finalizer_as(key, Purpose::Finalizer);
     }
 
-    /// The same, for that purpose.
+    /// The same, with that purpose.
     pub(super) fn drop_finalizer_as(&mut self, key: &WorkloadKey, purpose: Purpose) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         if entry.open.is_some() || entry.retry.waits(self.now) {
@@ -149,7 +149,7 @@ impl Engine {
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             Arc::make_mut(&mut entry.view).deleting = true;
         }
-        // What its pods make of it follows from it.
+        // The job's view is computed from its pods.
         if let Some(parent) = self.world.pod_jobs.get_mut(&key).and_then(|job| job.parent.as_mut()) {
             Arc::make_mut(parent).deleting = true;
         }

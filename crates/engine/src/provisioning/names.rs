@@ -15,7 +15,7 @@ pub(crate) fn template_name(request: &str, pod_set: &str) -> String {
     limited_name(&format!("ppt-{request}-{pod_set}"))
 }
 
-/// The attempt that a name stands for, if it is one of this Workload and check.
+/// The attempt that a name stands for, if it belongs to this Workload and check.
 pub(crate) fn attempt_of(name: &str, workload: &str, check: &str) -> Option<i32> {
     let parsed = name
         .strip_prefix(workload)

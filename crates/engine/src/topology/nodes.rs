@@ -152,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// A pod takes what it asks for, if it is there.
+    /// The requests of an existing pod count as used.
     fn count_for_itself(&mut self, key: &PodKey) {
         let Some(pod) = self.world.pods.get(key) else { return self.topology.uncount(key) };
         let counted = self.topology.counted.get(key);
@@ -186,7 +186,7 @@ impl Engine {
         self.topology.seating.is_seated(key)
     }
 
-    /// The core knows a Workload anew, or not any more: its pods are counted by its assignment, or each for itself.
+    /// The core knows a new version of a Workload, or no longer knows it: its pods count by its assignment, or each by itself.
     pub(crate) fn nodes_of_workload_changed(&mut self, key: &WorkloadKey) {
         if !self.places_pods() {
             return;

@@ -21,12 +21,12 @@ use crate::job_pod::{JobPod, Stage};
 
 /// The reason of the condition (docs/reference/03-conditions-events.md 3.2).
 const REASON: &str = "UnschedulableOnAssignedNode";
-/// What the condition and the event say.
+/// The message of the condition and of the event.
 const MESSAGE: &str = "Pod terminated by Kueue NodeController due to node taint";
 
 impl Engine {
-    /// Declares those of a pod set failed. A domain that is not one node has other nodes. Where slices `move`, they say that they are disrupted:
-    /// that is what a Job was asked about before its slice moved.
+    /// Marks such pods of a pod set failed. A domain of several nodes has other nodes. If slices `move`, the pods get a disruption condition: the Job
+    /// was checked for that before its slice moved.
     pub(super) fn fail_placed(
         &self,
         workload: &WorkloadKey,

@@ -7,7 +7,7 @@ use sluice_core::Name;
 
 use crate::hotswap::pod::{Pod, PodKey};
 
-/// Bound pods by what they have in common. Pairs in order take less than sets of which most have one pod.
+/// Bound pods by a common property. Sorted pairs take less memory than sets of which most have one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodIndex {
     /// By node.
