@@ -95,7 +95,7 @@ pub enum CallError {
         method: Method,
         /// On what.
         uri: String,
-        /// What went wrong.
+        /// The cause.
         source: kube::Error,
     },
     /// The answer is not what was asked for.
@@ -105,7 +105,7 @@ pub enum CallError {
         method: Method,
         /// On what.
         uri: String,
-        /// What went wrong.
+        /// The cause.
         source: serde_json::Error,
     },
 }
@@ -137,7 +137,7 @@ impl CallError {
         }
     }
 
-    /// Whether it is what came of asking webhooks: one of them denied the request, or could not be asked.
+    /// Whether webhooks caused it: one of them denied the request, or could not be called.
     pub fn is_of_admission(&self) -> bool {
         match self {
             Self::Status { message, .. } => {
@@ -156,7 +156,7 @@ impl CallError {
     }
 }
 
-/// What of a Kubernetes `Status` answer matters.
+/// The relevant fields of a Kubernetes `Status` answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StatusAnswer {
@@ -215,7 +215,7 @@ impl Call {
         Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE })
     }
 
-    /// Sends it once and gives the raw answer.
+    /// Sends it once and returns the raw answer.
     ///
     /// # Errors
     ///

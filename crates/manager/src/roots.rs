@@ -30,7 +30,7 @@ pub fn system() -> RootCertStore {
     roots
 }
 
-/// Adds certificates (PEM), and says whether there was one that can be used and none that cannot be read.
+/// Adds certificates (PEM), and returns whether at least one can be used and all can be read.
 pub fn add(roots: &mut RootCertStore, text: &[u8]) -> bool {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     found.is_ok_and(|found| roots.add_parsable_certificates(found).0 > 0)

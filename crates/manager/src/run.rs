@@ -94,7 +94,7 @@ fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)>
     let controllers = Controllers::parse(&args.controllers)?;
     for warning in warnings {
         match &warning {
-            // Most are on by default: their names are for those who look for them.
+            // Most are on by default: their names are logged at a higher verbosity only.
             Warning::Gate(GateWarning::NotBuilt(gates)) => {
                 let count = gates.len();
                 warn!(count, "some enabled feature gates have no effect yet; log level debug lists them");
@@ -119,13 +119,13 @@ struct Parts {
     shares: Shares,
 }
 
-/// What runs.
+/// The running parts.
 struct Running {
     engine: Handle<Engine>,
     engine_thread: std::thread::JoinHandle<()>,
     writer: Writer,
     events: JoinHandle<()>,
-    /// What sends traces and files of the journal, until the engine gives no more.
+    /// The tasks that send traces and files of the journal, until the engine emits no more.
     last: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     losses: mpsc::Receiver<Loss>,
@@ -286,7 +286,7 @@ impl Parts {
         self.controllers.has(Controller::Provisioning)
     }
 
-    /// What may need pods.
+    /// The features that may need pods.
     fn pods(&self) -> Pods {
         let on = |gate| self.configuration.gates.enabled(gate);
         if on(Gate::FailureRecoveryPolicy) {
@@ -368,7 +368,7 @@ impl Parts {
     }
 }
 
-/// Makes engines; `followed` ones say what changes about places.
+/// Makes engines; a `followed` engine reports changes of places.
 fn build(config: EngineConfig, followed: bool) -> impl Fn() -> Engine + Send + 'static {
     move || {
         let mut engine = Engine::new(config.clone());
@@ -419,7 +419,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
     })
 }
 
-/// Reports objects to the engine on which no write succeeds without a panic, once the engine exists.
+/// Reports objects to the engine, once it exists, if every write on them panics.
 fn poison(engine: Arc<OnceLock<Handle<Engine>>>) -> Poison {
     Arc::new(move |object, why| {
         if let Some(engine) = engine.get() {

@@ -31,7 +31,7 @@ pub(crate) fn controller(object: &slim::Workload) -> Option<&OwnerReference> {
     object.metadata.owner_references.as_deref()?.get(controller_position(object)?)
 }
 
-/// Whether a Workload belongs to a group of pods: it has the group's label, or pods own it, and none of them is its controller.
+/// Whether a Workload belongs to a group of pods: it has the annotation of groups, or pods own it, and none of them is its controller.
 pub(crate) fn is_of_group(object: &slim::Workload) -> bool {
     let metadata = &object.metadata;
     let marked = metadata.annotations.as_ref().and_then(|all| all.get(labels::IS_GROUP_WORKLOAD));

@@ -38,12 +38,12 @@ pub fn document(value: &Value) -> Response {
     text(value.to_string())
 }
 
-/// A document that is text already.
+/// An answer from a document that is already text.
 pub fn text(document: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }
 
-/// What takes long, for a user or [`party`] of users one at a time, and not too often.
+/// Limits slow requests: one at a time for a user or [`party`] of users, and not too often.
 #[derive(Debug)]
 pub struct OneEach {
     what: &'static str,
@@ -102,7 +102,7 @@ mod tests {
         drop(first);
         drop(turns.take("bob").unwrap());
         assert!(turns.take("bob").is_err(), "the burst is used up");
-        // The accounts of a namespace have one together.
+        // The ServiceAccounts of a namespace share one turn.
         let account = turns.take("system:serviceaccount:a:one").unwrap();
         assert!(turns.take("system:serviceaccount:a:two").is_err());
         let _others = turns.take("system:serviceaccount:b:one").unwrap();

@@ -8,7 +8,7 @@ use sluice_engine::{Name, WorkloadKey};
 
 use super::rows::{Fact, WorkloadRow};
 
-/// So many are kept.
+/// The number of changes that are kept.
 pub const MOST: usize = 200;
 
 /// A change of a Workload.
@@ -20,7 +20,7 @@ pub struct Happening {
     pub what: &'static str,
     /// Which Workload.
     pub key: WorkloadKey,
-    /// Its UID: another one may have had that name.
+    /// Its UID: another Workload may have had that name.
     pub uid: Name,
     /// The ClusterQueue, if it is known.
     pub cluster_queue: Option<Name>,
@@ -30,7 +30,7 @@ pub struct Happening {
     pub message: Name,
 }
 
-/// What a condition that is true says.
+/// The word for a condition that is true.
 pub fn word(fact: &Fact) -> Option<&'static str> {
     Some(match fact.of {
         WorkloadCondition::QuotaReserved => "reserved",

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::journal::Reader;
 
-/// Waiting for the one before, and reading.
+/// The timeout for waiting for the previous request, and for reading.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the journal for one Workload at a time.

@@ -25,9 +25,9 @@ const STALE: Duration = Duration::from_millis(250);
 pub struct Revisions {
     /// All changes.
     pub all: u64,
-    /// The last one of queues or Workloads.
+    /// The latest one of queues or Workloads.
     pub queues: u64,
-    /// The last one of flavors or nodes.
+    /// The latest one of flavors or nodes.
     pub nodes: u64,
     /// Of what time everything is, if the cluster cannot be read now.
     pub old: Option<Timestamp>,
@@ -50,7 +50,7 @@ struct Rows {
     read: Option<Timestamp>,
 }
 
-/// What changed since the last snapshot.
+/// The changes since the last snapshot.
 struct Changes {
     revision: u64,
     complete: bool,
@@ -147,7 +147,7 @@ impl Store {
         self.cut_off();
     }
 
-    /// Tells those who follow that it is otherwise than before.
+    /// Notifies followers that the state has changed.
     fn turn(&self, old: Option<Timestamp>) {
         self.revisions.send_if_modified(|revisions| {
             let turns = revisions.old.is_some() != old.is_some();
@@ -182,7 +182,7 @@ impl Store {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next snapshot is made anew.
+    /// The next snapshot is computed anew.
     #[cfg(test)]
     pub(crate) fn expire(&self) {
         self.made().at = None;
@@ -206,7 +206,7 @@ impl Store {
             return Some(Arc::clone(&made.snapshot));
         }
         let changes = self.rows().take_changes(revision)?;
-        // The watches go on from here. The one before is seldom in use by then.
+        // The watches continue on this copy. The previous one is seldom in use by then.
         let mut next =
             Arc::try_unwrap(std::mem::take(&mut made.snapshot)).unwrap_or_else(|shown| shown.copy());
         changes.carry_into(&mut next);
@@ -262,7 +262,7 @@ impl Rows {
     }
 
     fn workload(&mut self, mut row: WorkloadRow) -> bool {
-        // One of the same name that was deleted before is another.
+        // A deleted Workload of the same name is a different one.
         let old = self.workloads.now().get(&row.key).filter(|old| old.uid == row.uid);
         if let Some(old) = old.filter(|_| !row.lost.is_empty()) {
             row.lost_since = if old.lost.is_empty() { Some(Timestamp::now()) } else { old.lost_since };
@@ -298,7 +298,7 @@ impl Rows {
         }
     }
 
-    /// What is not among these is gone.
+    /// Objects that are not among these are deleted.
     fn only(&mut self, kind: Kind, present: &[ObjectRef]) -> bool {
         let named = || present.iter().map(|object| Name::clone(&object.name)).collect::<BTreeSet<_>>();
         let placed = || {
@@ -339,7 +339,7 @@ impl Rows {
         }
     }
 
-    /// What changed since the last call; nothing before everything was seen once.
+    /// The changes since the last call; `None` until the initial state is complete.
     fn take_changes(&mut self, revision: u64) -> Option<Changes> {
         self.synced.then(|| Changes {
             revision,

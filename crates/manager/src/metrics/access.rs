@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::access::{Access, AccessError, Attributes, address, bearer};
 
-/// For so long an answer of the API server holds.
+/// How long an answer of the API server is used.
 pub const REMEMBER: Duration = Duration::from_mins(1);
 
 /// Lets a request pass, or answers 401 or 403; 500 when the API server cannot be asked.

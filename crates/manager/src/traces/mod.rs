@@ -73,7 +73,7 @@ impl Traces {
     }
 }
 
-/// Follows attempts, and hands over the spans of those that are over.
+/// Follows attempts, and sends the spans of ended ones.
 async fn follow(mut steps: Receiver<Seen>, traces: Sender<Spans>, tally: Tally, sampling: Sampling) {
     let mut attempts = Attempts::default();
     while let Some((step, took, leading)) = steps.recv().await {

@@ -23,7 +23,7 @@ pub struct Asked {
     pub body: ExportTraceServiceRequest,
 }
 
-/// What makes the answers.
+/// Makes the answers.
 type Answers = Arc<dyn Fn() -> Response + Send + Sync>;
 
 /// A server until it is dropped.
@@ -53,7 +53,7 @@ impl StandIn {
         Self::start(None, || Response::new(axum::body::Body::empty())).await
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }

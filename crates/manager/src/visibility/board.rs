@@ -111,7 +111,7 @@ fn local_queue(waiting: &WaitingWorkload) -> LocalQueue {
 /// One ClusterQueue.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The object is there.
+    /// Its object exists.
     exists: bool,
     members: BTreeMap<WorkloadKey, Arc<WaitingWorkload>>,
     /// Since the order was made.
@@ -125,7 +125,7 @@ pub struct Board {
     cluster_queues: BTreeMap<Name, Queue>,
     /// The ClusterQueue of each LocalQueue.
     local_queues: BTreeMap<LocalQueue, Name>,
-    /// What orders the members of a LocalQueue, where admission fair sharing does.
+    /// Orders the members of a LocalQueue under admission fair sharing.
     usages: BTreeMap<LocalQueue, f64>,
     /// The ClusterQueue that each Workload waits in.
     homes: BTreeMap<WorkloadKey, Name>,
@@ -219,7 +219,7 @@ impl Board {
         Some(order)
     }
 
-    /// The order of the ClusterQueue of a LocalQueue, if there is one of this name: an empty one if it points to nothing.
+    /// The order of the ClusterQueue of a LocalQueue, if the LocalQueue exists: an empty one if its ClusterQueue does not.
     pub fn order_of(&mut self, local_queue: &LocalQueue, now: Instant) -> Option<Arc<Order>> {
         let target = self.local_queues.get(local_queue)?.clone();
         Some(self.order(&target, now).unwrap_or_default())

@@ -88,7 +88,7 @@ struct Parameter {
     name: &'static str,
     /// Its type.
     kind: &'static str,
-    /// What it means.
+    /// Its description.
     description: String,
 }
 

@@ -43,7 +43,7 @@ fn reduced(mut document: Value) -> Value {
 /// An object, and its document if documents are kept.
 #[derive(Clone, Debug)]
 pub struct Documented<K> {
-    /// What was decoded.
+    /// The decoded object.
     pub object: K,
     /// From what.
     pub document: Document,

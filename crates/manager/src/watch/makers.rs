@@ -21,13 +21,13 @@ use crate::webhook::owners::Maker;
 /// The longest pause after failures.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The selectors of such pods, where pods are queued themselves.
+/// The selectors of such pods, if pods are queued themselves.
 pub fn selectors(kinds: &[JobKind]) -> BTreeSet<&'static str> {
     let pods = kinds.iter().any(|kind| kind.integration().of_pods);
     kinds.iter().filter(|_| pods).filter_map(|kind| kind.integration().maker_pods).collect()
 }
 
-/// Watches those of one selector until stopped, and takes them to the webhooks' facts. What is not known yet belongs to no job.
+/// Watches the pods of one selector until stopped, and passes them to the webhooks' facts. A pod that is not known yet belongs to no job.
 pub async fn watch(client: Client, labels: &'static str, facts: Arc<FactStore>, mut stop: Stop) {
     let selector = Selector { labels: Some(labels), metadata_only: true, ..Selector::default() };
     let path = Kind::Pod.collection("v1", None);

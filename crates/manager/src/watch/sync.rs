@@ -10,7 +10,7 @@ use sluice_engine::input::Kind;
 use crate::shutdown::Stop;
 use crate::supervise::Supervisor;
 
-/// How far one kind is.
+/// The progress of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KindState {
     Waiting,
@@ -20,12 +20,12 @@ enum KindState {
     Absent,
 }
 
-/// A watch from which nothing comes for longer is cut off: the API server ends each one before, and it begins again.
+/// After this silence a watch is dead: the API server ends each one before, and it begins again.
 const SILENT: Duration = Duration::from_secs(330);
-/// One that fails has so long to be back.
+/// How long a failed watch may take to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What was heard of a watch.
+/// When a watch was last heard from.
 #[derive(Clone, Copy, Debug)]
 struct Sign {
     last: Timestamp,
@@ -58,7 +58,7 @@ impl SyncTracker {
         let complete = |kinds: &BTreeMap<Kind, KindState>| {
             kinds.values().all(|s| matches!(s, KindState::Listed | KindState::Absent))
         };
-        // A list that began before the engine was rebuilt says nothing about the new one.
+        // A list that began before the engine was rebuilt does not count for the new one.
         if epoch != *current {
             return false;
         }
@@ -67,18 +67,18 @@ impl SyncTracker {
         !before && complete(kinds)
     }
 
-    /// The kind was listed in `epoch`; true if it was the last one.
+    /// The kind was listed in `epoch`; returns true if it was the last one.
     pub fn listed(&self, kind: Kind, epoch: u64) -> bool {
         self.settle(kind, epoch, KindState::Listed)
     }
 
-    /// The kind does not exist; true if it was the last one that was waited for.
+    /// The kind does not exist; returns true if it was the last one that was waited for.
     pub fn absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
         self.settle(kind, epoch, KindState::Absent)
     }
 
-    /// Whether the engine of this epoch is still to be told that there is no object of a kind that does not exist. It is asked once.
+    /// Whether the engine of this epoch still has to learn that a kind that does not exist has no objects. Returns true once.
     pub fn tells_absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
         let mut told = self.2.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl SyncTracker {
         }
     }
 
-    /// The first list of the kind fails. One that was listed stays so: its watch catches up by itself.
+    /// The first list of the kind fails. A kind that was listed before stays listed: its watch catches up by itself.
     pub fn failing(&self, kind: Kind, why: &str) {
         let (_, kinds) = &mut *self.locked();
         if let Some(state) = kinds.get_mut(&kind)
@@ -130,13 +130,13 @@ impl SyncTracker {
         let signs = self.signs();
         let is_late = |sign: &&Sign| {
             let is_longer = |since: Timestamp, limit| now.duration_since(since).unsigned_abs() > limit;
-            // A kind of which little happens was heard of long before it fails.
+            // A kind with few events was last heard from long before it fails.
             sign.lost.is_some_and(|lost| is_longer(lost, GRACE)) || is_longer(sign.last, SILENT)
         };
         kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
     }
 
-    /// What is not listed yet, with the reason if there is one; empty when all is.
+    /// The kinds that are not listed yet, with the reason if there is one; empty when all are.
     pub fn missing(&self) -> Vec<String> {
         let (_, kinds) = &*self.locked();
         kinds

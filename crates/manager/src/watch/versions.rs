@@ -8,7 +8,7 @@ use sluice_engine::input::Kind;
 /// The older version of ProvisioningRequest.
 pub const OLDER: &str = "v1beta1";
 
-/// What is known so far. Cheap to clone.
+/// The known versions. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Versions(Arc<AtomicBool>);
 

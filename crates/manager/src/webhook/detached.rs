@@ -65,12 +65,12 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
     })
 }
 
-/// Whether a user's work is to take objects of a kind from below others.
+/// Whether detaching objects of a kind from others is this user's job.
 pub(super) fn may_detach(kind: JobKind, user: &UserInfo) -> bool {
     user.collects() || kind.integration().of_pods && user.is_of_kubernetes()
 }
 
-/// Whether objects of a kind that make others are known, if they are there.
+/// Whether owners of a kind are known, if they exist.
 fn is_known(kind: JobKind, of_pods: bool, rules: Rules<'_>) -> bool {
     if rules.external.contains(&kind) {
         return true;

@@ -14,7 +14,7 @@ use super::facts::{Facts, Owner};
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::Request;
 
-/// Why a new pod is refused, or a change that makes it one of a Job's.
+/// Why a new pod is refused, or a change that turns a pod into one of a Job's.
 pub(super) fn refusal(request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
     if request.user_info.is_controller() {
         return None;
@@ -37,7 +37,7 @@ fn is_made_by_kubernetes(kind: JobKind) -> bool {
     integration.built_into_kubernetes && !integration.of_pods && !integration.suspends_pods
 }
 
-/// The queued job whose controller takes a pod for one of its own.
+/// The queued job whose controller would adopt a pod.
 fn claimed<'a>(
     pod: &'a Value,
     request: &'a Request,
@@ -58,12 +58,12 @@ fn claimed<'a>(
         let owner = facts.owners.get(&(named, namespace.to_owned(), controller.name.to_owned()));
         let is_it = match owner.filter(|owner| *owner.uid == *controller.uid) {
             Some(owner) => takes(job, owner),
-            // It may have been made just now.
+            // It may have been created just now.
             None => labels.values().any(|value| value == controller.uid),
         };
         return is_it.then_some(job);
     }
-    // It would be adopted.
+    // The controller would adopt it.
     kinds.find_map(|kind| {
         let from = (kind, namespace.to_owned(), String::new());
         let jobs = facts.owners.range(from..);

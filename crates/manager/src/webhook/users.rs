@@ -2,13 +2,14 @@
 
 use serde::Deserialize;
 
-/// What takes references to objects that are gone out of others, or works on a namespace that goes. The chart's policy `no-orphans` has the same.
+/// The users that remove references to deleted objects, or clean up a namespace that is being deleted. The chart's policy `no-orphans` has the same
+/// ones.
 const COLLECTORS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
     "system:kube-controller-manager",
 ];
-/// The names that Kubernetes gives, which no tenant has but for those of service accounts.
+/// The prefix of Kubernetes' own names, which no tenant has except service accounts.
 const SYSTEM: &str = "system:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccount:";
 /// Controllers that Kubernetes brings along: that of Jobs makes pods, adopts them, and lets them go.
@@ -18,7 +19,7 @@ const ANONYMOUS: &str = "system:anonymous";
 /// May do everything: an administrator, and on small clusters the controllers, too.
 const MASTERS: &str = "system:masters";
 
-/// Who writes.
+/// The user of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {

@@ -20,7 +20,7 @@ const SAME: SignedDuration = SignedDuration::from_secs(5);
 /// Nodes of a pod set that are shown at most.
 const MOST_NODES: usize = 1000;
 
-/// The answer, for a viewer who may see the Workload. `past` is what its events say, if they may be read, and what the journal says.
+/// The answer, for a viewer who may see the Workload. `past` has its events, if they may be read, and the journal's lines.
 pub fn workload(
     snapshot: &Snapshot,
     viewer: &Viewer,
@@ -74,8 +74,8 @@ fn life(
         let what = format!("check{:?}", check.state);
         entries.push((check.last_transition_time.0, what, check.name.clone(), check.message.clone()));
     }
-    // What its conditions do not say any more is in the journal, and in its events for an hour. Where those cannot be read, what is remembered of
-    // the whole cluster stands in.
+    // Conditions of the past are in the journal, and for an hour in its events. If those cannot be read, the remembered changes of the whole cluster
+    // are used.
     let past: Vec<Entry> = match events {
         Some(events) => Event::all(events).iter().filter_map(of_event).collect(),
         None => snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening).collect(),
@@ -90,7 +90,7 @@ fn life(
     entries.into_iter().map(shown).collect()
 }
 
-/// What an event says of a life: the word that its condition has, too.
+/// The entry for an event: with the word that its condition has, too.
 fn of_event(event: &Event) -> Option<Entry> {
     let what = match (event.reason.as_str(), event.condition()?.0) {
         ("QuotaReserved", _) => "reserved",
@@ -105,7 +105,7 @@ fn of_event(event: &Event) -> Option<Entry> {
     Some((event.at, what.to_owned(), event.reason.clone(), event.message.clone()))
 }
 
-/// What a line of the journal says of a life, with the words of events.
+/// The entry for a line of the journal, with the words of events.
 fn of_line(line: &WorkloadLine) -> Option<Entry> {
     let (what, why) = match &line.event {
         journal::Event::QuotaReserved { .. } => ("reserved", None),
@@ -138,7 +138,7 @@ fn of_fact(fact: &Fact) -> String {
     word(fact).map_or_else(|| fact.of.as_str().to_owned(), str::to_owned)
 }
 
-/// Nodes are named to those who may list them, and counted for all.
+/// Only viewers who may list nodes get their names; all viewers get their number.
 fn pod_sets(workload: &slim::Workload, viewer: &Viewer) -> Vec<Value> {
     let admission = workload.status.admission.as_ref();
     let assigned = |name: &str| -> Option<&PodSetAssignment> {
@@ -269,7 +269,7 @@ mod tests {
         let store = Store::default();
         store.synced();
         let viewer = Viewer { all: true, ..Viewer::default() };
-        // There are no events any more.
+        // The events have expired.
         let shown = workload(&store.fresh(), &viewer, &object, (Some(&[]), &journal), None);
         let told: Vec<_> = shown["life"]
             .as_array()
