@@ -21,9 +21,9 @@ struct QueuedPass {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SecondPassQueue {
     queued: BTreeMap<WorkloadId, QueuedPass>,
-    /// Those that wait for their time.
+    /// Passes that wait for their time.
     waiting: BTreeSet<(Time, WorkloadId)>,
-    /// Those whose time has come.
+    /// Passes whose time has come.
     ready: BTreeSet<(Time, WorkloadId)>,
 }
 
@@ -45,7 +45,7 @@ impl SecondPassQueue {
         }
     }
 
-    /// Those that are in, by id.
+    /// The queued workloads, by id.
     pub(crate) fn ids(&self) -> impl Iterator<Item = WorkloadId> + '_ {
         self.queued.keys().copied()
     }
@@ -58,12 +58,12 @@ impl SecondPassQueue {
         }
     }
 
-    /// When the next one is ready.
+    /// When the next pass is ready.
     pub(crate) fn next(&self) -> Option<Time> {
         self.waiting.first().map(|queued| queued.0)
     }
 
-    /// Whether one is ready.
+    /// Whether a pass is ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

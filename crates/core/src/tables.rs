@@ -11,7 +11,7 @@ pub(crate) const TABLES: usize = 8;
 pub(crate) struct TableSize {
     /// Rows that were ever in use at once.
     pub(crate) rows: usize,
-    /// Those that are free.
+    /// The number of free entries.
     pub(crate) free: usize,
 }
 
@@ -45,7 +45,7 @@ impl Sweeps {
         self.dead = true;
     }
 
-    /// Something was put in, and whether it took the place of something else.
+    /// An entry was set; `replaced`: whether it replaced another one.
     pub(crate) fn replaced(&mut self, replaced: bool) {
         self.dead |= replaced;
     }

@@ -22,8 +22,8 @@ pub(super) fn fits(view: &mut View<'_>, preemption: &PreemptionRequest<'_>, allo
         && preemption.placement.is_none_or(|demand| placement::place(view, demand, false).is_ok())
 }
 
-/// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
-/// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
+/// Removes unneeded victims: from the last but one to the first, each without which the head still fits. [quirk] The last victim takes the place of a
+/// removed one, so the order changes.
 pub(super) fn fill_back(
     view: &mut View<'_>,
     preemption: &PreemptionRequest<'_>,

@@ -48,7 +48,7 @@ impl Scheduler {
         (!names.is_empty()).then_some(InactiveCause::FlavorNotFound(names))
     }
 
-    /// What is wrong with the checks, in the reference's order.
+    /// The problems of the checks, in the reference's order.
     fn unusable_checks(&self, spec: &ClusterQueueSpec) -> Vec<InactiveCause> {
         let which = |wanted: &dyn Fn(&CheckRule, Option<&CheckSpec>) -> bool| {
             let rules = spec.admission_checks.iter();

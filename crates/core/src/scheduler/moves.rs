@@ -7,7 +7,7 @@ use crate::intern::{LocalId, WorkloadId};
 use crate::workload::WorkloadKey;
 
 impl Scheduler {
-    /// Notes from now on what moves. At most one note is kept for each workload and LocalQueue until it is taken.
+    /// Records from now on which places change. At most one note is kept for each workload and LocalQueue until it is fetched.
     pub fn follow_moves(&mut self) {
         self.changes.moves.followed = true;
     }
@@ -25,7 +25,7 @@ impl Scheduler {
         }
     }
 
-    /// What a LocalQueue used may have changed.
+    /// The usage of a LocalQueue may have changed.
     pub(crate) fn usage_moved(&mut self, id: LocalId) {
         if self.changes.moves.followed && self.world.config.admission_fair_sharing.is_some() {
             self.changes.moves.locals.mark(id.at());

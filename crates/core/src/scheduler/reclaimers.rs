@@ -42,8 +42,8 @@ impl Scheduler {
         false
     }
 
-    /// Tries again what is inadmissible in the queues that may reclaim what others began to borrow: those that use less of it than
-    /// their own quota, or are in a Cohort that does. Not called while a cycle goes on.
+    /// Retries inadmissible workloads in the queues that may reclaim what others began to borrow: queues that use less of it than their own quota, or
+    /// are in a Cohort that does. Not called during a cycle.
     pub(crate) fn wake_reclaimers(&mut self) {
         while let Some((root, pair)) = self.agenda.began_to_borrow.pop_first() {
             let queues = self.agenda.inadmissible.range((root, QueueId(0))..=(root, QueueId(u32::MAX)));

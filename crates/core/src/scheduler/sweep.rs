@@ -45,7 +45,7 @@ impl Scheduler {
         self.sweep_names();
     }
 
-    /// Forgets ClusterQueues without an object, to which neither LocalQueues nor Workloads refer; returns their nodes.
+    /// Removes ClusterQueues without an object or references from LocalQueues and Workloads; returns their nodes.
     fn sweep_queues(&mut self) -> Vec<NodeId> {
         let mut used = BTreeSet::new();
         for (_, workload) in self.world.workloads.iter() {
@@ -71,7 +71,7 @@ impl Scheduler {
         nodes
     }
 
-    /// Forgets LocalQueues without an object, to which no Workload refers.
+    /// Removes LocalQueues without an object or references from Workloads.
     fn sweep_locals(&mut self) {
         let mut used: BTreeSet<LocalId> =
             self.world.workloads.iter().map(|(_, workload)| workload.local).collect();
@@ -97,7 +97,7 @@ impl Scheduler {
 
     /// Forgets nodes and slots.
     fn sweep_forest(&mut self, queues: &[NodeId]) {
-        // The status of a Cohort that is gone may have to be told still.
+        // The status of a removed Cohort may still have to be reported.
         let kept = |id: NodeId| self.changes.nodes.has(id.at());
         let usage = self.world.workloads.iter().filter_map(|(_, workload)| workload.reservation());
         let used = usage.flat_map(|reservation| &reservation.usage).map(|&(_, slot, _)| slot);

@@ -47,7 +47,7 @@ impl Topologies {
         self.plant(usage, id);
     }
 
-    /// Makes the tree of a flavor anew, or takes it away.
+    /// Creates the tree of a flavor anew, or removes it.
     fn plant(&mut self, usage: &mut NodeUsage, flavor: FlavorId) {
         if let Some(tree) = self.trees.get(&flavor) {
             let hosts: Vec<HostId> = tree.hosts().map(|(host, ..)| host).collect();
@@ -66,7 +66,7 @@ impl Topologies {
         }
     }
 
-    /// What was found out about the tree of a flavor may be so no more.
+    /// Results about the tree of a flavor may be out of date.
     fn outdate(&mut self, flavor: FlavorId) {
         self.generations += 1;
         if let Some(tree) = self.trees.get_mut(&flavor) {
@@ -93,7 +93,7 @@ impl Topologies {
         tree.outdate(self.generations);
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
-            // Nodes with the same hostname are one domain, wherever else their labels say that they are.
+            // Nodes with the same hostname are one domain, whatever their other labels say.
             path = tree.path_of(place).unwrap_or(path);
         }
         let is_new = host.homes.iter().all(|home| home.place != place);
@@ -191,7 +191,7 @@ impl Topologies {
         homes.eq(new)
     }
 
-    /// A node that stays where it is offers something else.
+    /// A node offers other amounts; its place is unchanged.
     fn offer_instead(&mut self, usage: &mut NodeUsage, id: HostId, offered: Vec<(ResourceId, i64)>) {
         let host = self.hosts.get_mut(id);
         let before = std::mem::replace(&mut host.offered, offered);
@@ -215,8 +215,8 @@ impl Topologies {
         concerned
     }
 
-    /// What pods that are not placed by topology take of a node, `pods` included; the node need not exist yet. Returns the flavors
-    /// that it concerns, if something was freed.
+    /// The usage of a node by pods without a topology assignment, `pods` included; the node need not exist yet. Returns the affected flavors, if
+    /// something was freed.
     pub(crate) fn set_other_usage(
         &mut self,
         usage: &mut NodeUsage,

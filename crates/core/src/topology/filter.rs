@@ -16,7 +16,7 @@ use crate::topology::request::Exclusions;
 use crate::topology::taints::{NO_TAINTS, TaintSets};
 use crate::workload::{PodSetSpec, PreferredTerm};
 
-/// What decides about the leaves of one placement.
+/// The inputs for judging the leaves of one placement.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
     /// All nodes.
@@ -27,9 +27,9 @@ pub(crate) struct Filter<'a> {
     pub(crate) pod_set: &'a PodSetSpec,
     /// The preferred node affinity that counts.
     pub(crate) preferred: &'a [PreferredTerm],
-    /// What its pods take.
+    /// The usage of its pods.
     pub(crate) needs: &'a Needs,
-    /// What the flavor tolerates for its pods.
+    /// The flavor's tolerations for its pods.
     pub(crate) tolerations: &'a [Toleration],
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
@@ -37,11 +37,11 @@ pub(crate) struct Filter<'a> {
     pub(crate) within: Option<Range<usize>>,
     /// Leaves that may not be used, in order.
     pub(crate) without: &'a [usize],
-    /// Nodes are the lowest domains: else neither taints nor labels count.
+    /// Nodes are the lowest domains: otherwise neither taints nor labels count.
     pub(crate) by_host: bool,
 }
 
-/// What was found out about the taints of a number.
+/// The result for the taints with a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Unknown,
@@ -60,14 +60,14 @@ pub(crate) enum Why {
     Affinity,
     /// The leaf may not be used.
     Domain,
-    /// Not one pod fits, for the sake of this need.
+    /// Not even one pod fits, because of this need.
     Need(usize),
-    /// Nothing at all is free, so that no resource is blamed.
+    /// Nothing at all is free, so that no resource is named as the cause.
     Nothing,
 }
 
 impl Why {
-    /// Not one pod fits into a leaf for the sake of a need. Kueue blames no resource if nothing at all is free.
+    /// Not even one pod fits into a leaf, because of a need. Kueue names no resource if nothing at all is free.
     pub(crate) fn full(need: usize, row: &[i64]) -> Why {
         if row.iter().any(|&free| free != 0) { Why::Need(need) } else { Why::Nothing }
     }
@@ -83,7 +83,7 @@ impl Excluded {
         *self.0.entry(why).or_default() += 1;
     }
 
-    /// A leaf is not left out any more.
+    /// A leaf is no longer excluded.
     pub(crate) fn remove(&mut self, why: Why) {
         if let Some(count) = self.0.get_mut(&why) {
             *count = count.saturating_sub(1);
@@ -95,7 +95,7 @@ impl Excluded {
     }
 }
 
-/// Looks leaves through one after the other.
+/// Judges leaves one after the other.
 #[derive(Debug)]
 pub(crate) struct Sieve<'a> {
     filter: Filter<'a>,
@@ -104,7 +104,7 @@ pub(crate) struct Sieve<'a> {
 }
 
 impl<'a> Sieve<'a> {
-    /// Nothing looked through yet.
+    /// No leaf was judged yet.
     pub(crate) fn new(filter: Filter<'a>) -> Sieve<'a> {
         let pod_set = filter.pod_set;
         let labels_count =
@@ -157,8 +157,8 @@ impl<'a> Sieve<'a> {
         self.filter.by_host && !self.filter.preferred.is_empty()
     }
 
-    /// What a leaf is worth by the preferred node affinity. One that taints or labels keep out is worth nothing; what is free, and which
-    /// domain is asked for, makes no difference.
+    /// The score of a leaf by preferred node affinity. A leaf that taints or labels exclude scores zero; what is free, and which domain is requested,
+    /// makes no difference.
     pub(crate) fn score(&self, layout: &Layout, leaf: usize, kept_out: Option<Why>) -> i64 {
         if matches!(kept_out, Some(Why::Taints(_) | Why::NodeSelector | Why::Affinity)) {
             return 0;
@@ -173,7 +173,7 @@ impl<'a> Sieve<'a> {
         (outside || self.filter.is_lost(layout, leaf, host)).then_some(Why::Domain)
     }
 
-    /// Why leaves were left out, of so many.
+    /// Why leaves were excluded, and how many there are.
     pub(crate) fn exclusions(&self, excluded: &Excluded, leaves: usize) -> Exclusions {
         let needs = self.filter.needs.iter().enumerate().map(|(at, need)| (need, excluded.of(Why::Need(at))));
         let mut taints: BTreeMap<String, u32> = BTreeMap::new();

@@ -16,11 +16,11 @@ use crate::topology::needs::Needs;
 use crate::topology::placer::Found;
 use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
-/// Of so many shapes the counts are kept: those that were asked for last.
+/// For how many shapes the counts are kept: the last ones.
 const MOST: usize = 8;
-/// So many searches with the same counts are remembered.
+/// How many searches with the same counts are remembered.
 const MOST_KNOWN: usize = 4;
-/// What searches found is forgotten once so many leaves are not as they were.
+/// Results of searches are dropped once this number of leaves has changed.
 const MOST_AWAY: usize = 256;
 
 /// What the counts depend on, besides the nodes and what is free.
@@ -34,9 +34,9 @@ pub(crate) struct ShapeRef<'a> {
     pub(crate) pod_set: &'a PodSetSpec,
     /// The preferred node affinity that counts.
     pub(crate) preferred: &'a [PreferredTerm],
-    /// What each pod takes.
+    /// The usage of each pod.
     pub(crate) needs: &'a Needs,
-    /// What the leader takes, if there is one.
+    /// The usage of the leader, if there is one.
     pub(crate) leader: Option<&'a Needs>,
     /// Slices.
     pub(crate) ask: &'a Ask,
@@ -101,19 +101,19 @@ pub(crate) struct Kept {
     shape: Option<Shape>,
     /// The generation of nodes and flavors that they are of.
     generation: u64,
-    /// Up to which change of labels and taints since then.
+    /// The position of the last change of labels and taints that they include.
     relabeled: usize,
-    /// Up to which change of what is free they are of: see [`Ledger::position`].
+    /// The position of the last change of free amounts that they include: see [`Ledger::position`].
     position: usize,
     /// When they were asked for last.
     used: u64,
-    /// What was searched for, and what was found: those that find nothing, and those as if no workload used anything.
+    /// Searches and their results: those without a result, and those on empty nodes.
     known: Vec<(Ask, Found)>,
-    /// The leaves that have other counts than when that was found, with those that they had then.
+    /// The leaves whose counts differ from those at that time, with the counts at that time.
     away: BTreeMap<usize, (Counts, Option<Why>)>,
 }
 
-/// The counts of several shapes, those of one ledger.
+/// The counts of several shapes, all of one ledger.
 #[derive(Debug, Default)]
 pub(crate) struct KeptCounts {
     kept: Vec<Kept>,
@@ -127,20 +127,20 @@ pub(crate) struct KeptCounts {
     searched: u64,
 }
 
-/// What is counted.
+/// The inputs of counting.
 #[derive(Debug)]
 pub(crate) struct Counting<'a, 'b> {
     /// The domains.
     pub(crate) layout: &'a Layout,
-    /// What is free.
+    /// The free amounts.
     pub(crate) ledger: &'a Ledger,
-    /// Changes with everything but what is free, and but for the labels and taints of some leaves: nodes and flavors.
+    /// Changes with nodes and flavors, but not with free amounts, nor with labels and taints of a few leaves.
     pub(crate) generation: u64,
-    /// Those leaves, one after the other.
+    /// These few leaves, one after the other.
     pub(crate) relabeled: &'a [PlaceId],
     /// Which leaves may be used.
     pub(crate) sieve: &'a mut Sieve<'b>,
-    /// What pods ask for.
+    /// The requests of the pods.
     pub(crate) shape: ShapeRef<'a>,
 }
 
@@ -155,12 +155,12 @@ impl KeptCounts {
         self.searched
     }
 
-    /// One more search was made.
+    /// Counts one more search.
     pub(crate) fn count_search(&mut self) {
         self.searched += 1;
     }
 
-    /// The counts of a shape that comes again, those that were kept if there are any.
+    /// The counts of a shape that occurs again, from the kept ones if possible.
     pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
         self.asked += 1;
         let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
@@ -184,7 +184,7 @@ impl KeptCounts {
         &mut self.once
     }
 
-    /// Where the counts of one more shape go.
+    /// The position for the counts of one more shape.
     fn room(&mut self) -> usize {
         if self.kept.len() < MOST {
             self.kept.push(Kept::default());
@@ -197,7 +197,7 @@ impl KeptCounts {
 }
 
 impl Kept {
-    /// What a search found before with these counts.
+    /// The result of an earlier search with these counts.
     pub(crate) fn known(&self, ask: &Ask) -> Option<&Found> {
         let same = |known: &&(Ask, Found)| known.0 == *ask;
         self.known.iter().find(same).map(|known| &known.1).filter(|_| self.away.is_empty())
@@ -233,7 +233,7 @@ impl Kept {
         }
     }
 
-    /// The leaves of which what is free has changed, in order.
+    /// The leaves whose free amounts have changed, in order.
     fn changed(&self, counting: &Counting<'_, '_>) -> Vec<usize> {
         let (ledger, layout) = (counting.ledger, counting.layout);
         let places = ledger.changed_since(self.position);
@@ -248,7 +248,7 @@ impl Kept {
         leaves
     }
 
-    /// Whether leaves may be worth something else, which all of them are asked for.
+    /// Whether the scores of leaves may have changed, which requires all leaves.
     fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
         counting.sieve.scores() && self.relabeled < counting.relabeled.len()
     }
@@ -262,7 +262,7 @@ impl Kept {
         leaves
     }
 
-    /// Counts the leaves anew of which something has changed. Returns how many.
+    /// Computes the counts of changed leaves anew. Returns how many.
     fn recount(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
         let (mut leaves, relabeled) = (self.changed(counting), self.relabeled(counting));
         if !relabeled.is_empty() {
@@ -340,7 +340,7 @@ impl Kept {
 }
 
 impl Counting<'_, '_> {
-    /// How many pods fit into a leaf that may be used, or why not one.
+    /// How many pods fit into a usable leaf, or why none does.
     fn leaf(&self, leaf: usize, scratch: &mut [i64]) -> (Counts, Option<Why>) {
         let (stride, needs) = (self.ledger.stride(), self.shape.needs);
         let row = &self.ledger.view(self.shape.empty)[self.layout.places[leaf].at() * stride..][..stride];

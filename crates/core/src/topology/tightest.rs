@@ -8,7 +8,7 @@ use crate::topology::counts::Counts;
 /// Slices, pods, rank.
 type Key = (i64, i64, usize);
 
-/// The orders of all levels. One is made when it is asked for the second time: a look at all domains is cheaper than an order that is used once.
+/// The orders of all levels. An order is made when it is needed for the second time: visiting all domains is cheaper than an order that is used once.
 #[derive(Debug, Default)]
 pub(crate) struct Tightest {
     levels: Vec<Order>,
@@ -31,7 +31,7 @@ impl Tightest {
         self.levels.resize_with(depth, Order::default);
     }
 
-    /// What fits into a domain has changed.
+    /// The counts of a domain have changed.
     pub(crate) fn changed(&mut self, level: usize, at: usize, before: &Counts, after: &Counts) {
         if let Some(Order { domains: Some(domains), .. }) = self.levels.get_mut(level)
             && key(before, at) != key(after, at)
@@ -41,7 +41,7 @@ impl Tightest {
         }
     }
 
-    /// Of the domains that hold so many slices, the one that holds the fewest, then the one with the fewest pods, then the first.
+    /// Among the domains that hold this number of slices, the one that holds the fewest, then the one with the fewest pods, then the first.
     pub(crate) fn at_least(&mut self, level: usize, counts: &[Counts], slices: i64) -> Option<usize> {
         let all = || counts.iter().enumerate().map(|(at, counts)| key(counts, at));
         let Some(order) = self.levels.get_mut(level) else { return tightest(all(), slices) };

@@ -12,7 +12,7 @@ const COLLECTORS: [&str; 3] = [
 /// The prefix of Kubernetes' own names, which no tenant has except service accounts.
 const SYSTEM: &str = "system:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccount:";
-/// Controllers that Kubernetes brings along: that of Jobs makes pods, adopts them, and lets them go.
+/// The namespace of Kubernetes' own controllers: that of Jobs makes pods, adopts them, and releases them.
 const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
 /// The name of requests without a user.
 const ANONYMOUS: &str = "system:anonymous";
@@ -30,17 +30,17 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// Whether references to objects that are gone are taken out of others by this user.
+    /// Whether this user removes references to deleted objects.
     pub fn collects(&self) -> bool {
         COLLECTORS.contains(&self.username.as_str())
     }
 
-    /// Whether this is a controller that Kubernetes brings along.
+    /// Whether this is one of Kubernetes' own controllers.
     pub fn is_of_kubernetes(&self) -> bool {
         self.username.starts_with(CONTROLLERS)
     }
 
-    /// Whether this is a controller that Kubernetes brings along, or may be: distributions differ in what they call them.
+    /// Whether this is one of Kubernetes' own controllers. or may be: distributions differ in what they call them.
     pub fn is_controller(&self) -> bool {
         let name = self.username.as_str();
         let named_by_kubernetes =
