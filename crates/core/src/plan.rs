@@ -1,5 +1,5 @@
-//! The plan of a flavor search: everything about it that depends only on the workload's shape and the queue's
-//! configuration, worked out once and used for every attempt.
+//! The plan of a flavor search: everything about it that depends only on the workload's shape and the queue's configuration, computed once and used
+//! for every attempt.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The pending workloads of one ClusterQueue: order, heap, inadmissible ones, equivalence classes, the sticky preemptor
 //! (docs/reference/06-algorithm.md 6.4).
 //!
-//! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, where admission fair sharing
-//! orders the queue). All members of a class share every answer of the scheduler. To make all of them inadmissible after
-//! one did not fit, and to flush them back, exchanges two sets instead of moving members one by one.
+//! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, if admission fair sharing orders the queue). All members of a
+//! class share every answer of the scheduler. Making all of them inadmissible after one did not fit, and flushing them back, exchanges two sets
+//! instead of moving members one by one.
 
 mod audit;
 mod shapes;

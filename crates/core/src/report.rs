@@ -1,4 +1,4 @@
-//! What one cycle decided, and what the world looks like from outside: reports and status figures.
+//! Outputs: the decisions of one cycle, and status numbers.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;

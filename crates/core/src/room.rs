@@ -1,9 +1,9 @@
-//! What is free of nodes, to try where displaced work could go (ours: Hotswap). It is asked about nodes that have numbers, by what they have
-//! and which of them are lost; what is tried changes nothing else.
+//! The free part of nodes, to try where displaced work could go (not in Kueue: Hotswap). Its inputs are numbered nodes, their amounts and which of
+//! them are lost; trial changes affect nothing else.
 //!
-//! Pods whose flavor has a topology get their nodes from the placement of admissions, by a [`NodeTrial`]. Everywhere else pods go where the
-//! scheduler of pods finds room, which `free_nodes` knows, and some take whole groups of nodes. The two count differently: the former what
-//! was assigned, the latter what pods are there. Nodes may belong to both: what is placed by the former is taken of the latter, too.
+//! Pods whose flavor has a topology get their nodes from the placement of admissions, by a [`NodeTrial`]. All other pods go where the Kubernetes
+//! scheduler finds room, which `free_nodes` tracks, and some take whole groups of nodes. The two count differently: the former assigned pods, the
+//! latter existing pods. Nodes may belong to both: what the former places is subtracted in the latter, too.
 
 mod candidates;
 mod free_nodes;

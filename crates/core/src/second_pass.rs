@@ -1,8 +1,7 @@
-//! Workloads that hold quota and are evaluated once more, before the heads of the queues (docs/reference/06-algorithm.md 6.4 "Heads", 6.5,
-//! 6.15). The placement of pods asks for it once the checks are ready, or when a node is lost.
+//! Workloads with quota that are evaluated once more, before the heads of the queues (docs/reference/06-algorithm.md 6.4 "Heads", 6.5, 6.15). The
+//! placement of pods requires it once the checks are ready, or when a node is lost.
 //!
-//! The reservation of such a workload stays as it is: its flavors count as found and its usage as zero, so a second pass
-//! takes no quota.
+//! The reservation of such a workload stays: its flavors count as found and its usage as zero, so a second pass uses no quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
-//! Shapes: what workloads ask for, shared by all that ask for the same. Workloads of equal shape and priority form an
-//! equivalence class: one negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are
-//! compared, not hashed, so that there are no collisions.
+//! Shapes: the requests of workloads, shared by all with equal requests. Workloads of equal shape and priority form an equivalence class: one
+//! negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are compared, not hashed, so that there
+//! are no collisions.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Tables whose rows are given out again: how long they are, and when they are looked through for rows that nothing refers to
-//! (`scheduler::sweep`).
+//! Tables with reused rows: their lengths, and when they are searched for rows without references (`scheduler::sweep`).
 
 /// Tables that are shorter are not looked through.
 pub(crate) const LEAST: usize = 256;

@@ -1,5 +1,4 @@
-//! What a search for victims is asked for, and what all searches end with: victims that are not needed after all are given back
-//! (docs/reference/06-algorithm.md 6.7).
+//! The request of a search for victims, and the end of all searches: unneeded victims are removed (docs/reference/06-algorithm.md 6.7).
 
 use crate::intern::FrId;
 use crate::placement::{self, WorkloadToPlace};

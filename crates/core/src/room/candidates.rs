@@ -1,5 +1,5 @@
-//! Which workloads may have to go so that displaced work finds nodes: lower priority; what the cohort has lent first, then the own ClusterQueue, then the
-//! rest of its cohort, then others, of which those that borrow come first; in each the order of docs/reference/06-algorithm.md 6.7.
+//! Which workloads may be preempted so that displaced work finds nodes: lower priority; first what the cohort has lent, then the own ClusterQueue,
+//! then the rest of its cohort, then others, of which borrowers come first; in each the order of docs/reference/06-algorithm.md 6.7.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! What is free on the nodes, and whether pods fit there: first fit by number, whole groups for those workloads that take them.
+//! The free part of the nodes, and whether pods fit there: first fit by number, whole groups for the workloads that take them.
 //!
-//! Everything that is tried is noted and can be undone: nothing is copied. What is full is passed over: groups that are taken, and the nodes
-//! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end: apart those that
-//! were only compared with what a pod takes, which is quick.
+//! All trial changes are recorded and can be undone: nothing is copied. Full nodes are skipped: groups that are taken, and the nodes at the beginning
+//! that have no room for such a pod. The nodes that a search visits are counted, so that it ends; those that were only compared with the usage of a
+//! pod, which is fast, are counted separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};

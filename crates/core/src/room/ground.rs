@@ -1,7 +1,7 @@
-//! The ground of one search for victims: a room, of which it is asked whether pods fit once candidates are gone.
+//! The state of one search for victims: a room, which answers whether pods fit without some candidates.
 //!
-//! A search that was cut goes on where it was: it is made again with the answers that it got, and until it has a new question no candidate
-//! goes or comes back. Then those go that are gone by then, at once.
+//! A cut search continues where it was: it is repeated with the answers that it got, and until it has a new question no candidate is released or
+//! brought back. Then those that are gone at that point are released at once.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What pods need of nodes, and the groups of nodes that some take whole.
+//! What pods need of nodes, and the groups of nodes that some take as a whole.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Whether pods fit, kept up to date while workloads go and come back.
+//! Whether pods fit, updated while workloads are released and brought back.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! Which candidates have to go: the first ones that are enough, filled back as in docs/reference/06-algorithm.md 6.7.
+//! Which candidates have to be preempted: the first ones that are enough, with the fill-back of docs/reference/06-algorithm.md 6.7.
 //!
-//! Preemption for quota ([`crate::preemption`]) has a search of its own. Which victims it may take depends on those that it took before, as queues stop using
-//! more than their nominal quota, so that there candidates cannot go in numbers that double; and which order its victims have when some are
-//! given back is a rule of the reference. Here all candidates are known at the beginning.
+//! Preemption for quota ([`crate::preemption`]) has a search of its own. Its possible victims depend on earlier ones, as queues stop using more than
+//! their nominal quota, so that the number of candidates cannot be doubled each time; and the order of its victims after fill-back is a rule of the
+//! reference. Here all candidates are known at the beginning.
 
 /// Where candidates go and come back.
 pub(super) trait Ground {

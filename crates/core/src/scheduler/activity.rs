@@ -1,4 +1,4 @@
-//! Why a ClusterQueue is not active (docs/reference/03-conditions-events.md 3.2): its own doing, and what it refers to.
+//! Why a ClusterQueue is inactive (docs/reference/03-conditions-events.md 3.2): because of its own spec, or of objects that it names.
 
 use super::Scheduler;
 use crate::Name;

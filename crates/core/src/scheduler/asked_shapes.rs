@@ -1,4 +1,4 @@
-//! What pods that wait would take of a node (ours: how fragmented nodes are for them).
+//! What waiting pods would use of a node (not in Kueue: how fragmented nodes are for them).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

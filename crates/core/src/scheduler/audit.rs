@@ -1,4 +1,4 @@
-//! The audit: usage and queues rebuilt from the workloads, compared with what was kept step by step.
+//! The audit: usage and queues rebuilt from the workloads, compared with the incrementally updated ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

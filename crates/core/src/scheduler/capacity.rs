@@ -1,4 +1,4 @@
-//! Limits of physical capacity and displaced workloads come and go, and what that lets be tried again.
+//! Changes of the limits of physical capacity and of displaced workloads, and what is retried after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

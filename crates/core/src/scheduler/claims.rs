@@ -1,4 +1,4 @@
-//! Whether quotas have room for all that a workload takes, outside of a cycle (ours: Hotswap).
+//! Whether quotas have room for the usage of a workload, outside of a cycle (not in Kueue: Hotswap).
 
 use super::Scheduler;
 use super::snapshot::Snapshot;

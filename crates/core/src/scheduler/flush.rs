@@ -1,4 +1,4 @@
-//! Inadmissible workloads are put back into their heaps, and which queues have heads (docs/reference/06-algorithm.md 6.4 "Flush").
+//! Puts inadmissible workloads back into their heaps; and which queues have heads (docs/reference/06-algorithm.md 6.4 "Flush").
 
 use std::collections::BTreeSet;
 

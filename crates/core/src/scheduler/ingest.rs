@@ -1,4 +1,4 @@
-//! Workloads come and go: which queue they wait in, what they hold, and what that sets free (docs/reference/06-algorithm.md 6.4).
+//! Changes of workloads: which queue they wait in, what they hold, and what they free (docs/reference/06-algorithm.md 6.4).
 
 use std::sync::Arc;
 

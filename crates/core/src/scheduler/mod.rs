@@ -1,4 +1,4 @@
-//! The scheduler: everything that the core knows. Each module below changes or reads it in one respect.
+//! The scheduler: the whole state of the core. Each module below changes or reads one part of it.
 
 mod activity;
 pub(crate) mod asked_shapes;

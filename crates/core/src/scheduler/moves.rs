@@ -1,5 +1,5 @@
-//! Whose place in a queue may have changed since it was last asked for: so that a copy of all places can be kept elsewhere, at a cost that goes with
-//! the changes.
+//! Which workloads may have changed their place in a queue since the last fetch: a copy of all places can be kept elsewhere, at a cost in proportion
+//! to the changes.
 
 use super::{Scheduler, standing::Standing};
 use crate::Name;

@@ -1,5 +1,5 @@
-//! Nodes outside of a cycle: whether the pods of a workload would find some once others are gone. The placement is that of admissions
-//! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
+//! Nodes outside of a cycle: whether the pods of a workload would find some without other workloads. The placement is that of admissions
+//! (docs/reference/06-algorithm.md 6.12), on separate amounts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Cohorts, ClusterQueues and LocalQueues come and go.
+//! Changes of Cohorts, ClusterQueues and LocalQueues.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Inadmissible workloads that may reclaim are tried again when others begin to borrow their quota (gate
-//! `RequeueReclaimersOnBorrowing`). Ours: the reference tries inadmissible workloads again only when something becomes
-//! free, so that one that became inadmissible before there were candidates waits although it need not.
+//! Retries inadmissible workloads that may reclaim, when others begin to borrow their quota (gate `RequeueReclaimersOnBorrowing`). Not in Kueue: the
+//! reference retries inadmissible workloads only when something becomes free, so that a workload that became inadmissible before there were
+//! candidates waits needlessly.
 
 use super::Scheduler;
 use crate::intern::{FrId, QueueId, SlotId, WorkloadId};

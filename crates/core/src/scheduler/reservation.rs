@@ -1,4 +1,4 @@
-//! What a workload holds counts wherever it is added up: the quota tree, its queue's holders, its LocalQueue.
+//! The usage of a workload counts in all sums: the quota tree, its queue's holders, its LocalQueue.
 
 use super::Scheduler;
 use crate::intern::{LocalId, QueueId, WorkloadId};

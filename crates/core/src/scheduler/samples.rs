@@ -1,4 +1,4 @@
-//! When the usage of each LocalQueue is sampled, and what it consumed (docs/reference/06-algorithm.md 6.9).
+//! When the usage of each LocalQueue is sampled, and its consumption (docs/reference/06-algorithm.md 6.9).
 
 use std::collections::{BTreeMap, BTreeSet};
 

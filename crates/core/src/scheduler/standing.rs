@@ -1,5 +1,5 @@
-//! The places of pending workloads (docs/reference/06-algorithm.md 6.4), and what they are worked out from: a queue of many can be put in order
-//! elsewhere, from what each of its members is asked for one by one.
+//! The places of pending workloads (docs/reference/06-algorithm.md 6.4), and the data for computing them: a long queue can be sorted elsewhere, from
+//! the data of its members, which are fetched one by one.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;

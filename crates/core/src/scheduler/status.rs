@@ -1,4 +1,4 @@
-//! Status figures of queues and cohorts (docs/reference/03-conditions-events.md 3.2).
+//! Status numbers of queues and cohorts (docs/reference/03-conditions-events.md 3.2).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

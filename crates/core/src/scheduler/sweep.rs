@@ -1,8 +1,8 @@
-//! Rows that nothing refers to any more are found and given out again, so that tables are as long as what is alive needs, whatever came
-//! and went: tenants make LocalQueues, and Workloads that name queues and resources, by the thousand under ever new names.
+//! Finds and reuses rows without references, so that the length of tables depends on the existing objects alone: tenants make LocalQueues, and
+//! Workloads that name queues and resources, by the thousand with ever new names.
 //!
-//! When a table has grown by half since it was last looked through, and something was removed or replaced since, everything that is alive is
-//! walked once, which costs as much as making it did. References are not counted, and decisions do not depend on which ids things have.
+//! When a table has grown by half since the last sweep, and something was removed or replaced since, all existing objects are visited once, which
+//! costs as much as creating them did. References are not counted, and decisions do not depend on ids.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Topologies, nodes and what other pods take of them come and go; what workloads hold of nodes (docs/reference/06-algorithm.md 6.11–6.15).
+//! Changes of topologies, nodes and their usage by other pods; the nodes that workloads hold (docs/reference/06-algorithm.md 6.11–6.15).
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,4 @@
-//! Pending workloads are in the queue that their LocalQueue points to: in the heap, or out of it until a backoff ends
+//! Pending workloads are in the queue of their LocalQueue: in the heap, or outside of it until a backoff ends
 //! (docs/reference/06-algorithm.md 6.4).
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What a pod set asks of a tree, with levels as numbers (docs/reference/06-algorithm.md 6.12 "Level").
+//! The request of a pod set to a tree, with levels as numbers (docs/reference/06-algorithm.md 6.12 "Level").
 
 use smallvec::{SmallVec, smallvec};
 

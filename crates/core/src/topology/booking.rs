@@ -1,4 +1,4 @@
-//! What workloads and other pods use of places.
+//! The usage of places by workloads and other pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -48,10 +48,10 @@ impl Pods {
     }
 }
 
-/// The pods of a component, in the order in which its controller has them. `status` is what the controller has written down of it.
+/// The pods of a component, in its controller's order. `status` is the controller's record of it.
 ///
-/// What the controller wrote down counts, as it makes the pods. It may know more kinds than are known here; but fewer pods than the component
-/// asks for would run pods without quota.
+/// The record counts, as the controller makes the pods. It may know more kinds than this crate; but if it had fewer pods than the component requests,
+/// pods would run without quota.
 pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>, String> {
     let list =
         |value: &Value| -> Vec<Pods> { value.as_array().into_iter().flatten().map(Pods::read).collect() };

@@ -1,9 +1,9 @@
-//! The pod templates of what an AppWrapper wraps. They never came to the API server as such: what it would have made of their containers is
-//! made here, so that a Workload of Kueue's for the same AppWrapper is known again.
+//! The pod templates in an AppWrapper's components. The API server never sees them as such: its defaults for containers are applied here, so that a
+//! Workload that Kueue made for the same AppWrapper is recognized.
 
 use serde_json::{Map, Value, json};
 
-/// What a Workload keeps of a container: what tells pods apart for a queue.
+/// The fields of a container that a Workload keeps: those that matter to a queue.
 const KEPT: [&str; 10] = [
     "name",
     "image",
@@ -40,7 +40,7 @@ pub(super) fn reduced(template: &Value) -> Value {
     json!({"metadata": metadata, "spec": spec})
 }
 
-/// A template that went into the Workload, as AppWrapper's library has it, where that is another: without what is ours.
+/// The template that AppWrapper's library has put into the Workload, if it differs: without the additions of Sluice.
 pub(super) fn of_kueue(reduced: &Value) -> Option<Value> {
     let mut theirs = reduced.clone();
     for key in ["initContainers", "containers"] {

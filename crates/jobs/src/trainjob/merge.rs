@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Deepest nesting that is merged; what is deeper is replaced.
+/// The deepest nesting that is merged; deeper values are replaced.
 const DEEPEST: usize = 32;
 
 /// The key that identifies the items of a list; a list without one is replaced.

@@ -1,4 +1,4 @@
-//! Candidates in their order, and which of them have to go, compared with the plain rules.
+//! Candidates in their order, and which of them are preempted, compared with the plain rules.
 
 use std::cmp::Reverse;
 
