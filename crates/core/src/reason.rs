@@ -311,7 +311,7 @@ pub enum Refusal {
     NoPlacement {
         /// The flavor.
         flavor: Name,
-        /// The missing resource and amount.
+        /// Why they were not placed.
         failure: Arc<PlacementFailure>,
     },
     /// Quota is free, but the flavor's healthy nodes have no room. Ours.
