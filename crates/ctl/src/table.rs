@@ -1,4 +1,4 @@
-//! What a simulation came to, as plain text: the timeline, figures, and how two futures differ.
+//! The results of a simulation as plain text: the timeline, figures, and the difference of two futures.
 
 mod difference;
 
@@ -53,7 +53,7 @@ pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// One line of the timeline as text, whatever names and messages contain.
+/// One line of the timeline as text that is safe to print.
 pub fn line(line: &Line) -> String {
     let who = line.job.as_deref().unwrap_or("-");
     let text = format!("{:>10}  {:<9}  {who:<32}  {}", time(line.at), line.what.word(), line.what.details());
@@ -65,7 +65,7 @@ pub fn report(report: &Report, timeline: Option<bool>) -> String {
     text(report, timeline, "of simulated time")
 }
 
-/// The same of what really happened.
+/// The same for a past period.
 pub fn recorded(report: &Report, timeline: Option<bool>) -> String {
     text(report, timeline, "recorded")
 }
