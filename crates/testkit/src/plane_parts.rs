@@ -12,8 +12,8 @@ fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// One of the plane's programs. They live for minutes in a few hundred MiB, so their garbage is collected less often than Go does by itself.
-/// A day of thousands of jobs needs more, and gives its own GOMEMLIMIT.
+/// One of the plane's programs. They live for minutes with a few hundred MiB, so they collect garbage less often than Go's default. A run with
+/// thousands of jobs needs more memory, and sets its own GOMEMLIMIT.
 pub(crate) fn program(tool: Tool) -> Result<Command> {
     let mut command = Command::new(assets::path(tool)?);
     command.env("GOGC", "400");
@@ -33,7 +33,7 @@ pub(crate) fn etcd(folder: &Path, client: u16, peer: u16) -> Result<Command> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=test={peer}"),
-        // Nothing here outlives the test: losing it in a power cut is no loss, and it is much faster.
+        // The data need not outlive the test, so fsync is off: it is much faster.
         "--unsafe-no-fsync".to_owned(),
         // A long day keeps every revision, as the API server is replaced too often to compact them: etcd's 2 GiB hold 9,000 jobs.
         format!("--quota-backend-bytes={}", 8_u64 << 30),
@@ -97,7 +97,7 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
             "--leader-elect=false",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
-            // No fake pod can be reached, so nothing reads the endpoints that each JobSet's Service would get.
+            // Fake pods cannot be reached, so the endpoints of JobSets' Services would have no use.
             "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
         ])
         .arg(format!("--secure-port={port}"))
