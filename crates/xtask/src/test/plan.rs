@@ -1,4 +1,4 @@
-//! Which test programs there are, and how each is run.
+//! The test programs, and how each is run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{ALONE, ON_PLANES, SLOW, cargo_output};
 
-/// The programs on control planes that run in parts, the longest first: the target, what the names of the part's tests begin with, or none for the rest,
-/// and how many of these run at a time. Tests that take turns are parts of their own, as they would hold places in which others could run.
+/// The programs on control planes that run in parts, the longest first: the target, the prefix of the part's tests (none for the remaining tests),
+/// and how many of these run at a time. Tests that take turns are parts of their own, since they would block places in which others could run.
 const PARTS: [(&str, Option<&str>, usize); 7] = [
     ("operator", None, 4),
     ("operator", Some("hotswap::"), 2),
@@ -28,11 +28,11 @@ const PARTS: [(&str, Option<&str>, usize); 7] = [
 pub struct Program {
     /// The package, such as `sluice-core`.
     pub package: String,
-    /// The name of the target, such as `rules`; that of a library's unit tests is the library's.
+    /// The name of the target, such as `rules`; for a library's unit tests the library's name.
     pub target: String,
     /// Where it was built.
     pub path: PathBuf,
-    /// The folder of the package, in which cargo would run it.
+    /// The folder of the package, in which cargo would run the program.
     pub folder: PathBuf,
 }
 
@@ -42,7 +42,7 @@ impl Program {
         self.package == ON_PLANES && self.target != ON_PLANES.replace('-', "_")
     }
 
-    /// Whether nothing else may run beside it.
+    /// Whether the program must run alone.
     pub fn is_alone(&self) -> bool {
         self.is_on_planes() && ALONE.contains(&self.target.as_str())
     }
@@ -85,14 +85,14 @@ impl Program {
     }
 }
 
-/// What of a program runs at a time.
+/// The tests of a program that run as one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The program.
     pub program: &'a Program,
-    /// What the names of its tests begin with; without one, all names.
+    /// The prefix of its tests; without it, all tests.
     pub group: Option<&'static str>,
-    /// But for these.
+    /// Prefixes that are excluded.
     pub without: Vec<&'static str>,
     /// How many of its tests run at a time.
     pub threads: usize,
@@ -129,7 +129,7 @@ pub fn build(root: &Path, quick: bool) -> Result<Vec<Program>> {
     Ok(programs.collect())
 }
 
-/// The integration tests that `--quick` runs. A name that stands for a slow one, too, is left out.
+/// The integration tests that `--quick` runs. A name that also names a slow one is left out.
 fn quick_targets(root: &Path) -> Result<BTreeSet<String>> {
     let metadata =
         cargo_output(root, &["metadata", "--no-deps", "--locked", "--format-version=1"].map(str::to_owned))?;
