@@ -131,7 +131,7 @@ fn external_frameworks(integrations: &Integrations, errors: &Errors) {
 
 /// Custom labels in all.
 const MAX_CUSTOM_LABELS: usize = 20;
-/// The longest name of a custom label, without the prefix: as long as a label's name may be.
+/// The longest name of a custom label, without the prefix: the limit of label names.
 const MAX_LABEL_NAME: usize = 63;
 /// The longest tracked value of a custom label.
 const MAX_LABEL_VALUE: usize = 253;

@@ -28,7 +28,7 @@ impl PartialOrd for JobKind {
 
 impl Ord for JobKind {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Most comparisons are of one kind with itself.
+        // Most comparisons are of a kind with itself.
         if std::ptr::eq(self.0, other.0) {
             return Ordering::Equal;
         }
