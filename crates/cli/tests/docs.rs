@@ -1,5 +1,5 @@
-//! What the book, the README and the examples' READMEs tell readers to type works: command lines parse with the real definitions, blocks that are
-//! marked as runnable run and print what is shown, and manifests are accepted.
+//! The command lines in the book, the README and the examples' READMEs work: they parse with the real definitions, blocks that are marked as runnable
+//! run and print the shown output, and manifests are accepted.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

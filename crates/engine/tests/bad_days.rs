@@ -1,4 +1,4 @@
-//! What users and administrators do unexpectedly.
+//! Unexpected actions of users and administrators.
 
 mod model;
 

@@ -1,5 +1,4 @@
-//! The domains of a level in the order of what fits into them, so that the tightest one that holds everything is found without a look at
-//! all of them.
+//! The domains of a level, ordered by their capacity, so that the tightest sufficient one is found without visiting all of them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What one event of a node or a pod costs where the core assigns nodes and Hotswap acts: the same among few nodes and many.
+//! The cost of one node or pod event where the core assigns nodes and Hotswap acts: it does not grow with the number of nodes.
 
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef};

@@ -1,4 +1,4 @@
-//! The guide's page as it reads: `high` on pools A and B, `low` on C and D; A fails; `low` makes way; A returns; `low` runs again.
+//! The guide's example: `high` runs on pools A and B, `low` on C and D; A fails; `low` is preempted; A returns; `low` runs again.
 
 use sluice_engine::Purpose;
 

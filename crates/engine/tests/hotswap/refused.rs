@@ -1,4 +1,4 @@
-//! No Workload is evicted, and no room is kept, for work that its queue cannot admit again.
+//! No Workload is evicted, and no capacity is reserved, for a job that its queue cannot admit again.
 
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};

@@ -1,4 +1,4 @@
-//! What has to go and what has not, and what capacity is.
+//! Which Workloads are preempted, and what counts as capacity.
 
 use serde_json::json;
 use sluice_engine::EngineConfig;

@@ -1,4 +1,4 @@
-//! Which groups of nodes are slices, and whether they are whole.
+//! Which groups of nodes are slices, and whether they are complete.
 
 use std::sync::Arc;
 

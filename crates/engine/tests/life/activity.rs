@@ -1,4 +1,4 @@
-//! Why queues are not active: every reason of docs/reference/03-conditions-events.md 3.2, word for word, and that it goes when its cause does.
+//! Why queues are not active: every reason of docs/reference/03-conditions-events.md 3.2 with its exact text, and its removal when the cause ends.
 
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};

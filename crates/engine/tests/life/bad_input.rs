@@ -1,9 +1,9 @@
-//! Objects that cannot be queued, of every kind: each says why, or is refused by the webhook; none of it runs, and what is queued beside it is not
-//! disturbed.
+//! Objects of every kind that cannot be queued: each gets a reason, or the webhook refuses it; none of it runs, and other queued objects are not
+//! affected.
 //!
-//! Much of this no API server lets through whose CRDs are those of the kinds: counts beyond 2^31-1 where the field has the format `int32`, negative
-//! counts of Kubernetes' own kinds and of JobSets, two replicated Jobs of one name, containers that are no list. It is here all the same: a CRD
-//! may be of another release, or without a schema.
+//! An API server with the kinds' own CRDs would refuse much of this: counts beyond 2^31-1 in fields with the format `int32`, negative counts of
+//! Kubernetes' own kinds and of JobSets, two replicated Jobs of one name, containers that are not a list. It is tested because a CRD may be of
+//! another release, or without a schema.
 
 #![expect(clippy::panic, reason = "helpers of tests fail the test")]
 

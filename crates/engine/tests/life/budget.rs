@@ -1,4 +1,4 @@
-//! How many writes a life takes (docs/manual/performance.md "Writes"): exact counts, under the configuration of a running manager.
+//! The number of writes per lifecycle (docs/manual/performance.md "Writes"): exact counts, with the configuration of a running manager.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;

@@ -1,6 +1,5 @@
-//! The contract's words (docs/reference/03-conditions-events.md): rows of its tables of conditions and events that no other test of a life has,
-//! each against a
-//! played life, with type, status, reason, message and reporter.
+//! The contract's texts (docs/reference/03-conditions-events.md): rows of its tables of conditions and events that no other lifecycle test covers,
+//! each compared with a simulated lifecycle: type, status, reason, message and reporter.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Ray's kinds that change their size while they run (docs/reference/06-algorithm.md 6.26): their pods are of several pod sets, and those of
-//! RayJobs and RayServices are pods of the clusters that KubeRay makes for them.
+//! Elastic jobs of Ray's kinds (docs/reference/06-algorithm.md 6.26): their pods are of several pod sets, and those of RayJobs and RayServices are
+//! pods of the clusters that KubeRay makes for them.
 
 use std::sync::Arc;
 

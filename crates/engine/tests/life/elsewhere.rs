@@ -1,4 +1,4 @@
-//! A job runs on the nodes of the flavors on which it was admitted, whatever its user makes of its templates.
+//! A job runs on the nodes of its admitted flavors, even if its user changes its templates.
 
 use serde_json::json;
 use sluice_api::job::{JobKind, JobView};

@@ -1,5 +1,5 @@
-//! Parents that others manage (docs/reference/07-integrations.md 7.2, "External frameworks"): jobs below them have no Workload of their own, and do
-//! not run before that of the parent is admitted. What only names a parent is a job like any other.
+//! Parents that other controllers manage (docs/reference/07-integrations.md 7.2, "External frameworks"): their jobs have no Workload of their own,
+//! and do not run before the parent's Workload is admitted. A job that only claims such a parent is like any other job.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView};

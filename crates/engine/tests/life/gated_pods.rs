@@ -1,4 +1,4 @@
-//! Pods of an object of a kind that a configuration declares, which no field suspends.
+//! Pods of an object of a declared kind that no field suspends.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;

@@ -1,4 +1,4 @@
-//! Workloads that Kueue made for jobs of each kind: Sluice names and reads them alike, in both versions, so that it takes them over as they are.
+//! Workloads that Kueue made for jobs of each kind: Sluice's names and interpretation are the same, in both versions, so it adopts them unchanged.
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The API server may accept a write and not keep it: the schema of a kind prunes the field, or a policy sets it back.
+//! The API server may accept a write and not store it: the schema of a kind prunes the field, or a policy reverts it.
 
 use serde_json::json;
 use sluice_api::job::JobKind;

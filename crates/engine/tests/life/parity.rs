@@ -1,4 +1,4 @@
-//! What clients of Kueue rely on beyond the tables of its contract: each was seen on the real one.
+//! Behaviour that clients of Kueue rely on beyond the tables of its contract: all of it was observed with the real Kueue.
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;

@@ -1,5 +1,4 @@
-//! Nodes before admission: the ProvisioningRequest controller against a provider that plays every state (docs/reference/06-algorithm.md,
-//! 6.23).
+//! Nodes before admission: the ProvisioningRequest controller with a provider that plays every state (docs/reference/06-algorithm.md, 6.23).
 
 use serde_json::{Value, json};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};

@@ -1,4 +1,4 @@
-//! Jobs whose pods another object decides: TrainJobs and their runtimes.
+//! Jobs whose pods are determined by another object: TrainJobs and their runtimes.
 
 use std::collections::BTreeSet;
 

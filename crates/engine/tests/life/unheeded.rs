@@ -1,4 +1,4 @@
-//! A stop that the job's controller does not obey: the job is touched, and then its pods are deleted.
+//! A stop that the job's controller ignores: the job is touched, and then its pods are deleted.
 
 use serde_json::json;
 use sluice_api::job::JobKind;

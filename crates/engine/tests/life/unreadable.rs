@@ -1,4 +1,4 @@
-//! Jobs that become what cannot be read: they hold no quota for what cannot start, and disturb no other.
+//! Jobs that become unreadable: they hold no quota if they cannot start, and do not affect other jobs.
 
 use serde_json::json;
 use sluice_api::job::{JobKind, JobView};

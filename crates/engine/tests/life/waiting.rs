@@ -1,6 +1,5 @@
-//! Why a Workload waits, or waits again: rows of docs/reference/03-conditions-events.md 3.1 beside those of [`crate::contract`], and who has the
-//! last word
-//! (the precedence in 3.1, "Rules").
+//! Why a Workload waits, or waits again: rows of docs/reference/03-conditions-events.md 3.1 beside those of [`crate::contract`], and which reason
+//! wins (the precedence in 3.1, "Rules").
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
-//! A small API server in memory, with controllers that play jobs: the spine of the engine's tests.
+//! A small API server in memory, with controllers that play jobs: the basis of the engine's tests.
 //!
-//! It keeps objects as JSON (jobs as views), applies the engine's writes as the real one would as far as the engine can
-//! tell (optimistic locking, field managers of Workload status, finalizers, owner garbage collection, generations), and
-//! feeds answers and watch events back.
+//! It keeps objects as JSON (jobs as views), applies the engine's writes like the real one as far as the engine can notice (optimistic locking, field
+//! managers of Workload status, finalizers, owner garbage collection, generations), and returns answers and watch events.
 #![expect(dead_code, reason = "each test binary uses a part")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 

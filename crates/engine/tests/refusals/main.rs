@@ -1,4 +1,4 @@
-//! A write that is answered with an error again and again is never repeated without end, whatever it is for, and its object says why.
+//! A write that fails again and again is never repeated without end, for any purpose, and its object gets the reason.
 
 #[path = "../model/mod.rs"]
 mod model;

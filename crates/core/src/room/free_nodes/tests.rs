@@ -1,4 +1,4 @@
-//! Skipping changes nothing: compared with an implementation that visits all nodes each time.
+//! Skipping nodes changes no result: compared with an implementation that visits all nodes each time.
 
 use std::collections::BTreeMap;
 
