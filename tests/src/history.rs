@@ -1,5 +1,5 @@
-//! Everything that happened to the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and what must have
-//! held at each of those moments.
+//! The history of the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and the invariants at each
+//! moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A namespace with queues of its own on a plane that other tests use, too.
+//! A namespace with its own queues on a plane that other tests use, too.
 
 use std::time::Duration;
 

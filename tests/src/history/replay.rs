@@ -1,4 +1,4 @@
-//! What must hold at each moment of a history.
+//! The invariants at each moment of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 

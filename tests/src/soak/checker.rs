@@ -1,4 +1,4 @@
-//! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
+//! Checks etcd's changes one by one, and notes each moment at which an invariant is violated.
 
 mod charges;
 mod excess;

@@ -1,4 +1,4 @@
-//! Two replicas of the manager behind one address, each with a proxy of its own to the API server; what they use, and whether they live.
+//! Two replicas of the manager behind one address, each with its own proxy to the API server; their resource usage, and whether they live.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! What a seed means: which jobs are made in which order, what their users do to them, and which faults happen. Pure: the same seed and size
-//! give the same plan.
+//! The plan of a seed: which jobs are created in which order, what their users do to them, and which faults happen. Pure: the same seed and size give
+//! the same plan.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Thousands of generated Workloads, valid and broken, in both versions, through a real API server and the manager's webhooks: the valid ones are
-//! accepted, each broken one is refused with a message that names what is wrong with it.
+//! accepted, each broken one is refused with a message that names the error.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Reviews of objects of each kind, as large as they may be.
+//! Reviews of the largest objects of each kind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! What users and administrators do unexpectedly, on a real control plane: each time a message reaches the user concerned,
-//! all others go on, and no quota leaks. Each test has a namespace and queues of its own.
+//! Unexpected actions of users and administrators, on a real control plane: each time the user concerned gets a message, all others continue, and no
+//! quota leaks. Each test has its own namespace and queues.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

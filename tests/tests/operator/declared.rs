@@ -1,6 +1,6 @@
-//! A kind that only the configuration describes: its whole life, with a small controller of its own.
+//! A kind that only the configuration describes: its whole lifecycle, with a small controller for it.
 //!
-//! Nothing of the kind is built in. The chart makes the webhooks and the rights of the declaration, with which the manager runs.
+//! Nothing of the kind is built in. The chart derives the webhooks and the manager's rights from the declaration.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Elastic Jobs, run by Kubernetes' own Job controller: they get more and fewer pods while they run, make way as a whole, and come back.
+//! Elastic Jobs, run by Kubernetes' own Job controller: they grow and shrink while they run, are preempted as a whole, and are admitted again.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

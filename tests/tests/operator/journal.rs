@@ -1,5 +1,5 @@
-//! The journal and the traces on a real control plane: every replica writes the journal, the API gives it to those who may read it, and
-//! `kubectl kueue usage` adds it up; the replica that leads sends traces, whose ids are those that explain and events say.
+//! The journal and the traces on a real control plane: every replica writes the journal, the API returns it to authorized users, and `kubectl kueue
+//! usage` sums it up; the leading replica sends traces, whose ids are those in explain and events.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

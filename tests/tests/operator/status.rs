@@ -1,5 +1,5 @@
-//! The status of queues on a real API server: exact conditions, true figures, written no more often than they change; and what holds an object
-//! that is being deleted is reported.
+//! The status of queues on a real API server: exact conditions, correct figures, written only when they change; and the reason that blocks the
+//! deletion of an object.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! What is known when not everything can be: reads that failed, objects that are being deleted, time that is over.
+//! Answers from incomplete knowledge: failed reads, objects that are being deleted, exceeded time.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! What a change would do in a cluster that was read: true in every state, also where not all of it can be played.
+//! The effect of a change in a cluster that was read: correct in every state, even if not all of it can be simulated.
 
 use sluice_sim::explain::{Course, WhatIf};
 

@@ -1,4 +1,4 @@
-//! For each finding, the tests that play its state: what is advised is done in them, and the job starts, or it is said why nothing can be done.
+//! For each finding, the tests of its state: they carry out the advice and the job starts, or the answer says why nothing can be done.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Objects of others that cannot be played: they are left out, counted, and not named.
+//! Other users' objects that cannot be simulated: they are left out, counted, and not named.
 
 use sluice_sim::Packed;
 

@@ -1,4 +1,4 @@
-//! Work whose nodes fail: why it was not moved, and that it runs well again after what the answer advises.
+//! Jobs whose nodes fail: why a job was not moved, and that it runs well again after the advised action.
 
 use super::waiting::{finding, played, scenario, wait};
 use super::*;

@@ -1,4 +1,4 @@
-//! Jobs without a Workload, for reasons that are none of their queue: the answer leads to what mends it.
+//! Jobs without a Workload for reasons outside their queue: the answer's advice resolves them.
 
 use super::waiting::{finding, played, wait};
 use super::*;

@@ -1,4 +1,4 @@
-//! States that end by waiting, or by what people and other programs do: each is played, told, and ended as the answer says.
+//! States that end by waiting, or by actions of people and other programs: each is simulated, explained, and ended as the answer says.
 
 use super::*;
 

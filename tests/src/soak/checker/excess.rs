@@ -1,6 +1,6 @@
-//! What is above a limit. A reservation that a former leader had under way may come late, after the next one has given the same quota away: no
-//! version is there on which both writes depend. It is taken back before its job starts (`late reservation revoked` in the manager's log), so
-//! that such a moment is counted apart, as long as what runs stays within the limits.
+//! Usage above a limit. A late reservation of a former leader may arrive after the next leader has given the same quota away: no resource version
+//! covers both writes. It is revoked before its job starts (`late reservation revoked` in the manager's log), so such moments are counted separately,
+//! as long as the running jobs stay within the limits.
 
 use super::objects::Workload;
 use super::quota::FlavorResource;

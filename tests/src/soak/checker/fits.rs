@@ -1,4 +1,4 @@
-//! Jobs that wait although there is room for them: computed from what the objects say of quotas and nodes alone.
+//! Jobs that wait although they would fit: computed from the objects' quotas and nodes alone.
 
 use super::objects::Workload;
 use super::pod_sets::{Gift, PodSet, assigned, usage};

@@ -1,4 +1,4 @@
-//! How long a replica of the manager has led: what it is to do may take so long, and the time without a leader does not count.
+//! How long a replica of the manager has led: its work may take a certain time, and time without a leader does not count.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nodes that go or fail: pods that have a place there get another one without an eviction.
+//! Nodes that are removed or fail: pods with a place there get another one without an eviction.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The Jobs of a JobSet. They name no queue: what they may do is their JobSet's.
+//! The Jobs of a JobSet. They name no queue: their rights are those of their JobSet.
 
 use super::objects::Job;
 use super::{Checker, Rule};

@@ -1,4 +1,4 @@
-//! Places that pods may have: by the labels of nodes, the topology, and whether a node is well.
+//! Places that pods may have: by the labels of nodes, the topology, and the health of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

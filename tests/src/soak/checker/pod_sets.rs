@@ -1,4 +1,4 @@
-//! The pod sets of a Workload: what it asks for, and what its admission gives. No code is shared with what is tested.
+//! The pod sets of a Workload: its requests, and its admission. This shares no code with the tested program.
 
 use std::collections::BTreeMap;
 

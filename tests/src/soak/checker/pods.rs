@@ -1,4 +1,4 @@
-//! The pods of a job: where they come to, and whether they are gone when the quota that they ran on is given back.
+//! The pods of a job: the nodes on which they run, and whether they have ended when their quota is released.
 
 use std::collections::BTreeMap;
 

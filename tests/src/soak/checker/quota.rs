@@ -1,4 +1,4 @@
-//! The limits of queues and cohorts, computed from the objects alone and in the simplest way: no code is shared with what is tested.
+//! The limits of queues and cohorts, computed from the objects alone and in the simplest way: this shares no code with the tested program.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pods that go on when their job may not run any more, or where it has no place any more: after an eviction, a stop, or the loss of a node.
+//! Pods that continue to run after an eviction or a stop of their job, or after the loss of their node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a play has come to: everything that a user sees in the end, without what differs from play to play (names, times, UIDs).
+//! The outcome of a run: everything that a user sees in the end, without what differs from run to run (names, times, UIDs).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

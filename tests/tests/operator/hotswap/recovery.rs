@@ -1,5 +1,5 @@
-//! How long a JobSet does not run after a failure (the page's mean time to recovery), with and without Hotswap: a measurement, to be
-//! asked for (`make bench-hotswap`). No pod may preempt others by itself, so that it is known whose work it is.
+//! How long a JobSet does not run after a failure (the page's mean time to recovery), with and without Hotswap: a measurement on request (`make
+//! bench-hotswap`). Pods may not preempt others themselves, so that every preemption is Hotswap's.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Which writes on jobs and pods are judged.
+//! Which writes on jobs and pods are reviewed.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the browser itself refuses because of the headers: scripts out of texts, requests to elsewhere, frames around the page.
+//! The browser refuses because of the headers: scripts in texts, requests to elsewhere, frames around the page.
 
 use serde_json::json;
 use sluice_testkit::browser::{Page, Scheme};

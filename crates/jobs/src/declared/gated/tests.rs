@@ -1,4 +1,4 @@
-//! Kinds by declaration whose pods wait for admission in their place.
+//! Declared kinds whose pods wait for admission themselves.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;

@@ -1,4 +1,4 @@
-//! What happens to a plain pod when it is created or changed.
+//! The webhook's effects on a plain pod that is created or changed.
 
 use std::collections::BTreeMap;
 

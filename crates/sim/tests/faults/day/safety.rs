@@ -1,15 +1,14 @@
-//! What must hold after each step, whatever went wrong: looked up in the objects alone, as an auditor of the cluster would.
+//! Invariants after each step, whatever went wrong: checked from the objects alone, as an auditor of the cluster would.
 //!
-//! * No admission beyond what the quota tree has, a borrowing limit, or what others lend. One that a former leader wrote, and that came
-//!   when the next one led, counts when its job starts: until then it can still be taken back.
-//! * No job with two Workloads that hold quota; no pods without an admission; no quota given back while there are pods.
+//! * No admission exceeds the quota tree, a borrowing limit, or a lending limit. An admission that a former leader wrote and that arrived
+//!   under the next one counts when its job starts: until then it can still be revoked.
+//! * No job has two Workloads with quota; no pods without an admission; no quota is released while there are pods.
 //! * In a StrictFIFO queue no Workload is admitted before an older one of at least the same priority.
-//! * A victim of preemption is one that the preemptor's policies allow, for the reason that is reported.
-//! * What the ClusterQueues' statuses say is used is what their Workloads hold; that waits until nothing is under way
+//! * A victim of preemption is allowed by the preemptor's policies, for the reported reason.
+//! * The usage in the ClusterQueues' statuses is that of their Workloads; this is checked when nothing is in flight
 //!   ([`super::alive`]).
 //!
-//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, what the former ones allow is not held
-//! against it.
+//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, the former ones are allowed, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! What must hold after each step of a bad day for machines, looked up in the objects alone:
+//! Invariants after each step with faults of machines, checked from the objects alone:
 //!
-//! * a victim of Hotswap has strictly lower priority than the Workload that takes its place, which is not evicted for anything but failing nodes;
-//! * no Workload is evicted for failing nodes while most nodes look bad, except one that was assigned nodes, of which those named by its
-//!   eviction were lost (docs/reference/06-algorithm.md 6.14);
-//! * where Hotswap acts, admitted Workloads find room: all that holds quota, whatever admitted it, is at most what the healthy nodes
-//!   have, and what runs on lost ones for as long as it stays there.
+//! * a victim of Hotswap has a strictly lower priority than the preempting Workload, which itself is only evicted for failing nodes;
+//! * no Workload is evicted for failing nodes while most nodes look bad, except a Workload with assigned nodes that lost the nodes that its
+//!   eviction names (docs/reference/06-algorithm.md 6.14);
+//! * where Hotswap acts, admitted Workloads have capacity: all quota, however admitted, is at most the capacity of the healthy nodes plus
+//!   the pods on lost ones as long as they stay there.
 //!
-//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: with the nodes of some
-//! moment and the pods of some moment within the time that a watch may lag and a write may take, there was room for all that hold quota now. So an admission
-//! that was decided while a node was well may be carried out after it failed; but what two leaders admit must have had room at
-//! once, and a leader may not be wrong about what was admitted before it led. By a clock that is two minutes behind, a node that is not
-//! ready counts for two minutes longer.
+//! A manager decides on what it has seen, so with faults a recent earlier state counts, too. For the third invariant: with the nodes of some moment
+//! and the pods of some moment within the time that a watch may lag and a write may take, there was capacity for all that hold quota now. So an
+//! admission that was decided while a node was healthy may be carried out after it failed; but the admissions of two leaders must have had capacity
+//! at the same time, and a leader must know what was admitted before it led. By a clock that is two minutes behind, a node that is not ready counts
+//! for two minutes longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
