@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_alone_is_told_as_kubectl_tells_it() {
+    fn an_answer_alone_is_printed_as_by_kubectl() {
         let answer = || {
             let status = Status::failure("queues \"a\" not found", "NotFound").with_code(404);
             anyhow::Error::new(kube::Error::Api(status.boxed()))

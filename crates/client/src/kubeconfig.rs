@@ -237,7 +237,7 @@ contexts:
     }
 
     #[tokio::test]
-    async fn a_program_that_is_told_where_to_look_does_not_look_elsewhere() {
+    async fn a_program_with_a_given_place_does_not_look_elsewhere() {
         let error = connection(Some(Path::new("/nowhere/config"))).await.unwrap_err();
         assert_eq!(error.to_string(), "reading the kubeconfig /nowhere/config");
     }

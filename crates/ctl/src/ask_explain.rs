@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_that_is_not_served_is_told_from_a_workload_that_is_not_there() {
+    fn an_api_that_is_not_served_is_distinguished_from_a_missing_workload() {
         let status = |code: u16, details: serde_json::Value| {
             let status = serde_json::json!({"kind": "Status", "code": code, "details": details});
             serde_json::from_value::<kube::core::Status>(status).unwrap()
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_before_a_request_is_made() {
+    fn nonsense_is_reported_before_a_request_is_made() {
         for line in [
             "explain no_de a",
             "explain job",

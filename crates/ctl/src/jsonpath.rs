@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_place() {
         for (template, at, expected) in [
             ("{.a", 3, "}"),
             ("{range .items[*]}{.a}", 21, "{end}"),

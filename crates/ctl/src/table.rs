@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn borrowed_memory_is_told_in_gibibytes() {
+    fn borrowed_memory_is_reported_in_gibibytes() {
         assert_eq!(hours("memory", 10_293_144_436.8), "9.59Gi");
         assert_eq!(hours("memory", 0.0), "0.00Gi");
         assert_eq!(hours("cpu", 16.768), "16.77");

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grace_of_a_pod_is_told_in_nanoseconds_as_elsewhere() {
+    fn the_grace_of_a_pod_is_in_nanoseconds_as_elsewhere() {
         assert_eq!(grace_period(0), "1m0s");
         assert_eq!(grace_period(1), "1m0.000000001s");
         assert_eq!(grace_period(30), "1m0.00000003s");

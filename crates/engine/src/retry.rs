@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_is_told_once_and_what_passes_by_itself_only_when_it_lasts() {
+    fn each_text_is_reported_once_and_what_passes_by_itself_only_when_it_lasts() {
         let mut retry = Retry::default();
         retry.failed(Purpose::Pend, &refused(), T0);
         assert!(retry.should_report(&refused(), "a"));

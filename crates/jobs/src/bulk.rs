@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_may_have_so_many_values_and_no_more() {
+    fn the_values_of_a_template_are_limited() {
         // The list, and two for each toleration; the name of the container.
         let most = (KEPT - 2) / 2;
         assert_eq!(excess(&tolerant(most)), None);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_told() {
+    async fn a_taken_port_is_reported() {
         let first = bind("x", "127.0.0.1:0".parse().unwrap()).unwrap();
         let error = bind("health", first.local_addr().unwrap()).unwrap_err();
         assert!(error.to_string().starts_with("health: listening on 127.0.0.1:"));

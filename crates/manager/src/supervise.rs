@@ -169,7 +169,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_when_it_is_told_to_or_may_is_not_fatal() {
+    async fn a_part_that_ends_on_request_or_may_end_is_not_fatal() {
         let (supervisor, mut fatals, stopper) = supervisor();
         supervisor.spawn_finite("event", async {}).await.unwrap();
         supervisor.thread_finite("record", || {}).unwrap().join().unwrap();

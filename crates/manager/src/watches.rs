@@ -350,7 +350,7 @@ mod tests {
     use crate::watch::pump::tests::shared;
 
     #[test]
-    fn of_a_kind_that_does_not_exist_the_engine_is_told_once_that_there_are_no_objects() {
+    fn the_engine_learns_once_that_a_kind_that_does_not_exist_has_no_objects() {
         let ((shared, told), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
         for _ in 0..2 {
             absent(kind, &shared);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_lists_and_unknown_kinds_are_told_apart() {
+    fn documents_lists_and_unknown_kinds_are_distinguished() {
         let found = read(
             "# nothing here\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n\
              apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: b}}\n",

@@ -187,7 +187,7 @@ mod tests {
     use sluice_engine::Input;
 
     #[test]
-    fn what_is_no_log_is_told_with_its_line() {
+    fn what_is_no_log_is_reported_with_its_line() {
         let mut replay = Replay::default();
         assert!(replay.line("").is_ok());
         let error = replay.line("nonsense").unwrap_err().to_string();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_told_its_typing_errors_types_and_bounds_with_their_path() {
+    fn a_queue_gets_its_typing_errors_types_and_bounds_with_their_path() {
         let queue = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "a"},
             "spec": {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_jobsets_are_told_theirs() {
+    fn jobs_and_jobsets_get_theirs() {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "imag": "i"}]});
         let job = |spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec});
         let kind = Kind::Job(JobKind::JOB);

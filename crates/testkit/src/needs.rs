@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_without_its_program_is_left_out_locally_and_fails_where_all_are_told() {
+    fn a_test_without_its_program_is_skipped_locally_and_fails_where_all_are_required() {
         let of = |is_there, all| Verdict::of(Tool::KubeRayOperator, is_there, all);
         let left_out = "skipped: needs kuberay-operator (make control-plane)".to_owned();
         assert_eq!(of(false, false), Verdict::LeftOut(left_out));

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_passes_one_that_fails_and_one_that_hangs_are_told_apart() {
+    fn a_test_that_passes_one_that_fails_and_one_that_hangs_are_distinguished() {
         let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
         assert_eq!(end(shell("exit 0"), PATIENCE).unwrap(), End::Passed);
         assert_eq!(end(shell("exit 101"), PATIENCE).unwrap(), End::Failed);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart_by_what_they_hit() {
+    fn faults_are_distinguished_by_what_they_hit() {
         let second = Duration::from_secs(1);
         assert_eq!(Fault::Kill(Whom::Both, second).kind(), "Kill Both");
         assert_eq!(Fault::Freeze(Part::Etcd, second).kind(), "Freeze Etcd");

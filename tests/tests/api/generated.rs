@@ -82,7 +82,7 @@ async fn verdict(client: &Client, case: &Case) -> Option<String> {
 }
 
 #[tokio::test]
-async fn generated_workloads_are_accepted_and_broken_ones_are_told_what_is_wrong() {
+async fn generated_workloads_are_accepted_and_broken_ones_get_the_error() {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(chart::NAMESPACE).await.unwrap();
     apply(&plane, ELSEWHERE).await.unwrap();

@@ -241,7 +241,7 @@ async fn status_is(api: &Api<DynamicObject>, name: &str, pointer: &str, expected
 }
 
 #[tokio::test]
-async fn shares_are_told_and_so_is_what_makes_checks_and_flavors_unusable() {
+async fn shares_are_reported_and_so_is_what_makes_checks_and_flavors_unusable() {
     let fair = json!({
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         "admissionFairSharing": {"usageHalfLifeTime": "1s", "usageSamplingInterval": "1s"},

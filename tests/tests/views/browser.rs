@@ -422,7 +422,7 @@ async fn a_what_if_is_seen_side_by_side() {
 }
 
 #[tokio::test]
-async fn flavors_of_a_cohort_are_told_apart_and_names_do_no_harm() {
+async fn flavors_of_a_cohort_are_distinguished_and_names_do_no_harm() {
     let world = assets::workspace().join("tests/tests/views/browser/several-flavors.yaml");
     let (mut page, outcome, _folder) = shows_its_outcome(&world, "flavors").await;
     assert_eq!(outcome.flavors().len(), 3);

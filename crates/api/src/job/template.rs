@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_sorted_and_told_apart() {
+    fn kinds_are_sorted_and_distinguished() {
         assert!(TemplateKind::ALL.is_sorted());
         assert_ne!(TemplateKind::CLUSTER_TRAINING_RUNTIME, TemplateKind::TRAINING_RUNTIME);
         let of = |kind: TemplateKind, namespace: &str| TemplateRef {

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_that_no_server_answers_are_told_and_no_others() {
+    fn webhooks_that_no_server_answers_are_reported_and_no_others() {
         let config = |namespace: &str| WebhookClientConfig {
             service: Some(ServiceReference {
                 namespace: namespace.to_owned(),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_comes_after_the_end_only_what_tells_of_before_is_kept() {
+    fn of_lines_after_the_end_only_those_about_the_time_before_are_kept() {
         let args = args("");
         let mut wanted = Wanted::new(&args, None, [None, Some(SINCE.parse().unwrap())]);
         let holding = |since: &str| json!({"what": "Holding", "since": format!("2026-01-01T{since}:00:00Z"), "usage": {}});

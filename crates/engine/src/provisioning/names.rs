@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_told_apart_by_their_hash() {
+    fn long_names_are_cut_and_distinguished_by_their_hash() {
         let workload = "w".repeat(250);
         let (one, two) = (request_name(&workload, "prov", 1), request_name(&workload, "prov", 2));
         assert_eq!(one.len(), 253);

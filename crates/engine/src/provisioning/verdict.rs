@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exceeded_quota_is_told_even_before_the_request_is_accepted() {
+    fn an_exceeded_quota_is_reported_even_before_the_request_is_accepted() {
         let text = "Quota 'NVIDIA_P4_GPUS' exceeded. Limit: 1.0 in region europe-west4.";
         let exceeded = json!([condition("Provisioned", "False", "QuotaExceeded", text)]);
         assert_eq!(step(&exceeded, |_| {}), said(CheckState::Pending, text, None));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_and_so_many_bytes() {
+    fn the_number_and_the_bytes_are_limited() {
         let mut templates = Templates::default();
         for number in 0..MOST {
             let next = template(&format!("a-{number}"), 1);

@@ -199,7 +199,7 @@ fn pods_that_are_over_need_neither_quota_nor_nodes() {
 }
 
 #[test]
-fn a_list_of_lost_nodes_that_cannot_be_written_is_written_ever_more_seldom_and_told() {
+fn a_list_of_lost_nodes_that_cannot_be_written_is_retried_less_and_less_often_and_reported() {
     let mut bed = two_ways();
     let refused = WriteError::Refused("no such luck".to_owned());
     bed.c.refuse = Some((Purpose::UnhealthyNodes, refused));

@@ -137,7 +137,7 @@ fn without_its_gate_no_topology_matters() {
 }
 
 #[test]
-fn what_is_stopped_missing_and_leaving_is_told_in_order() {
+fn what_is_stopped_missing_and_leaving_is_reported_in_order() {
     let mut c = Cluster::plain();
     c.api.cluster_queue("cq", "default", "3", &json!({"stopPolicy": "HoldAndDrain"}));
     c.api.local_queue("team-a", "lq", "cq");

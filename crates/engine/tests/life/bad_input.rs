@@ -166,7 +166,7 @@ const OTHERS: [(JobKind, &str, Outcome); 2] = [
 ];
 
 #[test]
-fn a_template_that_cannot_be_read_is_told_on_the_object() {
+fn a_template_that_cannot_be_read_is_reported_on_the_object() {
     let mut played = Vec::new();
     for kind in kinds() {
         let object = example(kind);
@@ -334,7 +334,7 @@ const LISTS: [(JobKind, &str, &str, usize, Outcome); 5] = [
 ];
 
 #[test]
-fn more_pod_sets_than_a_workload_may_have_are_told_or_refused() {
+fn more_pod_sets_than_a_workload_may_have_are_reported_or_refused() {
     for (kind, pointer, field, count, wanted) in LISTS {
         let mut object = example(kind);
         many(&mut object, pointer, field, count);
@@ -359,7 +359,7 @@ fn replica_types(object: &Value) -> Option<String> {
 }
 
 #[test]
-fn two_pod_sets_of_one_name_are_told_or_refused() {
+fn two_pod_sets_of_one_name_are_reported_or_refused() {
     // A type in other letters, which an operator may take for the same.
     let mut played = 0;
     for kind in kinds() {

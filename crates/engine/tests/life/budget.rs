@@ -91,7 +91,7 @@ fn a_workload_that_is_admitted_at_once_takes_one_write() {
 }
 
 #[test]
-fn a_workload_that_waits_is_told_so_only_if_it_still_waits_after_the_delay() {
+fn a_waiting_workload_gets_the_reason_only_if_it_still_waits_after_the_delay() {
     for (waits, expected) in
         [(4, &[Purpose::ReserveQuota][..]), (6, &[Purpose::Pend, Purpose::ReserveQuota][..])]
     {
@@ -307,7 +307,7 @@ fn reasons_are_written_a_few_at_a_time_and_all_in_the_end() {
 }
 
 #[test]
-fn a_queue_under_load_is_told_its_use_once_a_second_at_most() {
+fn a_queue_under_load_gets_its_usage_once_a_second_at_most() {
     let mut c = cluster("", "1000", &json!({}));
     c.checked = false;
     c.advance(30);

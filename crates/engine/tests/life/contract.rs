@@ -364,7 +364,7 @@ fn the_workload_that_a_victim_makes_way_for() {
 }
 
 #[test]
-fn a_job_that_cannot_become_a_workload_is_told_why() {
+fn a_job_that_cannot_become_a_workload_gets_the_reason() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     submit(&mut c, "a", "lq", 1, |view| view.invalid = Some("too many pod sets: 19, at most 18".into()));

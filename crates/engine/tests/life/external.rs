@@ -213,7 +213,7 @@ fn a_parent_without_a_queue_manages_nothing_unless_all_jobs_are_managed() {
 }
 
 #[test]
-fn what_becomes_of_a_parent_is_seen() {
+fn changes_of_a_parent_are_seen() {
     let mut c = cluster(false);
     quota(&mut c, "1");
     // A job that is older than its parent.

@@ -213,7 +213,7 @@ const FRAMEWORKS: [(JobKind, &str); 17] = [
 ];
 
 #[test]
-fn what_becomes_of_a_job_of_any_kind_is_reported_and_counted_by_its_kind() {
+fn the_outcome_of_a_job_of_any_kind_is_reported_and_counted_by_its_kind() {
     for ((kind, framework), (listed, ..)) in FRAMEWORKS.into_iter().zip(MADE) {
         assert_eq!(kind, listed);
         let mut c = empty("100");

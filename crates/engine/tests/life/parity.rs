@@ -332,7 +332,7 @@ fn a_preemptor_without_the_label_of_its_job_is_named_unknown() {
 }
 
 #[test]
-fn above_the_maximum_and_above_its_own_limits_are_told_apart() {
+fn above_the_maximum_and_above_its_own_limits_have_different_messages() {
     let range = json!([{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "2"}}]);
     let limited = |own: Value, requests: &str| {
         let mut c = Cluster::plain();

@@ -366,7 +366,7 @@ fn a_request_that_its_user_deletes_is_made_again() {
 }
 
 #[test]
-fn what_cannot_be_created_is_told_and_tried_again() {
+fn what_cannot_be_created_is_reported_and_tried_again() {
     let mut c = cluster(config(), &json!({}));
     c.fail.push_back((Purpose::CreateTemplate, WriteError::Refused("no".to_owned())));
     c.fail.push_back((Purpose::CreateRequest, WriteError::NotFound("no such kind".to_owned())));

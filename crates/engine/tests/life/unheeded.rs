@@ -94,7 +94,7 @@ fn pods_that_stay_are_deleted_and_their_quota_is_free_then() {
 }
 
 #[test]
-fn pods_that_are_made_anew_are_deleted_anew_ever_more_seldom() {
+fn pods_that_are_made_anew_are_deleted_anew_less_and_less_often() {
     let mut c = running(JobKind::RAY_CLUSTER, Disobeys::MakesOthers);
     evict(&mut c);
     c.advance(3_600);
@@ -151,7 +151,7 @@ fn what_its_user_lets_run_is_ended_though_its_status_shows_no_pods() {
 
 /// Each time that it is let run it is stopped again; that does not put off its end.
 #[test]
-fn what_its_user_lets_run_time_and_again_is_ended_all_the_same() {
+fn what_its_user_repeatedly_lets_run_is_ended_all_the_same() {
     let mut c = cluster();
     let mut ray = job("team-a", "old", "lq", 2, "1");
     ray.job.kind = JobKind::RAY_CLUSTER;

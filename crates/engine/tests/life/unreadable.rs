@@ -120,7 +120,7 @@ fn declared() -> JobKind {
 }
 
 #[test]
-fn one_that_its_run_makes_unreadable_is_started_ever_more_seldom() {
+fn one_that_its_run_makes_unreadable_is_started_less_and_less_often() {
     let kind = declared();
     let mut c = bed_with(kind);
     add(&mut c, "flaps", kind);

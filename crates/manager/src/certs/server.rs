@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_are_chosen_by_name_and_unknown_names_are_told() {
+    fn suites_are_chosen_by_name_and_unknown_names_are_reported() {
         let wanted = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_OLD".to_owned()];
         let (options, unknown) = TlsOptions::narrowed(Some("VersionTLS12"), &wanted);
         assert_eq!(unknown, ["TLS_OLD"]);

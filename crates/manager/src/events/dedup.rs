@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_event_becomes_a_series_that_is_told_seldom() {
+    fn a_repeated_event_becomes_a_series_that_is_rarely_sent() {
         let mut dedup = Dedup::new(8);
         assert_eq!(offer(&mut dedup, "a", 0), EventAction::Create("a.0".to_owned()));
         assert_eq!(offer(&mut dedup, "a", 1), EventAction::Counted);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_meanwhile_is_not_told_twice() {
+    fn what_was_reported_meanwhile_is_not_reported_twice() {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 1);

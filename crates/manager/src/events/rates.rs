@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_objects_are_known_than_so_many() {
+    fn the_number_of_known_objects_is_limited() {
         let mut rates = Rates::new(8);
         for at in 0..100 {
             assert!(rates.allow(&object(at), Importance::Waits, Duration::ZERO));

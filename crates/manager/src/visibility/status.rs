@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_object_is_told_as_api_servers_do() {
+    fn a_missing_object_is_reported_as_by_an_api_server() {
         let refusal = Refusal::NoObject("clusterqueue", "visibility.kueue.x-k8s.io", "a\"b".to_owned());
         assert_eq!(
             refusal.body(),

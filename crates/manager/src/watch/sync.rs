@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn each_engine_is_told_once_of_a_kind_that_does_not_exist() {
+    fn each_engine_learns_once_of_a_kind_that_does_not_exist() {
         let tracker = SyncTracker::new([Kind::Node]);
         let told = || [Kind::Node, Kind::Node, Kind::Workload].map(|kind| tracker.tells_absent(kind));
         assert_eq!(told(), [true, false, true]);

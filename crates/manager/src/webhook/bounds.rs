@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_review_that_has_no_turn_in_time_is_told_so() {
+    async fn a_review_that_has_no_turn_in_time_gets_the_reason() {
         let bounds = Bounds::default();
         let (now, later) = (Instant::now(), deadline(None));
         let turn =

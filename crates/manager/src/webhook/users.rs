@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_are_told_from_tenants() {
+    fn controllers_are_distinguished_from_tenants() {
         let is_controller = |name: &str, groups: &[&str]| {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
             UserInfo { username: name.to_owned(), groups }.is_controller()

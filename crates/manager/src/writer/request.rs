@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_good_is_told_from_what_passes() {
+    fn a_permanent_refusal_is_distinguished_from_a_temporary_one() {
         let of = |code: u16, reason: &str| {
             let body = json!({"kind": "Status", "reason": reason, "message": "why"}).to_string();
             failure(&Call::get("/x").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes()))
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_why_before_it_is_deleted() {
+    fn a_pod_gets_the_reason_before_it_is_deleted() {
         let pod = ObjectRef::namespaced(Kind::Job(JobKind::POD), "ns", "a");
         let body = json!({"status": {"conditions": []}});
         let steps = vec![
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart() {
+    fn failures_are_distinguished() {
         let refused = |code, reason: &str| {
             failure(&CallError::Status {
                 method: Method::PATCH,

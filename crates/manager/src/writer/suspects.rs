@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_known_than_so_many_and_what_was_heard_of_last_stays() {
+    fn the_number_known_is_limited_and_the_latest_stay() {
         let (mut suspects, now) = (Suspects::default(), Instant::now());
         for at in 0..MOST + 10 {
             suspects.notice(&group(Kind::Workload, "kept"), false, now + SECOND);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_the_rest_is_read() {
+    fn what_cannot_be_read_is_reported_and_the_rest_is_read() {
         let (subject, asked) = read(&json!([met("Admitted")]), &["/pods", "/events", "/jobs"]);
         let subject = subject.unwrap();
         assert!(subject.workload.is_some() && !subject.all_pods && subject.more_pods);

@@ -81,7 +81,7 @@ mod tests {
     use super::warns;
 
     #[test]
-    fn warnings_of_mdbook_are_told_from_the_rest() {
+    fn warnings_of_mdbook_are_distinguished_from_the_rest() {
         assert!(warns(" WARN unclosed HTML tag `<kind>` found in `a.md`") && warns("ERROR no such file"));
         assert!(!warns(" INFO HTML book written to `target/book`, WARN") && !warns(""));
     }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn test_programs_are_told_from_what_else_cargo_builds() {
+    fn test_programs_are_distinguished_from_what_else_cargo_builds() {
         let rules = program(&message("crates/core#sluice-core", "rules", true)).unwrap();
         assert_eq!((rules.package.as_str(), rules.target.as_str()), ("sluice-core", "rules"));
         assert_eq!(rules.folder, Path::new("/src/crates/core"));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crate_with_the_same_features_alone_is_told_from_one_with_others() {
+    fn a_crate_with_the_same_features_alone_is_distinguished_from_one_with_others() {
         let together =
             "0a v1 []\n1kube v5 [client,derive]\n\n0b v1 []\n1kube v5 [client,derive]\n1tokio v1 []\n";
         assert!(is_part("0b v1 []\n1kube v5 [client,derive]\n1tokio v1 []\n", together));

@@ -176,7 +176,7 @@ mod tests {
     use crate::dashboard::store::tests::{condition, workload as a_workload};
 
     #[test]
-    fn a_life_tells_of_checks_and_evictions_in_the_order_of_their_times() {
+    fn a_life_has_checks_and_evictions_in_the_order_of_their_times() {
         let conditions = [
             condition("QuotaReserved", "True", "QuotaReserved", 1),
             condition("Evicted", "True", "AdmissionCheck", 9),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn evictions_whose_events_are_gone_are_told_from_the_journal() {
+    fn evictions_whose_events_are_gone_are_reported_from_the_journal() {
         let line = |second: u32, more: Value| -> WorkloadLine {
             let mut line = json!({
                 "at": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60), "namespace": "a", "workload": "w", "uid": "u",

@@ -220,7 +220,7 @@ async fn pods_that_have_had_long_enough_are_given_less_time() {
 }
 
 #[tokio::test]
-async fn so_many_are_deleted_at_a_time() {
+async fn the_number_of_deletions_at_a_time_is_limited() {
     let many = (0..MOST + 50).map(|n| pod(&format!("p{n}"), "a", false)).collect();
     let (result, sent) = looked(vec![many], EndPods::Delete).await;
     assert_eq!(result, Err(WriteError::PodsLeft { going_on: 250, leaving: 0 }));
