@@ -290,7 +290,7 @@ pub struct JobView {
     pub autoscaled: bool,
     /// The template object that determines its pods, for a kind whose jobs refer to one. Without it the pod sets are missing.
     pub template: Option<TemplateUse>,
-    /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
+    /// Whether the integration does not manage it, whatever queue it names: it has no pods of its own.
     pub skipped: bool,
     /// Whether its controller keeps it from running at present, so that quota would be of no use; absent for kinds without such a state.
     pub on_hold: Option<bool>,

@@ -47,7 +47,7 @@ fn a_running_job_that_its_user_sends_to_other_nodes_is_stopped_and_starts_again_
     c.advance(30);
     assert!(!c.api.job("a").view.suspended);
     assert_eq!(pool(&c).as_deref(), Some("default"));
-    // Whatever writes it time and again waits longer each time.
+    // The pause grows if the templates are changed repeatedly.
     let mut waited = 0;
     for _ in 0..4 {
         move_to(&mut c, "dearer");

@@ -149,7 +149,7 @@ fn what_its_user_lets_run_is_ended_though_its_status_shows_no_pods() {
     }
 }
 
-/// Each time that it is let run it is stopped again; that does not put off its end.
+/// Each time that its user lets it run it is stopped again; that does not delay its end.
 #[test]
 fn what_its_user_repeatedly_lets_run_is_ended_all_the_same() {
     let mut c = cluster();

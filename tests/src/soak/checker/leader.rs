@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A leader that does not renew its lease for so long may not reach the API server, or stand still. It renews it every 500 ms.
+/// A leader that does not renew its lease for this long may have lost the API server, or be paused. It renews the lease every 500 ms.
 const MOST: Duration = Duration::from_secs(1);
 
-/// What the lease says.
+/// The content of the lease.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
     /// None: no lease was seen so far.

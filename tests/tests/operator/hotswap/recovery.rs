@@ -8,7 +8,7 @@ use sluice_testkit::wait::{Progress, eventually, progress};
 
 use super::bed::{HIGH, POOL, TURN, World, plane, restart_with};
 
-/// For so long it is watched.
+/// The length of the observation.
 const WATCHED: Duration = Duration::from_secs(150);
 
 /// What happens to the first pool of the JobSet.

@@ -219,7 +219,7 @@ impl Safety {
         }
     }
 
-    /// Why a preemption is none that the policies allow.
+    /// Why the policies do not allow a preemption.
     fn unjustified(
         &self,
         world: &World,

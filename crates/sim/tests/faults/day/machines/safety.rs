@@ -26,18 +26,18 @@ use super::super::safety::Judged;
 use super::drawn::TPU;
 use super::places::overfull;
 
-/// How old what a manager knows may be on a bad day, with the minute until a write that failed is tried again.
+/// How old a manager's knowledge may be in a run with faults, including the minute until a failed write is retried.
 const STALE: SignedDuration = SignedDuration::from_secs(160);
-/// How old what a manager knows of nodes may be on a bad day when its admission is carried out: a watch that lags, then a slow write.
+/// How old a manager's knowledge of nodes may be when its admission is carried out in a run with faults: a lagging watch, then a slow write.
 const NODES_STALE: SignedDuration = SignedDuration::from_secs(100);
-/// How far clocks are behind on a bad day.
+/// How far clocks are behind in a run with faults.
 const BEHIND: SignedDuration = SignedDuration::from_mins(2);
-/// For so long a node may be not ready before that counts.
+/// How long a node may be not ready before that counts.
 const WAVERS: SignedDuration = SignedDuration::from_secs(30);
-/// With more of the nodes looking bad nothing is evicted, in percent.
+/// The percentage of bad-looking nodes above which nothing is evicted.
 const BRAKE: usize = 55;
 
-/// What is remembered of a Workload.
+/// The recorded state of a Workload.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     uid: String,
@@ -61,11 +61,11 @@ struct Well {
 /// The chips that pods have, by node.
 type OnNodes = BTreeMap<String, i64>;
 
-/// What is remembered from step to step.
+/// The recorded state between steps.
 pub struct Safety {
     stale: SignedDuration,
     nodes_stale: SignedDuration,
-    /// For so long a manager may believe in a node that is not ready.
+    /// How long a manager may treat a node as ready that is not.
     wavers: SignedDuration,
     seen: BTreeMap<ObjectRef, Seen>,
     /// The nodes, newest last, each with the time since when it was so.
@@ -232,7 +232,7 @@ impl Safety {
         }
     }
 
-    /// Why an eviction is none that Hotswap may make.
+    /// Why Hotswap may not make an eviction.
     fn unjustified(&self, who: &Seen, all: &BTreeMap<ObjectRef, Seen>, now: Timestamp) -> Option<String> {
         let (_, reason, message) = who.evicted.as_ref()?;
         match reason.as_str() {
