@@ -10,7 +10,7 @@ const MOST: Duration = Duration::from_secs(1);
 /// The content of the lease.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
-    /// None: no lease was seen so far.
+    /// None: no lease was seen yet.
     holder: Option<String>,
     renewed: Duration,
     led: Duration,
@@ -26,7 +26,7 @@ impl Leader {
         !holder.is_empty() && before.as_deref() != Some(holder)
     }
 
-    /// For how long replicas have led until now; all the time, where no lease is to be seen.
+    /// How long replicas have led until now; without a lease, all the time.
     pub fn led(&self, now: Duration) -> Duration {
         match &self.holder {
             None => now,
