@@ -1,7 +1,7 @@
 //! The CustomResourceDefinitions, generated from the types of both versions.
 //!
-//! What the types do not contain is in the table [`KINDS`]: names, columns, and which kinds convert by webhook (docs/reference/01-api.md 1.0).
-//! [`structural`] removes the parts of schemars' output that a structural schema must not have.
+//! What cannot be read off a type is in the table [`KINDS`]: names, columns, which kinds convert by webhook
+//! (docs/reference/01-api.md 1.0). What schemars writes and a structural schema must not say is taken out by [`structural`].
 
 mod kinds;
 mod structural;

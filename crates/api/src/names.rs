@@ -47,7 +47,8 @@ pub fn workload_name(
     name
 }
 
-/// Cuts a name after 247 characters, and then adds `-` and five digits of the SHA-1 of the whole name (docs/reference/06-algorithm.md 6.23).
+/// Cuts a name that is longer than 247 characters there, and adds `-` and five digits of the SHA-1 of the whole
+/// (docs/reference/06-algorithm.md 6.23).
 pub fn limited_name(name: &str) -> String {
     const LONGEST: usize = 253 - HASH_LENGTH - 1;
     if name.len() <= LONGEST {

@@ -10,7 +10,8 @@
 //! Layers, from the bottom; a file imports only from its own layer and from those before it. No two files import each other except `quota` and
 //! `usage`, the two halves of one arithmetic:
 //!
-//! 1. inputs and outputs: `config`, `spec`, `workload` are inputs, `reason`, `report`, `stats` are outputs;
+//! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out, and of `topology` its requests, assignments
+//!    and failures;
 //! 2. names and tables: `intern`, `tables`, `changed`;
 //! 3. the `world`, which is the configuration (`quota`, `forest`, `queue`, `workloads`, `topology` and their parts), and the `books`, which are
 //!    the usage (of quota, of nodes and of physical capacity), with a journal;
@@ -19,7 +20,7 @@
 //! 5. `scheduler`: world, books and the `agenda` of what has to be tried, with a module for each way to change or read them from outside;
 //! 6. `cycle`: which search is made for which workload, and its consequences; `room`: where displaced work could go, outside of a cycle.
 //!
-//! Where each rule is, by its usual name (numbers: the reference of the algorithm, 06):
+//! Where each rule is, by its usual name, with the section of docs/reference/06-algorithm.md:
 //!
 //! | rule | module |
 //! |---|---|

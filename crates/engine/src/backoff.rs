@@ -1,5 +1,7 @@
 //! Exponential backoff, optionally with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 
 /// The jitter is at most the wait divided by this number.
@@ -29,7 +31,13 @@ impl Backoff {
         self.first_ms.saturating_mul(factor).min(self.longest_ms).max(0)
     }
 
-    /// The same, up to 0.01 % longer. The reference's random part is computed from `seed` here: a new engine decides the same.
+    /// The same, as a pause.
+    pub fn pause(self, doublings: u32) -> Duration {
+        Duration::from_millis(u64::try_from(self.doubled(doublings)).unwrap_or(0))
+    }
+
+    /// The same, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs anew decides the
+    /// same.
     pub(crate) fn wait(self, doublings: i32, seed: &str) -> SignedDuration {
         let milliseconds = self.doubled(u32::try_from(doublings).unwrap_or(0));
         let share = i64::try_from(hash(seed, doublings) % JITTER_PARTS).unwrap_or(0);
@@ -55,6 +63,7 @@ mod tests {
         let backoff = Backoff::seconds(60, 3_600);
         let waits = [0, 1, 2, 6, 99].map(|n| backoff.wait(n, "a").as_secs());
         assert_eq!(waits, [60, 120, 240, 3_600, 3_600]);
+        assert_eq!([1, 99].map(|n| backoff.pause(n).as_secs()), [120, 3_600]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) enum Alarm {
     Hotswap,
     /// Look at the pods of a Workload with a topology assignment.
     Place(WorkloadKey),
+    /// The next reason for waiting may be written.
+    Reasons,
 }
 
 /// What needs a look, in a fixed order.
@@ -161,7 +163,10 @@ pub struct Engine {
     pub(crate) backlog: WaitingWrites,
     /// When figures of queues may be written.
     pub(crate) status_budget: crate::status::budget::Budget,
-    /// Waiting Workloads whose checks will be listed once nothing else is to be decided.
+    /// The same for reasons for waiting, and when the next one has its turn.
+    pub(crate) reason_budget: crate::status::budget::Budget,
+    pub(crate) reasons_at: Option<Timestamp>,
+    /// Waiting Workloads whose checks are to be listed once nothing else is decided.
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
     pub(crate) listed: BTreeSet<crate::input::Kind>,
@@ -217,6 +222,8 @@ impl Engine {
             reporting: 0,
             backlog: WaitingWrites::default(),
             status_budget: crate::status::budget::Budget::default(),
+            reason_budget: crate::status::budget::Budget::default(),
+            reasons_at: None,
             unlisted: BTreeSet::new(),
             work: Work::default(),
             listed: BTreeSet::new(),
@@ -274,7 +281,7 @@ impl Engine {
             }
             Input::Written { id, result } => self.answered(id, result),
             Input::SetAside { object, why } => self.set_aside(&object, why),
-            Input::Backlog(writes) => self.backlog = writes,
+            Input::Backlog(writes) => self.backlog_changed(writes),
             Input::Tick => {}
         }
         if self.synced {
@@ -393,6 +400,7 @@ impl Engine {
                 Alarm::Object(object) => {
                     self.dirty.mark(object);
                 }
+                Alarm::Reasons => self.next_reasons(1),
                 Alarm::Hotswap => self.hotswap_stale(),
                 Alarm::Place(key) => {
                     self.dirty.placed.insert(key);

@@ -1,5 +1,5 @@
-//! Rules of the reference that the engine applies before the core: the requests of a pod (06, 6.2), and its position in the queue (06, 6.4). The list
-//! of all rules and their tests is in the core's `tests/rules/README.md`.
+//! Rules of docs/reference/06-algorithm.md that the engine applies before the core does: what a pod asks for (6.2), and its place in
+//! the queue (6.4). The list of all rules and their tests is in the core's `tests/rules/README.md`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

@@ -73,7 +73,7 @@ impl Outlet for Effects {
     }
 
     fn set_aside(&mut self, object: &ObjectRef, why: &str) {
-        self.registry.record(Sample::of(super::metrics::SET_ASIDE, &[object.kind.as_str()], 1.0));
+        self.registry.record(super::metrics::SET_ASIDE.sample([object.kind.as_str()], 1.0));
         if let Some(events) = &self.events {
             let note = format!("Sluice failed on this object and leaves it out until it changes: {why}");
             events.record(of_manager(object.clone(), "".into(), "SetAside", note));

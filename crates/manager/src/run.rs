@@ -38,7 +38,7 @@ use crate::journal::Journal;
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
-use crate::metrics::registry::{Registry, Role, Sample};
+use crate::metrics::registry::{Registry, Role};
 use crate::metrics::scrape::Scraper;
 use crate::outlet::{self, Effects};
 use crate::probe::Status;
@@ -415,7 +415,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
             Err(WriteError::Transient(_) | WriteError::Later { .. } | WriteError::Withdrawn) => "failed",
         };
         let labels = [Class::of(request.purpose).as_str(), request.object.kind.as_str(), result];
-        registry.record(Sample::of(metrics::WRITE_SECONDS, &labels, took.as_secs_f64()));
+        registry.record(metrics::WRITE_SECONDS.sample(labels, took.as_secs_f64()));
     })
 }
 

@@ -13,6 +13,7 @@
 //! * [`forwarding`] is the **stand-in** for an API server that forwards ports;
 //! * [`race`] makes thousands of Workloads, lets them end, and counts what the manager writes;
 //! * [`browser`] looks at pages in a headless Chromium;
+//! * [`shell`] runs commands as a reader of the book types them;
 //! * [`wait`] polls conditions with a deadline and reports what was last seen.
 //!
 //! Invariants: nothing sleeps for a fixed time to let something happen; every process is stopped by its own id; nothing
@@ -53,6 +54,7 @@ pub mod ray;
 pub mod s3;
 mod setup;
 mod shared;
+pub mod shell;
 pub mod spark;
 pub mod trainer;
 mod vital;

@@ -27,6 +27,9 @@ use sluice_testkit::assets;
 /// A file with more lines holds two concepts.
 const MAX_LINES: usize = 500;
 
+/// Characters of a commit's subject.
+const MAX_SUBJECT: usize = 71;
+
 /// Files that may be longer, with the reason. A file that has become short enough must leave this list.
 const LONG_FILES: [(&str, &str); 0] = [];
 
@@ -137,6 +140,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut findings = Vec::new();
     for (path, text) in &files {
         findings.extend(size(path, text));
+        findings.extend(pending_snapshot(path));
         findings.extend(words(path, text));
     }
     findings.extend(forgotten_exceptions(&files));
@@ -150,6 +154,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(dependencies(&packages));
     findings.extend(crates_page(&files));
     findings.extend(core_dependencies(&root, args.bless)?);
+    findings.extend(subject(output(&root, "git", &["log", "-1", "--format=%s"])?.trim()));
     for finding in &findings {
         println!("{finding}");
     }
@@ -173,6 +178,19 @@ fn size(path: &str, text: &str) -> Option<String> {
     let rust = Path::new(path).extension().is_some_and(|extension| extension == "rs");
     (rust && lines > MAX_LINES && !excepted)
         .then(|| format!("{path}: {lines} lines; more than {MAX_LINES} are two concepts"))
+}
+
+/// A snapshot that a failed test left, and nobody accepted or refused.
+fn pending_snapshot(path: &str) -> Option<String> {
+    path.ends_with(concat!(".snap", ".new"))
+        .then(|| format!("{path}: is a snapshot that waits to be accepted"))
+}
+
+/// The subject of the last commit is short enough to be read in a list.
+fn subject(subject: &str) -> Option<String> {
+    let length = subject.chars().count();
+    (length > MAX_SUBJECT)
+        .then(|| format!("the subject {subject:?} has {length} characters; {MAX_SUBJECT} at most"))
 }
 
 fn forgotten_exceptions(files: &BTreeMap<String, String>) -> Vec<String> {
@@ -344,6 +362,14 @@ mod tests {
             })
             .collect();
         Package { name: name.to_owned(), dependencies }
+    }
+
+    #[test]
+    fn pending_snapshots_and_long_subjects_are_reported() {
+        assert_eq!(pending_snapshot("tests/a.snap"), None);
+        assert!(pending_snapshot(concat!("tests/a.snap", ".new")).is_some());
+        assert_eq!(subject(&"ä".repeat(MAX_SUBJECT)), None);
+        assert!(subject(&"a".repeat(MAX_SUBJECT + 1)).is_some());
     }
 
     #[test]

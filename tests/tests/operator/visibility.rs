@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod book;
 mod upstream;
 
 use std::path::{Path, PathBuf};
@@ -196,6 +197,7 @@ async fn users_see_where_their_workloads_stand_and_no_more_than_they_may() {
             .contains("kueue.x-k8s.io/vis-a")
     );
     upstream::works_with_kueue_s_own_command_line(&plane).await;
+    book::its_pages_work_as_they_are_typed(&plane).await;
     queues_of_others_are_not_named(&plane, &ours, &users[0]).await;
 }
 

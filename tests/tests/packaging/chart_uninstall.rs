@@ -7,12 +7,11 @@ use std::fs;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::assets;
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes, shell};
 use sluice_tests::place::DEADLINE;
-use tokio::process::Command;
 
 /// Written in the older version, as many a user's manifests are: later changes of these objects need a conversion.
 const QUEUES: &str = r"
@@ -152,13 +151,8 @@ fn blocks_of_the_book() -> [String; 2] {
 }
 
 async fn paste(plane: &ControlPlane, script: &str) {
-    let programs = assets::path(Tool::Kubectl).unwrap().parent().unwrap().to_path_buf();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let mut command = Command::new("bash");
-    command.args(["-ec", script]).env("PATH", path).env("KUBECONFIG", plane.kubeconfig_path());
-    command.env("KUBECACHEDIR", plane.folder().join("discovery"));
-    let output = command.kill_on_drop(true).output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let pasted = shell::paste(plane, plane.folder(), script).await.unwrap();
+    assert_eq!(pasted.code, Some(0), "{}", pasted.printed);
 }
 
 #[tokio::test]

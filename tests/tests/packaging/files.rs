@@ -58,7 +58,10 @@ fn the_makefile_has_the_promised_targets_and_help_is_the_default() {
     let promised = [
         "help",
         "build",
+        "check",
         "test",
+        "soak",
+        "day",
         "lint",
         "try",
         "demo",

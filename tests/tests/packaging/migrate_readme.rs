@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_api::crds::document;
-use sluice_testkit::assets::{self, Tool, workspace};
+use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart, crds};
-use tokio::process::Command;
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, shell};
 
 use crate::migrate::kueue;
 
@@ -29,33 +28,8 @@ fn steps() -> Vec<String> {
 
 /// Runs a step in a folder as a reader would; its exit code and what was printed.
 async fn paste(plane: &ControlPlane, folder: &Path, step: &str) -> (i32, String) {
-    let home = plane.folder().join("helm");
-    let folder_of = |tool: Tool| assets::path(tool).unwrap().parent().unwrap().display().to_string();
-    let sluice = tokio::task::spawn_blocking(binary).await.unwrap().unwrap();
-    let path = [
-        sluice.parent().unwrap().display().to_string(),
-        folder_of(Tool::Kubectl),
-        folder_of(Tool::Helm),
-        std::env::var("PATH").unwrap(),
-    ]
-    .join(":");
-    let mut command = Command::new("bash");
-    command
-        .args(["-ec", step])
-        .current_dir(folder)
-        .env("PATH", path)
-        .env("KUBECONFIG", plane.kubeconfig_path());
-    for (variable, folder) in [
-        ("HELM_CACHE_HOME", "cache"),
-        ("HELM_CONFIG_HOME", "config"),
-        ("HELM_DATA_HOME", "data"),
-        ("KUBECACHEDIR", "discovery"),
-    ] {
-        command.env(variable, home.join(folder));
-    }
-    let output = command.kill_on_drop(true).output().await.unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+    let pasted = shell::paste(plane, folder, step).await.unwrap();
+    (pasted.code.unwrap(), pasted.printed)
 }
 
 /// Kueue's release, with the CRDs among its templates as Kueue's chart has them.

@@ -9,11 +9,16 @@ use sluice_quantity::Quantity;
 use super::workload::later;
 use crate::effect::{EventType, Level};
 use crate::engine::{Alarm, Engine};
+use crate::input::WaitingWrites;
 use crate::outbox::event;
 use crate::world::{JobKey, Unreported, WorkloadEntry};
 
 /// How many reasons for waiting are written at once. Those that wait for their turn here take no memory, and can still be dropped.
 const MOST_REPORTS: usize = 64;
+
+/// So many reasons for waiting are written in a second while the API server has more important writes to carry out most of the time: each
+/// makes those later, and many a Workload is admitted before its turn.
+const REASONS_PER_SECOND: u32 = 25;
 
 /// What is new about the reason why a Workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,14 +130,44 @@ impl Engine {
             }
             return true;
         }
-        if self.reporting >= MOST_REPORTS {
+        if self.reporting >= MOST_REPORTS || !self.may_report() {
             self.unreported.insert((since, key.clone()));
             return true;
         }
         false
     }
 
-    /// The reason why a Workload waits is up to date, or being written, or it does not wait any more.
+    /// Whether one more reason for waiting may be written now. If the API server is busy and there were enough in the last second, an alarm is set.
+    fn may_report(&mut self) -> bool {
+        if !self.backlog.busy {
+            return true;
+        }
+        let now = self.now;
+        let Err(next) = self.reason_budget.take_now(now, REASONS_PER_SECOND) else { return true };
+        if self.reasons_at.is_none_or(|at| at <= now) {
+            self.reasons_at = Some(next);
+            self.wake_at(next, Alarm::Reasons);
+        }
+        false
+    }
+
+    /// The turn of those that have waited longest for their reason to be written.
+    pub(crate) fn next_reasons(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some((_, next)) = self.unreported.pop_first() else { return };
+            self.dirty.workloads.insert(next);
+        }
+    }
+
+    /// What is known of the writes that wait changed.
+    pub(crate) fn backlog_changed(&mut self, writes: WaitingWrites) {
+        let before = std::mem::replace(&mut self.backlog, writes);
+        if before.busy && !writes.busy {
+            self.next_reasons(MOST_REPORTS.saturating_sub(self.reporting));
+        }
+    }
+
+    /// The reason why a Workload waits is as it was written, or is being written, or it does not wait any more.
     pub(crate) fn reported(&mut self, key: &WorkloadKey) {
         let entry = self.world.workloads.get_mut(key);
         if let Some(unreported) = entry.and_then(|entry| entry.unreported.take()) {
@@ -167,9 +202,7 @@ impl Engine {
     /// A reason was written, or dropped: the turn of the Workload that has waited longest.
     pub(crate) fn report_answered(&mut self) {
         self.reporting = self.reporting.saturating_sub(1);
-        if let Some((_, next)) = self.unreported.pop_first() {
-            self.dirty.workloads.insert(next);
-        }
+        self.next_reasons(1);
     }
 
     /// The time before which nothing new is written of others that use what a Workload needs.

@@ -14,11 +14,32 @@ impl Budget {
     pub fn take(&mut self, now: Timestamp, per_second: u32, waiting: u32) -> Timestamp {
         let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return now };
         let step = SignedDuration::from_millis(step + step.min(i64::from(waiting)));
-        let second = SignedDuration::from_secs(1).saturating_sub(step);
-        let earliest = now.checked_sub(second).unwrap_or(now);
-        let slot = self.next.map_or(earliest, |next| next.max(earliest));
+        let slot = self.slot(now, step);
         self.next = slot.checked_add(step).ok();
         slot.max(now)
+    }
+
+    /// Takes a slot that may be used now.
+    ///
+    /// # Errors
+    ///
+    /// If there is none: the time of the next one, which is not taken.
+    pub fn take_now(&mut self, now: Timestamp, per_second: u32) -> Result<(), Timestamp> {
+        let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return Ok(()) };
+        let step = SignedDuration::from_millis(step);
+        let slot = self.slot(now, step);
+        if slot > now {
+            return Err(slot);
+        }
+        self.next = slot.checked_add(step).ok();
+        Ok(())
+    }
+
+    /// The next slot at such a distance.
+    fn slot(&self, now: Timestamp, step: SignedDuration) -> Timestamp {
+        let second = SignedDuration::from_secs(1).saturating_sub(step);
+        let earliest = now.checked_sub(second).unwrap_or(now);
+        self.next.map_or(earliest, |next| next.max(earliest))
     }
 }
 
@@ -48,6 +69,16 @@ mod tests {
             let slots: Vec<_> = (0..40).map(|_| budget.take(at(0), 20, waiting)).collect();
             assert_eq!(slots[39].duration_since(slots[38]).as_millis(), apart, "{waiting} wait");
         }
+    }
+
+    #[test]
+    fn a_slot_that_comes_later_is_not_taken() {
+        let mut budget = Budget::default();
+        assert!((0..25).all(|_| budget.take_now(at(0), 25).is_ok()));
+        assert_eq!(budget.take_now(at(0), 25), Err(at(40)));
+        assert_eq!(budget.take_now(at(0), 25), Err(at(40)));
+        assert_eq!(budget.take_now(at(40), 25), Ok(()));
+        assert_eq!(budget.take_now(at(41), 25), Err(at(80)));
     }
 
     #[test]

@@ -126,6 +126,29 @@ fn the_delay_is_longer_while_more_writes_wait() {
 }
 
 #[test]
+fn while_the_api_server_is_busy_few_reasons_are_written_in_a_second() {
+    let reasons = |c: &Cluster| c.written(Purpose::Pend) + c.written(Purpose::Bypassed);
+    let mut c = cluster("", "0", &json!({}));
+    c.busy(true);
+    for number in 0..200 {
+        direct(&mut c, &format!("w{number:03}"), "1", 0);
+    }
+    tenths(&mut c, 5);
+    assert_eq!(reasons(&c), 25, "what the last second left");
+    c.advance(2);
+    assert_eq!(reasons(&c), 75);
+    // A Workload that is admitted meanwhile takes no turn.
+    let first = c.api.names(Kind::Workload)[0].clone();
+    assert_eq!(writes(&c, &first).len(), 1, "those that have waited longest come first");
+    c.api.cluster_queue("cq", "default", "100", &json!({}));
+    c.settle();
+    assert_eq!(reasons(&c), 75);
+    c.busy(false);
+    c.advance(1);
+    assert_eq!(reasons(&c), 75 + 100, "the rest follows");
+}
+
+#[test]
 fn a_job_takes_three_writes_until_it_runs_and_two_at_its_end() {
     use Purpose::{CreateWorkload, Finish, PodsReady, ReleaseFinished, ReserveQuota, StartJob};
     const START: [Purpose; 3] = [CreateWorkload, ReserveQuota, StartJob];

@@ -63,7 +63,7 @@ pub struct Api {
 }
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
-    serde_json::from_value(value.clone()).expect("the object decodes")
+    T::deserialize(value).expect("the object decodes")
 }
 
 fn string(value: &Value) -> Arc<str> {
@@ -131,7 +131,9 @@ impl Api {
     /// What watches tell: the newest state of each object that changed, once.
     pub fn events_since(&self, revision: u64) -> Vec<Input> {
         let watched = |r: &ObjectRef| r.kind != Kind::PodTemplate;
-        let recent = self.log.iter().filter(|(at, r, _)| *at > revision && watched(r));
+        // Revisions grow.
+        let seen = self.log.partition_point(|(at, ..)| *at <= revision);
+        let recent = self.log[seen..].iter().filter(|(_, r, _)| watched(r));
         recent
             .map(|(_, reference, deleted)| match (deleted, self.object(reference)) {
                 (Some(uid), _) => Input::Deleted { object: reference.clone(), uid: Some(Arc::clone(uid)) },
@@ -325,10 +327,15 @@ impl Api {
     }
 
     pub fn workloads_of(&self, uid: &str) -> Vec<v1beta2::Workload> {
-        let owned = |w: &v1beta2::Workload| {
-            w.metadata.owner_references.iter().flatten().any(|o| o.uid == uid && o.controller == Some(true))
-        };
-        self.workloads().into_iter().filter(owned).collect()
+        let all = self.objects.iter().filter(|(r, _)| r.kind == Kind::Workload);
+        let owned = all.filter_map(|(_, object)| match object {
+            Stored::Json(value) => {
+                let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                owners.any(|o| o["uid"] == *uid && o["controller"] == true).then_some(value)
+            }
+            Stored::Job(_) => None,
+        });
+        owned.map(decode::<v1beta2::Workload>).collect()
     }
 
     // Writes.

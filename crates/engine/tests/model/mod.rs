@@ -241,7 +241,12 @@ impl Cluster {
 
     /// Tells the engine that so many writes wait to be sent, and so many of them before those of a new decision.
     pub fn backlog(&mut self, all: u32, ahead: u32) {
-        self.give(Input::Backlog(WaitingWrites { all, ahead }));
+        self.give(Input::Backlog(WaitingWrites { all, ahead, busy: false }));
+    }
+
+    /// Tells the engine whether the API server has more important writes to carry out than reports.
+    pub fn busy(&mut self, busy: bool) {
+        self.give(Input::Backlog(WaitingWrites { busy, ..WaitingWrites::default() }));
     }
 
     /// Tells the engine something.
@@ -437,8 +442,9 @@ impl Cluster {
             }
             // A job that ran when its queue began to ask for another check is stopped only after the check is in its Workload.
             let let_run = |w: &v1beta2::Workload| {
+                let is_true = |type_| find(w, type_).is_some_and(|c| c.status == "True");
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
-                condition(w, "Admitted") == "True" || (taken_back && condition(w, "QuotaReserved") == "True")
+                is_true("Admitted") || (taken_back && is_true("QuotaReserved"))
             };
             let admitted = self.api.workloads_of(&job.view.job.uid).iter().any(let_run);
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
@@ -475,7 +481,7 @@ fn note(event: &Event) -> String {
 
 /// `True`, `False` or nothing.
 pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
-    find(workload, type_).map(|c| c.status).unwrap_or_default()
+    find(workload, type_).map(|c| c.status.clone()).unwrap_or_default()
 }
 
 /// `status/reason: message`, or nothing.
@@ -483,10 +489,9 @@ pub fn reported(workload: &v1beta2::Workload, type_: &str) -> String {
     find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
 }
 
-fn find(
-    workload: &v1beta2::Workload,
+fn find<'a>(
+    workload: &'a v1beta2::Workload,
     type_: &str,
-) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-    let status = workload.status.clone().unwrap_or_default();
-    status.conditions.into_iter().find(|c| c.type_ == type_)
+) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    workload.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
 }

@@ -265,6 +265,7 @@ impl Api {
 
     /// No pod may be scheduled whose Workload is not admitted, unless its user lets it.
     pub(super) fn check_pods(&self) {
+        let mut workloads = None;
         for reference in self.names(Kind::Job(JobKind::POD)) {
             let pod = self.json(&reference).unwrap();
             let metadata = &pod["metadata"];
@@ -273,7 +274,8 @@ impl Api {
             if is_gated(pod) || has_ended(pod) || freed {
                 continue;
             }
-            let admitted = self.workloads().iter().any(|workload| {
+            let workloads = workloads.get_or_insert_with(|| self.workloads());
+            let admitted = workloads.iter().any(|workload| {
                 let mut owners = workload.metadata.owner_references.iter().flatten();
                 let taken_back = condition(workload, "QuotaReserved") == "True";
                 let above = &metadata["ownerReferences"][0]["uid"];

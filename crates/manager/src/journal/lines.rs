@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::metrics::JOURNAL_LINES_LOST;
-use crate::metrics::registry::{Registry, Sample};
+use crate::metrics::registry::Registry;
 
 /// From this number of bytes on they are written.
 const FULL: usize = 8 << 10;
@@ -65,7 +65,7 @@ impl Lost {
         self.unreported.fetch_add(losses.lines + losses.unreported, Ordering::Relaxed);
         if losses.lines > 0 {
             let value = f64::from(u32::try_from(losses.lines).unwrap_or(u32::MAX));
-            self.registry.record(Sample::of(JOURNAL_LINES_LOST, &[], value));
+            self.registry.record(JOURNAL_LINES_LOST.sample([], value));
         }
     }
 

@@ -6,33 +6,131 @@ pub mod registry;
 pub mod scrape;
 pub mod server;
 
-use registry::{Definition, Shape};
+use registry::{Definition, Sample, Shape};
 use sluice_api::config::CustomLabel;
 
+/// The type of a metric that the manager keeps.
+#[derive(Clone, Copy, Debug)]
+enum Type {
+    Counter,
+    Gauge,
+    /// With Prometheus' default buckets.
+    Histogram,
+}
+
+/// A metric that the manager keeps, with `N` labels: a sample with another number of values does not compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric<const N: usize> {
+    /// Its name.
+    pub name: &'static str,
+    help: &'static str,
+    type_: Type,
+    labels: [&'static str; N],
+}
+
+impl<const N: usize> Metric<N> {
+    const fn counter(name: &'static str, labels: [&'static str; N], help: &'static str) -> Self {
+        Self { name, help, type_: Type::Counter, labels }
+    }
+
+    const fn gauge(name: &'static str, labels: [&'static str; N], help: &'static str) -> Self {
+        Self { name, help, type_: Type::Gauge, labels }
+    }
+
+    const fn histogram(name: &'static str, labels: [&'static str; N], help: &'static str) -> Self {
+        Self { name, help, type_: Type::Histogram, labels }
+    }
+
+    /// A value of it, with the values of its labels in their order.
+    pub fn sample(&self, labels: [&str; N], value: f64) -> Sample {
+        Sample::of(self.name, &labels, value)
+    }
+
+    fn definition(&self) -> Definition {
+        Definition {
+            name: self.name,
+            help: self.help.to_owned(),
+            shape: match self.type_ {
+                Type::Counter => Shape::Counter,
+                Type::Gauge => Shape::Gauge,
+                Type::Histogram => Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
+            },
+            labels: self.labels.to_vec(),
+            custom: Vec::new(),
+            role: false,
+        }
+    }
+}
+
 /// Objects that made the engine fail, by kind.
-pub const SET_ASIDE: &str = "sluice_objects_set_aside_total";
+pub const SET_ASIDE: Metric<1> = Metric::counter(
+    "sluice_objects_set_aside_total",
+    ["kind"],
+    "Objects that made the engine fail and were set aside, by kind.",
+);
 /// Events that were dropped because too many waited.
-pub const EVENTS_DROPPED: &str = "sluice_events_dropped";
+pub const EVENTS_DROPPED: Metric<0> = Metric::gauge(
+    "sluice_events_dropped",
+    [],
+    "Events that were not sent: too many waited, their object had too many, or they came too late.",
+);
 /// How many writes may be in flight.
-pub const WRITES_LIMIT: &str = "sluice_writes_limit";
+pub const WRITES_LIMIT: Metric<0> = Metric::gauge(
+    "sluice_writes_limit",
+    [],
+    "Writes that may be in flight at once: as many as the API server takes without getting slower.",
+);
 /// How many writes are in flight.
-pub const WRITES_IN_FLIGHT: &str = "sluice_writes_in_flight";
+pub const WRITES_IN_FLIGHT: Metric<0> =
+    Metric::gauge("sluice_writes_in_flight", [], "Writes that are in flight.");
 /// How many objects have a write that waits to be sent, by lane.
-pub const WRITES_WAITING: &str = "sluice_writes_waiting";
+pub const WRITES_WAITING: Metric<1> = Metric::gauge(
+    "sluice_writes_waiting",
+    ["lane"],
+    "Objects with a write that waits to be sent, by lane, from the most important (jobs) to the least (reports).",
+);
 /// How long writes took, by lane and kind, and what came of them.
-pub const WRITE_SECONDS: &str = "sluice_write_duration_seconds";
+pub const WRITE_SECONDS: Metric<3> = Metric::histogram(
+    "sluice_write_duration_seconds",
+    ["lane", "kind", "result"],
+    "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
+);
 /// Lines of the journal that were lost.
-pub const JOURNAL_LINES_LOST: &str = "sluice_journal_lines_lost_total";
+pub const JOURNAL_LINES_LOST: Metric<0> = Metric::counter(
+    "sluice_journal_lines_lost_total",
+    [],
+    "Lines that the journal lacks: they came faster than they could be written, the disk was full, or room was needed before they were sent.",
+);
 /// Files of the journal that were sent.
-pub const JOURNAL_FILES_STORED: &str = "sluice_journal_files_stored_total";
+pub const JOURNAL_FILES_STORED: Metric<0> = Metric::counter(
+    "sluice_journal_files_stored_total",
+    [],
+    "Files of the journal that are in the object store, since the process began.",
+);
 /// Files of the journal that were not sent.
-pub const JOURNAL_STORE_FAILURES: &str = "sluice_journal_store_failures_total";
+pub const JOURNAL_STORE_FAILURES: Metric<1> = Metric::counter(
+    "sluice_journal_store_failures_total",
+    ["reason"],
+    "Failed tries to send a file of the journal to the object store, by reason: refused (a wrong key, no such bucket), unavailable.",
+);
 /// Traces of admissions, by what became of them.
-pub const TRACES: &str = "sluice_traces_total";
+pub const TRACES: Metric<1> = Metric::counter(
+    "sluice_traces_total",
+    ["result"],
+    "Traces of admissions, by result: sent, lost (too many waited, or the collector could not be reached), rejected (by the collector).",
+);
 /// Whether this replica leads, by lease (controller-runtime's name).
-pub const MASTER: &str = "leader_election_master_status";
+pub const MASTER: Metric<1> = Metric::gauge(
+    "leader_election_master_status",
+    ["name"],
+    "1 if this replica leads, by the name of the lease, else 0.",
+);
 /// What this build is.
-pub const BUILD_INFO: &str = "kueue_build_info";
+pub const BUILD_INFO: Metric<6> = Metric::gauge(
+    "kueue_build_info",
+    ["git_version", "git_commit", "build_date", "go_version", "compiler", "platform"],
+    "Always 1; the labels say which build this is.",
+);
 
 /// Every metric, with these custom labels.
 pub fn definitions(custom: &[CustomLabel]) -> Vec<Definition> {
@@ -43,77 +141,19 @@ pub fn definitions(custom: &[CustomLabel]) -> Vec<Definition> {
 
 /// The metrics that the manager itself keeps.
 fn own_definitions() -> Vec<Definition> {
-    let define = |name, help: &str, shape, labels: &[&'static str]| Definition {
-        name,
-        help: help.to_owned(),
-        shape,
-        labels: labels.to_vec(),
-        custom: Vec::new(),
-        role: false,
-    };
     let mut definitions = vec![
-        define(
-            SET_ASIDE,
-            "Objects that made the engine fail and were set aside, by kind.",
-            Shape::Counter,
-            &["kind"],
-        ),
-        define(
-            EVENTS_DROPPED,
-            "Events that were not sent: too many waited, their object had too many, or they came too late.",
-            Shape::Gauge,
-            &[],
-        ),
-        define(
-            WRITES_LIMIT,
-            "Writes that may be in flight at once: as many as the API server takes without getting slower.",
-            Shape::Gauge,
-            &[],
-        ),
-        define(WRITES_IN_FLIGHT, "Writes that are in flight.", Shape::Gauge, &[]),
-        define(
-            WRITES_WAITING,
-            "Objects with a write that waits to be sent, by lane, from the most important (jobs) to the least (reports).",
-            Shape::Gauge,
-            &["lane"],
-        ),
-        define(
-            WRITE_SECONDS,
-            "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
-            Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
-            &["lane", "kind", "result"],
-        ),
-        define(
-            JOURNAL_LINES_LOST,
-            "Lines that the journal lacks: they came faster than they could be written, the disk was full, or room was needed before they were sent.",
-            Shape::Counter,
-            &[],
-        ),
-        define(
-            JOURNAL_FILES_STORED,
-            "Files of the journal that are in the object store, since the process began.",
-            Shape::Counter,
-            &[],
-        ),
-        define(
-            JOURNAL_STORE_FAILURES,
-            "Failed tries to send a file of the journal to the object store, by reason: refused (a wrong key, no such bucket), unavailable.",
-            Shape::Counter,
-            &["reason"],
-        ),
-        define(
-            TRACES,
-            "Traces of admissions, by result: sent, lost (too many waited, or the collector could not be reached), rejected (by the collector).",
-            Shape::Counter,
-            &["result"],
-        ),
-        define(MASTER, "1 if this replica leads, by the name of the lease, else 0.", Shape::Gauge, &["name"]),
-        define(
-            BUILD_INFO,
-            "Always 1; the labels say which build this is.",
-            Shape::Gauge,
-            &["git_version", "git_commit", "build_date", "go_version", "compiler", "platform"],
-        ),
+        SET_ASIDE.definition(),
+        EVENTS_DROPPED.definition(),
+        WRITES_LIMIT.definition(),
+        WRITES_IN_FLIGHT.definition(),
+        WRITES_WAITING.definition(),
+        WRITE_SECONDS.definition(),
+        JOURNAL_LINES_LOST.definition(),
+        JOURNAL_FILES_STORED.definition(),
+        JOURNAL_STORE_FAILURES.definition(),
+        TRACES.definition(),
+        MASTER.definition(),
+        BUILD_INFO.definition(),
     ];
     definitions.extend(process::definitions());
     definitions
@@ -160,7 +200,7 @@ mod tests {
             };
             assert_eq!(definition.shape, shape, "{name}");
             assert_eq!(definition.labels.join(","), labels, "{name}");
-            assert_eq!(definition.role, name != BUILD_INFO, "{name} and replica_role");
+            assert_eq!(definition.role, name != BUILD_INFO.name, "{name} and replica_role");
         }
         let more: Vec<_> = own.into_keys().filter(|name| name.contains("kueue_")).collect();
         assert!(more.is_empty(), "the contract has no {more:?}");

@@ -2,33 +2,25 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::registry::{Definition, Sample, Shape};
+use super::Metric;
+use super::registry::{Definition, Sample};
 
-const MEMORY: &str = "process_resident_memory_bytes";
-const FILES: &str = "process_open_fds";
-const CPU: &str = "process_cpu_seconds_total";
-const START: &str = "process_start_time_seconds";
+const MEMORY: Metric<0> =
+    Metric::gauge("process_resident_memory_bytes", [], "Resident memory size in bytes.");
+const FILES: Metric<0> = Metric::gauge("process_open_fds", [], "Number of open file descriptors.");
+const CPU: Metric<0> =
+    Metric::counter("process_cpu_seconds_total", [], "Total user and system CPU time spent in seconds.");
+const START: Metric<0> =
+    Metric::gauge("process_start_time_seconds", [], "Start time of the process since unix epoch in seconds.");
+
+const ALL: [Metric<0>; 4] = [MEMORY, FILES, CPU, START];
 
 /// The names, all set at each scrape.
-pub const NAMES: [&str; 4] = [MEMORY, FILES, CPU, START];
+pub const NAMES: [&str; 4] = [MEMORY.name, FILES.name, CPU.name, START.name];
 
 /// Their definitions.
 pub fn definitions() -> Vec<Definition> {
-    let helps = [
-        "Resident memory size in bytes.",
-        "Number of open file descriptors.",
-        "Total user and system CPU time spent in seconds.",
-        "Start time of the process since unix epoch in seconds.",
-    ];
-    let define = |(name, help): (&'static str, &str)| Definition {
-        name,
-        help: help.to_owned(),
-        shape: if name == CPU { Shape::Counter } else { Shape::Gauge },
-        labels: Vec::new(),
-        custom: Vec::new(),
-        role: false,
-    };
-    NAMES.into_iter().zip(helps).map(define).collect()
+    ALL.iter().map(Metric::definition).collect()
 }
 
 /// Their current values; those that this system does not have are left out.
@@ -43,11 +35,7 @@ pub fn samples(started: SystemTime) -> Vec<Sample> {
         cpu_time(&stat).map(|time| time.as_secs_f64()),
         Some(started.as_secs_f64()),
     ];
-    NAMES
-        .into_iter()
-        .zip(values)
-        .filter_map(|(metric, value)| Some(Sample { metric, labels: Vec::new(), value: value? }))
-        .collect()
+    ALL.iter().zip(values).filter_map(|(metric, value)| Some(metric.sample([], value?))).collect()
 }
 
 fn resident_bytes(status: &str) -> Option<f64> {
@@ -80,6 +68,6 @@ mod tests {
     fn this_process_has_memory_files_and_a_start() {
         let samples = samples(SystemTime::now());
         assert_eq!(samples.len(), 4);
-        assert!(samples.iter().filter(|s| s.metric != CPU).all(|s| s.value > 0.0));
+        assert!(samples.iter().filter(|s| s.metric != CPU.name).all(|s| s.value > 0.0));
     }
 }

@@ -100,7 +100,14 @@ impl Scraper {
         }
         self.registry.replace(&process::NAMES, process::samples(self.started));
         self.registry.replace(
-            &[EVENTS_DROPPED, MASTER, BUILD_INFO, WRITES_LIMIT, WRITES_IN_FLIGHT, WRITES_WAITING],
+            &[
+                EVENTS_DROPPED.name,
+                MASTER.name,
+                BUILD_INFO.name,
+                WRITES_LIMIT.name,
+                WRITES_IN_FLIGHT.name,
+                WRITES_WAITING.name,
+            ],
             self.own(),
         );
         let registry = Arc::clone(&self.registry);
@@ -133,8 +140,8 @@ impl Scraper {
         // Without leader election no other replica leads, and alerts must not miss a leader.
         let leads = if self.registry.role() == Role::Follower { 0.0 } else { 1.0 };
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let waiting = Class::ALL
-            .map(|lane| Sample::of(WRITES_WAITING, &[lane.as_str()], number(self.traffic.waiting(lane))));
+        let waiting =
+            Class::ALL.map(|lane| WRITES_WAITING.sample([lane.as_str()], number(self.traffic.waiting(lane))));
         let build = [
             format!("v{}", version::VERSION),
             version::COMMIT.to_owned(),
@@ -144,11 +151,11 @@ impl Scraper {
             version::platform(),
         ];
         let mut own = vec![
-            Sample::of(WRITES_LIMIT, &[], number(self.traffic.limit())),
-            Sample::of(WRITES_IN_FLIGHT, &[], number(self.traffic.in_flight())),
-            Sample::of(EVENTS_DROPPED, &[], f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
-            Sample::of(MASTER, &[&self.lease], leads),
-            Sample::of(BUILD_INFO, &build.each_ref().map(String::as_str), 1.0),
+            WRITES_LIMIT.sample([], number(self.traffic.limit())),
+            WRITES_IN_FLIGHT.sample([], number(self.traffic.in_flight())),
+            EVENTS_DROPPED.sample([], f64::from(u32::try_from(dropped).unwrap_or(u32::MAX))),
+            MASTER.sample([&self.lease], leads),
+            BUILD_INFO.sample(build.each_ref().map(String::as_str), 1.0),
         ];
         own.extend(waiting);
         own

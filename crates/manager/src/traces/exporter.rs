@@ -9,23 +9,22 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_client::error_chain::Chain;
 use sluice_client::version;
+use sluice_engine::Backoff;
 use tokio::sync::mpsc::Receiver;
 use tracing::{info, warn};
 
 use super::collector::{Collector, Rejected, SendError};
 use super::spans::text;
 use crate::metrics::TRACES;
-use crate::metrics::registry::{Registry, Sample};
+use crate::metrics::registry::Registry;
 use crate::shutdown::Stop;
 
 /// The number of traces in one request.
 const BATCH: usize = 128;
 /// How long a trace waits for others to be sent with it.
 const LINGER: Duration = Duration::from_secs(1);
-/// The pause after the first failure; it doubles.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const MOST_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses after failures.
+const PAUSES: Backoff = Backoff::seconds(1, 30);
 /// How often one batch is tried.
 const TRIES: u32 = 5;
 
@@ -54,7 +53,7 @@ impl Tally {
 
     pub(super) fn count(&self, result: &'static str, traces: usize) {
         let value = f64::from(u32::try_from(traces).unwrap_or(u32::MAX));
-        self.registry.record(Sample::of(TRACES, &[result], value));
+        self.registry.record(TRACES.sample([result], value));
     }
 
     /// Some traces are lost: that is logged if none was lost before.
@@ -119,7 +118,6 @@ impl Exporter {
     }
 
     async fn deliver(&mut self, request: &ExportTraceServiceRequest, count: usize) {
-        let mut pause = PAUSE;
         for attempt in 1.. {
             let error = match self.collector.send(request).await {
                 Ok(rejected) => return self.taken(count, &rejected),
@@ -130,8 +128,7 @@ impl Exporter {
                 return self.failed(count, &error);
             }
             self.tally.say(&Chain(&error));
-            let wait = error.retry_after().unwrap_or(pause);
-            pause = (pause * 2).min(MOST_PAUSE);
+            let wait = error.retry_after().unwrap_or(PAUSES.pause(attempt - 1));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.stop.stopped() => {}

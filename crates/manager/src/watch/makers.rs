@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use serde_json::Value;
@@ -12,16 +11,13 @@ use sluice_client::error_chain::Chain;
 use sluice_engine::input::Kind;
 use tracing::{debug, warn};
 
-use super::pump::Selector;
+use super::pump::{PAUSES, Selector};
 use super::source::{Event, Meta, Seen, Source};
 use crate::shutdown::Stop;
 use crate::webhook::facts::FactStore;
 use crate::webhook::owners::Maker;
 
-/// The longest pause after failures.
-const LONGEST: Duration = Duration::from_secs(5);
-
-/// The selectors of such pods, if pods are queued themselves.
+/// The selectors of such pods, where pods are queued themselves.
 pub fn selectors(kinds: &[JobKind]) -> BTreeSet<&'static str> {
     let pods = kinds.iter().any(|kind| kind.integration().of_pods);
     kinds.iter().filter(|_| pods).filter_map(|kind| kind.integration().maker_pods).collect()
@@ -51,8 +47,7 @@ pub async fn watch(client: Client, labels: &'static str, facts: Arc<FactStore>, 
                 if failures <= 2 && !error.is_desync() {
                     warn!(labels, error = %Chain(&error), "the watch of pods that make others failed; it goes on by itself");
                 }
-                let pause = Duration::from_millis(200).saturating_mul(1 << failures.min(6)).min(LONGEST);
-                if !stop.sleep(pause).await {
+                if !stop.sleep(PAUSES.pause(failures - 1)).await {
                     return;
                 }
             }

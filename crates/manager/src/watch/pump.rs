@@ -1,11 +1,11 @@
 //! One watch: events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use serde::de::DeserializeOwned;
 use sluice_client::error_chain::Chain;
+use sluice_engine::Backoff;
 use sluice_engine::input::{Input, Kind, Object, ObjectRef};
 use tokio::sync::watch;
 use tracing::{debug, warn};
@@ -21,8 +21,8 @@ use crate::takeover::{self, Lists};
 
 /// The size of an object in bytes if only its name is sent.
 const NAME: usize = 128;
-/// The longest pause after failures: when the API server is back, the watch has to be, too.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The pauses after failures: an API server that is back should not wait long for us.
+pub(super) const PAUSES: Backoff = Backoff::millis(400, 5_000);
 
 /// An item of a watch.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,8 +162,7 @@ async fn run<K: Watched>(
                 if !error.is_desync() {
                     shared.sync.lost(kind);
                 }
-                let pause = Duration::from_millis(200).saturating_mul(1 << failures.min(6)).min(LONGEST);
-                if !shared.stop.sleep(pause).await {
+                if !shared.stop.sleep(PAUSES.pause(failures - 1)).await {
                     return Some(Ended::Stopped);
                 }
             }

@@ -7,7 +7,7 @@ use sluice_engine::effect::Purpose;
 pub enum Class {
     /// A job starts or stops.
     Jobs,
-    /// Quota is given or taken.
+    /// Quota is given or taken, also from pods that outlive their job.
     Admissions,
     /// A Workload is made, or follows its job.
     Workloads,
@@ -62,6 +62,7 @@ impl Class {
             | Purpose::Reclaim
             | Purpose::UnhealthyNodes
             | Purpose::Place
+            | Purpose::EndPods
             | Purpose::Read => Self::Admissions,
             Purpose::CreateWorkload
             | Purpose::UpdateWorkload
@@ -72,7 +73,6 @@ impl Class {
             | Purpose::MoveTemplate
             | Purpose::DeleteRequest => Self::Workloads,
             Purpose::Finish
-            | Purpose::EndPods
             | Purpose::Finalizer
             | Purpose::ReleaseFinished
             | Purpose::ReleasePod
@@ -121,6 +121,7 @@ mod tests {
                     P::Reclaim,
                     P::UnhealthyNodes,
                     P::Place,
+                    P::EndPods,
                     P::Read,
                 ],
             ),
@@ -139,15 +140,7 @@ mod tests {
             ),
             (
                 Class::Ends,
-                &[
-                    P::Finish,
-                    P::EndPods,
-                    P::Finalizer,
-                    P::ReleaseFinished,
-                    P::ReleasePod,
-                    P::DeleteJob,
-                    P::Replacement,
-                ],
+                &[P::Finish, P::Finalizer, P::ReleaseFinished, P::ReleasePod, P::DeleteJob, P::Replacement],
             ),
             (Class::Reports, &[P::Pend, P::Bypassed, P::PodsReady, P::QueueStatus]),
         ];

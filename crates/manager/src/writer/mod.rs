@@ -2,6 +2,7 @@
 //! paced, retried for a short while, and never when another replica may lead; each answer goes back to the engine. Writes that hang give their slots
 //! to others.
 
+mod busy;
 pub mod class;
 mod end_pods;
 pub mod lanes;
@@ -33,6 +34,7 @@ use crate::intake::{Intake, Slot};
 use crate::supervise::{Supervisor, text};
 use crate::watch::document::{self, Document};
 use crate::watch::versions::Versions;
+use busy::Busy;
 use class::Class;
 use lanes::Lanes;
 use pending_writes::{Next, PendingWrites};
@@ -186,13 +188,13 @@ fn last_class(reports: usize, alone: bool, limit: usize) -> Class {
     if reports < most { Class::Reports } else { Class::Ends }
 }
 
-/// The number of waiting writes that the engine learns, by lane: a decision starts or stops jobs, and gives or takes quota.
-fn backlog_of(waiting: &[usize; Class::ALL.len()]) -> WaitingWrites {
+/// What the engine learns of what waits, by lane: a decision starts or stops jobs, and gives or takes quota.
+fn backlog_of(waiting: &[usize; Class::ALL.len()], busy: bool) -> WaitingWrites {
     let in_steps = |lanes: &[usize]| {
         let steps = lanes.iter().sum::<usize>() / BACKLOG_STEP;
         u32::try_from(steps * BACKLOG_STEP).unwrap_or(u32::MAX)
     };
-    WaitingWrites { all: in_steps(waiting), ahead: in_steps(&waiting[..=Class::Admissions.index()]) }
+    WaitingWrites { all: in_steps(waiting), ahead: in_steps(&waiting[..=Class::Admissions.index()]), busy }
 }
 
 /// Waits until then.
@@ -212,6 +214,7 @@ async fn pool(
     let mut lanes: Lanes<ObjectRef, Job> = Lanes::default();
     let mut running: JoinSet<Done> = JoinSet::new();
     let mut pending = PendingWrites::default();
+    let mut busy = Busy::default();
     let mut open = true;
     let (mut backlog, mut reports) = (WaitingWrites::default(), 0_usize);
     // The current engine, the first one whose writes count, and what to do once the earlier ones have no request in progress.
@@ -277,7 +280,9 @@ async fn pool(
         }
         let waiting = lanes.waiting();
         traffic.set(free.sent, free.hanging, &waiting);
-        let known = backlog_of(&waiting);
+        let others = running.len().saturating_sub(paused + free.hanging) > reports;
+        let is_busy = busy.note(now, others || lanes.has_waiting_up_to(Class::Ends));
+        let known = backlog_of(&waiting, is_busy);
         if std::mem::replace(&mut backlog, known) != known {
             (answering.backlog)(known);
         }

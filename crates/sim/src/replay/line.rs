@@ -103,6 +103,9 @@ pub(super) enum Line {
         /// Absent in logs of older versions, which decided only after all answers.
         #[serde(default)]
         ahead: Option<u32>,
+        /// Not in logs of older versions, which knew nothing of it.
+        #[serde(default)]
+        busy: bool,
     },
     Tick {
         at: Timestamp,
@@ -199,8 +202,8 @@ fn input_line(at: Timestamp, input: &Input, document: Option<Value>) -> Line {
             error: result.as_ref().err().map(error_parts),
         },
         Input::SetAside { object, why } => Line::SetAside { at, name: object.into(), why: why.clone() },
-        Input::Backlog(WaitingWrites { all, ahead }) => {
-            Line::Backlog { at, writes: *all, ahead: Some(*ahead) }
+        Input::Backlog(WaitingWrites { all, ahead, busy }) => {
+            Line::Backlog { at, writes: *all, ahead: Some(*ahead), busy: *busy }
         }
         Input::Tick => Line::Tick { at },
     }
@@ -292,8 +295,8 @@ pub(super) fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
             (at, Input::Written { id: EffectId(id), result })
         }
         Line::SetAside { at, name, why } => (at, Input::SetAside { object: name.reference()?, why }),
-        Line::Backlog { at, writes: all, ahead } => {
-            (at, Input::Backlog(WaitingWrites { all, ahead: ahead.unwrap_or(all) }))
+        Line::Backlog { at, writes: all, ahead, busy } => {
+            (at, Input::Backlog(WaitingWrites { all, ahead: ahead.unwrap_or(all), busy }))
         }
         Line::Tick { at } => (at, Input::Tick),
         Line::Header { .. } | Line::Cycle { .. } | Line::Rebuilt { .. } | Line::End { .. } => {

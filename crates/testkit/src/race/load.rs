@@ -39,16 +39,42 @@ struct Entry {
     class: &'static Class,
     queue: Arc<str>,
     made: Instant,
-    admitted: bool,
     /// When the admission was made that it runs on, as the object says.
     runs_since: Option<String>,
+    /// How often it has started: two runs within a second have the same time.
+    starts: usize,
+    /// Whether its end is written, or being written.
+    over: bool,
     /// Whether it is evicted.
     leaves: bool,
     /// Whether its quota is being given back.
     leaving: bool,
 }
 
-/// The state of a queue.
+impl Entry {
+    fn new(class: &'static Class, queue: Arc<str>, made: Instant) -> Self {
+        let (runs_since, starts) = (None, 0);
+        Self { class, queue, made, runs_since, starts, over: false, leaves: false, leaving: false }
+    }
+
+    /// The number of the run that begins with that admission, unless it is the one that goes on.
+    fn starts_at(&mut self, admitted: &str) -> Option<usize> {
+        if self.runs_since.is_some() {
+            return None;
+        }
+        self.runs_since = Some(admitted.to_owned());
+        self.starts += 1;
+        Some(self.starts)
+    }
+
+    /// The queue of one whose run of that number ends; nothing if another run goes on, or none.
+    fn ends(&mut self, start: usize) -> Option<Arc<str>> {
+        let goes_on = self.runs_since.is_some() && self.starts == start;
+        (goes_on && !std::mem::replace(&mut self.over, true)).then(|| Arc::clone(&self.queue))
+    }
+}
+
+/// What is known of a queue.
 #[derive(Default)]
 struct Queue {
     /// How many wait.
@@ -107,9 +133,7 @@ impl Shared {
             pace.tick().await;
             let name = format!("{queue}-{}-{number}", class.name);
             let made = Instant::now();
-            let (of, runs_since) = (Arc::clone(&queue), None);
-            let entry =
-                Entry { class, queue: of, made, admitted: false, runs_since, leaves: false, leaving: false };
+            let entry = Entry::new(class, Arc::clone(&queue), made);
             {
                 let mut state = self.locked();
                 state.waits(&entry.queue);
@@ -130,7 +154,7 @@ impl Shared {
         let Some(entry) = entries.get_mut(&name) else { return };
         let queue = Arc::clone(&entry.queue);
         // A Job says nothing of its eviction: it is suspended after it ran.
-        let evicted = evicted || self.work == Work::Jobs && entry.admitted && runs_since.is_none();
+        let evicted = evicted || self.work == Work::Jobs && entry.starts > 0 && runs_since.is_none();
         let left = std::mem::replace(&mut entry.leaves, evicted);
         load.evictions += u64::from(evicted && !left && !finished);
         if holds && !finished && !std::mem::replace(&mut entry.leaving, true) {
@@ -142,25 +166,19 @@ impl Shared {
             }
             return;
         };
-        if !std::mem::replace(&mut entry.admitted, true) {
+        if entry.starts == 0 {
             load.waited.entry(entry.class.name).or_default().push(entry.made.elapsed());
         }
-        // A second admission within a second has the same time: the eviction in between has ended the first run.
-        if entry.runs_since.is_none() {
-            entry.runs_since = Some(admitted.clone());
-            tasks.spawn(self.clone().end_after(name, entry.class.run, admitted));
+        if let Some(start) = entry.starts_at(&admitted) {
+            tasks.spawn(self.clone().end_after(name, entry.class.run, start, admitted));
             state.runs(&queue, Instant::now());
         }
     }
 
-    /// Lets a Workload or Job run, and marks it as finished, unless it was evicted meanwhile.
-    async fn end_after(self, name: String, run: Duration, since: String) -> Result<()> {
+    /// Lets one run, and says that it has finished, unless it was evicted meanwhile.
+    async fn end_after(self, name: String, run: Duration, start: usize, since: String) -> Result<()> {
         tokio::time::sleep(run).await;
-        let queue = {
-            let state = self.locked();
-            let entry = state.entries.get(&name).filter(|entry| entry.runs_since.as_ref() == Some(&since));
-            entry.map(|entry| Arc::clone(&entry.queue))
-        };
+        let queue = self.locked().entries.get_mut(&name).and_then(|entry| entry.ends(start));
         let Some(queue) = queue else { return Ok(()) };
         let status = objects::end(self.work, &name, &since);
         let by = PatchParams::apply("race").force();
@@ -256,6 +274,20 @@ pub async fn play(plane: &ControlPlane, race: &Race) -> Result<Load> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::race::plan::CLASSES;
+
+    #[test]
+    fn of_two_runs_within_a_second_only_the_second_ends_and_once() {
+        let mut entry = Entry::new(&CLASSES[0], Arc::from("q"), Instant::now());
+        let first = entry.starts_at("15:00:00").unwrap();
+        assert_eq!(entry.starts_at("15:00:00"), None, "it goes on");
+        entry.runs_since = None;
+        assert_eq!(entry.ends(first), None, "it was evicted");
+        let second = entry.starts_at("15:00:00").unwrap();
+        assert_eq!(entry.ends(first), None, "it is another run");
+        assert!(entry.ends(second).is_some());
+        assert_eq!(entry.ends(second), None, "it is over");
+    }
 
     #[test]
     fn the_next_one_is_measured_from_the_first_end_while_others_wait() {

@@ -10,6 +10,7 @@ const PAGES: &str = "docs/reference/";
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut findings = Vec::new();
     for (path, text) in files.iter().filter(|(path, _)| !path.starts_with(PAGES)) {
+        let mut before = "";
         for (number, line) in text.lines().enumerate() {
             let mut report = |problem: String| findings.push(format!("{path}:{}: {problem}", number + 1));
             for (page, section) in citations(line) {
@@ -21,7 +22,12 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
                     Some(_) => {}
                 }
             }
-            if cites_by_number(line) {
+            let broken = ends_in_reference(before).then(|| format!("reference {}", comment(line)));
+            before = line;
+            if cites_by_number(line)
+                || cites_section(line)
+                || broken.is_some_and(|line| cites_by_number(&line))
+            {
                 report(format!("a page is cited by its path, such as {PAGES}06-algorithm.md 6.5"));
             }
         }
@@ -58,6 +64,32 @@ fn cites_by_number(line: &str) -> bool {
                 && !rest.get(2).is_some_and(u8::is_ascii_alphanumeric)
         })
     })
+}
+
+/// What a comment says in a line, without its slashes.
+fn comment(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['/', '!']).trim_start()
+}
+
+/// Whether a line of a comment ends in that word: the number may follow in the next.
+fn ends_in_reference(line: &str) -> bool {
+    line.trim_start().starts_with("//") && line.trim_end().ends_with("eference")
+}
+
+/// Whether a comment names a page by its number before a section: `06, 6.5`.
+fn cites_section(line: &str) -> bool {
+    let is_section = |text: &str| {
+        let point = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        point.len() < text.len()
+            && point.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    line.trim_start().starts_with("//")
+        && comment(line).match_indices(", ").any(|(comma, _)| {
+            let (before, after) = comment(line).split_at(comma);
+            let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+            matches!(word.as_bytes(), [b'0', digit] if digit.is_ascii_digit())
+                && is_section(&after[", ".len()..])
+        })
 }
 
 /// Whether a page has a section `6.5`; for `6.5.3`, the section `6.5`, whose points are numbered; for `3`, a point of its own.
@@ -103,6 +135,13 @@ mod tests {
             let line = format!("//! See {} {what}.", "reference");
             check(&BTreeMap::from([("a.rs".to_owned(), line)])).len()
         };
+        let line = |text: &str| check(&BTreeMap::from([("a.rs".to_owned(), text.to_owned())])).len();
+        // In parts, so that this file cites nothing itself.
+        let section = format!("{}, 6.5", "06");
+        assert_eq!(line(&format!("/// Cut ({section}).")), 1);
+        assert_eq!(line(&format!("/// Cut ({}\n/// {section}).", "reference")), 2);
+        assert_eq!(line(&format!("/// Cut ({}\n/// {}).", "reference", "06")), 1);
+        assert_eq!(line("/// From 06, then 6.5 of 100, 6.5."), 0);
         assert_eq!(["06", "06, 6.5", "11.1.16", "0.6 of it", "060"].map(findings), [1, 1, 1, 0, 0]);
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sluice_api::config;
+use sluice_engine::Backoff;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -25,17 +26,15 @@ pub(super) use self::target::PART;
 pub use self::target::SettingsError;
 use self::target::{SendError, Target, Variables};
 use super::files;
-use crate::metrics::registry::{Registry, Sample};
+use crate::metrics::registry::Registry;
 use crate::metrics::{JOURNAL_FILES_STORED, JOURNAL_STORE_FAILURES};
 use crate::supervise::Supervisor;
 
 /// The folder is looked at so often: files of a process that ended come without a message.
 const LOOK: Duration = Duration::from_secs(30);
-/// The pause after the first failure; it doubles.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause, and the one after a refusal.
-const MOST_PAUSE: Duration = Duration::from_mins(1);
-/// After this number of refusals without a success the store refuses everything, not just one file.
+/// The pauses after failures; the longest one is that after a refusal, too.
+const PAUSES: Backoff = Backoff::seconds(1, 60);
+/// After so many refusals without a file in between it is the store that refuses, not one file that is refused.
 const MOST_REFUSALS: usize = 2;
 
 /// Signals that a file was closed; dropped when the last one is.
@@ -71,7 +70,7 @@ pub fn start(
         failing: None,
         settled: BTreeMap::new(),
     };
-    let task = supervisor.spawn_finite("store of the journal", sender.run(hears, PAUSE));
+    let task = supervisor.spawn_finite("store of the journal", sender.run(hears, PAUSES));
     Ok(Some((closed, task)))
 }
 
@@ -118,17 +117,17 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self, mut closed: watch::Receiver<()>, first: Duration) {
-        let mut pause = first;
+    async fn run(mut self, mut closed: watch::Receiver<()>, pauses: Backoff) {
+        let mut failures = 0_u32;
         loop {
             let (wait, is_failing) = match self.send_all().await {
                 Ok(()) => {
-                    pause = first;
+                    failures = 0;
                     (LOOK, false)
                 }
                 Err(failure) => {
-                    let wait = if failure == Failure::Refused { MOST_PAUSE } else { pause };
-                    pause = (pause * 2).min(MOST_PAUSE);
+                    let wait = pauses.pause(if failure == Failure::Refused { u32::MAX } else { failures });
+                    failures = failures.saturating_add(1);
                     (wait, true)
                 }
             };
@@ -201,14 +200,14 @@ impl Sender {
             self.settled.insert(name.to_owned(), changed);
             warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
         }
-        self.count(JOURNAL_FILES_STORED, &[]);
+        self.registry.record(JOURNAL_FILES_STORED.sample([], 1.0));
         Ok(true)
     }
 
     /// Logs why nothing is sent, if that is new.
     fn failed(&mut self, error: &SendError) -> Failure {
         let failure = Failure::of(error);
-        self.count(JOURNAL_STORE_FAILURES, &[failure.name()]);
+        self.registry.record(JOURNAL_STORE_FAILURES.sample([failure.name()], 1.0));
         if self.failing.replace(failure) != Some(failure) {
             match failure {
                 Failure::Refused => {
@@ -220,10 +219,6 @@ impl Sender {
             }
         }
         failure
-    }
-
-    fn count(&self, metric: &'static str, labels: &[&str]) {
-        self.registry.record(Sample::of(metric, labels, 1.0));
     }
 }
 

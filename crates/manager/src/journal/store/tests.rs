@@ -460,7 +460,7 @@ async fn a_store_that_comes_back_gets_everything_and_the_end_waits_for_what_is_l
     bed.write("pod-1.00000001.jsonl", "{}\n");
     let (closed, hears) = watch::channel(());
     let folder = bed.folder.path().to_owned();
-    let sending = bed.sender.run(hears, Duration::from_millis(5));
+    let sending = bed.sender.run(hears, Backoff::millis(5, 60_000));
     let task = supervisor.spawn_finite("store of the journal", sending);
     let failed = |text: &str| text.contains("sluice_journal_store_failures_total{reason=\"unavailable\"} 3");
     until("three failures", || failed(&bed.registry.text())).await;
