@@ -180,7 +180,7 @@ fn size(path: &str, text: &str) -> Option<String> {
         .then(|| format!("{path}: {lines} lines; more than {MAX_LINES} are two concepts"))
 }
 
-/// A snapshot that a failed test left, and nobody accepted or refused.
+/// A snapshot of a failed test that was neither accepted nor refused.
 fn pending_snapshot(path: &str) -> Option<String> {
     path.ends_with(concat!(".snap", ".new"))
         .then(|| format!("{path}: is a snapshot that waits to be accepted"))
